@@ -1,0 +1,156 @@
+"""The parallel acoustic model: tokens in, log-mel out, no recurrence. Knows nothing of files, training loops or audio."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sonorant.models.convnext import ConvNeXtStack
+from sonorant.models.decoders import DECODERS
+
+LONGEST_TOKEN = 300.0
+"""Frames one token may last at synthesis: a guard against a duration predictor gone astray."""
+
+SILENCE = -11.5129
+"""Natural log of the mel's floor of 1e-5: what stands after the end of the shorter utterances of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcousticConfig:
+    """Size and kind of the acoustic model."""
+
+    decoder: Literal["regression", "flow"]
+    """`regression`: L1 on the mel, best on very regular voices; `flow`: conditional flow matching, for real speech."""
+    channels: int
+    """Width of encoder and decoder."""
+    expansion: int
+    """Hidden width of a block's MLP as a multiple of `channels`."""
+    encoder_blocks: int
+    """ConvNeXt blocks over tokens."""
+    encoder_kernel: int
+    """Their kernel, in tokens; odd."""
+    decoder_blocks: int
+    """ConvNeXt blocks over frames."""
+    decoder_kernel: int
+    """Their kernel, in frames; odd."""
+    dropout: float
+    """Dropout inside the blocks, 0 to below 1."""
+    flow_steps: int
+    """Euler steps of the flow decoder at synthesis."""
+
+    def __post_init__(self) -> None:
+        if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
+            raise ValueError("encoder_kernel and decoder_kernel must be odd")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+        if min(self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.flow_steps) < 1:
+            raise ValueError("channels, expansion, encoder_blocks, decoder_blocks and flow_steps must be at least 1")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What the encoder knows of each token."""
+
+    states_BNC: torch.Tensor
+    prior_BNM: torch.Tensor
+    """The mel frame each token stands for, normalised; what the alignment search compares with."""
+    log_duration_BN: torch.Tensor
+    mask_BN: torch.Tensor
+
+
+class AcousticModel(nn.Module):
+    """Tokens -> encoder -> durations -> frames -> decoder -> log-mel."""
+
+    def __init__(
+        self, config: AcousticConfig, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
+    ) -> None:
+        """`symbols` and `speakers` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        super().__init__()
+        self.config = config
+        width = config.channels
+        self.symbol = nn.Embedding(symbols, width)
+        self.stress = nn.Embedding(3, width)
+        self.word_start = nn.Embedding(2, width)
+        self.speaker = nn.Embedding(speakers, width)
+        for embedding in (self.symbol, self.stress, self.word_start, self.speaker):
+            nn.init.normal_(embedding.weight, std=0.3)
+        self.encoder = ConvNeXtStack(width, config.expansion, config.encoder_kernel, config.encoder_blocks, config.dropout)
+        self.prior = nn.Linear(width, mels)
+        self.duration = DurationPredictor(width)
+        self.position = nn.Linear(5, width)
+        self.decoder = DECODERS[config.decoder](config, mels)
+        self.register_buffer("mel_mean", torch.tensor(mel_mean))
+        self.register_buffer("mel_std", torch.tensor(mel_std))
+
+    def encode(self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor) -> Encoded:
+        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
+        mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
+        x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])
+        x_BNC = x_BNC + self.speaker(speaker_B)[:, None]
+        mask_BN1 = mask_BN[..., None].to(x_BNC.dtype)
+        states_BNC = self.encoder(x_BNC, mask_BN1)
+        return Encoded(states_BNC, self.prior(states_BNC), self.duration(states_BNC.detach(), mask_BN1), mask_BN)
+
+    def expand(
+        self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, frames: int
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Repeat each token's state for its frames and add where in the token each frame stands.
+
+        Args:
+            states_BNC: (B, N, C) encoder states.
+            ends_BN: (B, N) int64, the frame after each token's last one; constant over padded tokens.
+            frames: T, at least the largest end.
+
+        Returns:
+            hidden (B, T, C), the token index each frame belongs to (B, T) int64, mask (B, T, 1) of states' dtype.
+        """
+        batch, tokens, width = states_BNC.shape
+        time_T = torch.arange(frames, device=states_BNC.device)
+        owner_BT = (time_T[None, :, None] >= ends_BN[:, None, :]).sum(2).clamp(max=tokens - 1)
+        row_BT = owner_BT + torch.arange(batch, device=states_BNC.device)[:, None] * tokens
+        end_BT = F.embedding(row_BT, ends_BN.reshape(-1, 1))[..., 0]
+        starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
+        start_BT = F.embedding(row_BT, starts_BN.reshape(-1, 1))[..., 0]
+        since_BT = (time_T - start_BT).to(states_BNC.dtype) + 0.5
+        until_BT = (end_BT - time_T).to(states_BNC.dtype) - 0.5
+        length_BT = (since_BT + until_BT).clamp(min=1.0)
+        place_BT5 = torch.stack([since_BT / length_BT, until_BT / length_BT, length_BT.log(), since_BT / 16, until_BT / 16], dim=2)
+        mask_BT1 = (time_T[None] < ends_BN[:, -1:])[..., None].to(states_BNC.dtype)
+        hidden_BTC = F.embedding(row_BT, states_BNC.reshape(-1, width)) + self.position(place_BT5.clamp(-4.0, 4.0))
+        return hidden_BTC * mask_BT1, owner_BT, mask_BT1
+
+    def synthesize(
+        self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor, speed_B: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast).
+
+        Returns natural-log mel (B, M, T) float32, silence past each end, and mel lengths (B,) int64.
+        """
+        encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
+        duration_BN = encoded.log_duration_BN.float().exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
+        duration_BN = duration_BN.clamp(min=1.0) * encoded.mask_BN
+        ends_BN = (duration_BN.cumsum(1) + 0.5).floor().long()
+        frames = ends_BN[:, -1].max().item()
+        torch._check(frames >= 1)
+        torch._check(frames <= 1_000_000)
+        hidden_BTC, _, mask_BT1 = self.expand(encoded.states_BNC, ends_BN, int(frames))
+        mel_BTM = self.decoder(hidden_BTC + self.speaker(speaker_B)[:, None], mask_BT1)
+        mel_BTM = (mel_BTM.float() * self.mel_std + self.mel_mean) * mask_BT1 + SILENCE * (1.0 - mask_BT1)
+        return mel_BTM.transpose(1, 2), ends_BN[:, -1]
+
+
+class DurationPredictor(nn.Module):
+    """Log of each token's length in frames, from encoder states it does not train."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.stack = ConvNeXtStack(width, expansion=1, kernel=3, blocks=2)
+        self.out = nn.Linear(width, 1)
+
+    def forward(self, states_BNC: torch.Tensor, mask_BN1: torch.Tensor) -> torch.Tensor:
+        """(B, N, C), mask (B, N, 1) -> (B, N) log frames."""
+        return self.out(self.stack(states_BNC, mask_BN1))[..., 0] + 1.5

@@ -1,0 +1,88 @@
+"""A trained model on disk: `weights.pt` and `model.json`. Knows nothing of how it was trained."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file, read_json, write_json
+from sonorant.models.acoustic import AcousticConfig, AcousticModel
+from sonorant.models.vocoder import Vocoder, VocoderConfig
+
+
+def build_acoustic(description: dict[str, Any]) -> AcousticModel:
+    """An untrained acoustic model of the sizes a `model.json` names."""
+    return AcousticModel(
+        AcousticConfig(**description["config"]),
+        symbols=len(description["symbols"]),
+        speakers=len(description["speakers"]),
+        mels=description["audio"]["n_mels"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+def build_vocoder(description: dict[str, Any]) -> Vocoder:
+    """An untrained vocoder of the sizes a `model.json` names."""
+    audio = description["audio"]
+    return Vocoder(VocoderConfig(**description["config"]), mels=audio["n_mels"], n_fft=audio["n_fft"], hop=audio["hop"])
+
+
+BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder}
+
+
+def describe(kind: str, config: Any, header: Any, provenance: dict[str, Any]) -> dict[str, Any]:
+    """The content of `model.json`: all that is needed to rebuild and to use the model, from its config and the features' header.
+
+    `symbols` are those of the whole table (padding and sentence ends included), so their count is the embedding's size.
+    """
+    return {
+        "kind": kind,
+        "config": dataclasses.asdict(config),
+        "audio": dataclasses.asdict(header.audio),
+        "symbols": list(header.symbols),
+        "speakers": list(header.speakers),
+        "frontend": dict(header.frontend),
+        "mel_mean": float(header.mel_mean),
+        "mel_std": float(header.mel_std),
+        "provenance": provenance,
+    }
+
+
+def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
+    """Write `weights.pt` and `model.json` into `folder`, each whole or not at all."""
+    with atomic_file(folder / "weights.pt") as temporary:
+        torch.save(weights, temporary)
+    write_json(folder / "model.json", description)
+
+
+def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The model in evaluation mode on the CPU, and its description. Raises SonorantError if the folder holds something else."""
+    description = read_json(folder / "model.json")
+    if description.get("kind") != kind:
+        raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")
+    model = BUILDERS[kind](description)
+    try:
+        weights = torch.load(folder / "weights.pt", map_location="cpu", weights_only=True)
+        model.load_state_dict(weights)
+    except (OSError, RuntimeError) as error:
+        raise SonorantError(f"{folder / 'weights.pt'}: cannot be loaded ({str(error).splitlines()[0]}); train again") from None
+    return model.eval(), description
+
+
+def load_acoustic(folder: Path) -> tuple[AcousticModel, dict[str, Any]]:
+    """An acoustic model saved by `save_model`."""
+    model, description = load_model(folder, "acoustic")
+    assert isinstance(model, AcousticModel)
+    return model, description
+
+
+def load_vocoder(folder: Path) -> tuple[Vocoder, dict[str, Any]]:
+    """A vocoder saved by `save_model`."""
+    model, description = load_model(folder, "vocoder")
+    assert isinstance(model, Vocoder)
+    return model, description

@@ -1,0 +1,97 @@
+"""The vocoder: log-mel in, samples out, in one pass. Knows nothing of losses or files.
+
+After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier transform does
+the upsampling. The transform is written as two matrix products and shifted additions, which every exporter and engine takes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sonorant.models.convnext import ConvNeXtStack
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocoderConfig:
+    """Size of the vocoder."""
+
+    channels: int
+    """Width of the network."""
+    expansion: int
+    """Hidden width of a block's MLP as a multiple of `channels`."""
+    blocks: int
+    """ConvNeXt blocks."""
+    kernel: int
+    """Their kernel in frames; odd."""
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        if min(self.channels, self.expansion, self.blocks) < 1:
+            raise ValueError("channels, expansion and blocks must be at least 1")
+
+
+class Vocoder(nn.Module):
+    """Log-mel -> magnitude and phase -> samples."""
+
+    def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int) -> None:
+        super().__init__()
+        self.config = config
+        self.hop = hop
+        self.enter = nn.Conv1d(mels, config.channels, 7, padding=3)
+        self.norm = nn.LayerNorm(config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
+        self.out = nn.Linear(config.channels, n_fft + 2)
+        self.inverse = InverseSTFT(n_fft, hop)
+
+    def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
+        """Natural-log mel (B, M, T) float32 -> samples (B, T * hop) float32, about -1 to 1."""
+        x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)))
+        magnitude_BTF, phase_BTF = self.out(x_BTC).float().chunk(2, dim=2)
+        magnitude_BTF = magnitude_BTF.clamp(max=6.0).exp()
+        return self.inverse(magnitude_BTF * phase_BTF.cos(), magnitude_BTF * phase_BTF.sin())
+
+
+class InverseSTFT(nn.Module):
+    """Inverse short-time Fourier transform with a Hann window as matrix products; output is T * hop samples long.
+
+    The cosine part of a real signal's frame is even and the sine part odd about its middle, so both are computed for one half of the
+    frame and mirrored: half the work and half the constants of a full synthesis matrix. The windows of overlapping frames add up to
+    one everywhere but in the first and last `n_fft - hop` samples, where frames beyond the ends are missing.
+    """
+
+    cosine_FH: torch.Tensor
+    sine_FH: torch.Tensor
+
+    def __init__(self, n_fft: int, hop: int) -> None:
+        super().__init__()
+        if n_fft % hop:
+            raise ValueError(f"n_fft ({n_fft}) must be a multiple of hop ({hop})")
+        self.hop = hop
+        self.overlap = n_fft // hop
+        half = torch.arange(n_fft // 2 + 1, dtype=torch.float64)
+        angle_FH = 2 * math.pi * half[:, None] * half[None, :] / n_fft
+        weight_F1 = torch.full((n_fft // 2 + 1, 1), 2.0 / n_fft, dtype=torch.float64)
+        weight_F1[0] = weight_F1[-1] = 1.0 / n_fft
+        window_H = torch.hann_window(n_fft, dtype=torch.float64)[: n_fft // 2 + 1] / (self.overlap * 0.5)
+        self.register_buffer("cosine_FH", (weight_F1 * angle_FH.cos() * window_H).float(), persistent=False)
+        self.register_buffer("sine_FH", (-weight_F1 * angle_FH.sin() * window_H).float(), persistent=False)
+
+    def forward(self, real_BTF: torch.Tensor, imaginary_BTF: torch.Tensor) -> torch.Tensor:
+        """(B, T, n_fft / 2 + 1) real and imaginary parts -> (B, T * hop) samples."""
+        with torch.autocast(real_BTF.device.type, enabled=False):
+            even_BTH = real_BTF @ self.cosine_FH
+            odd_BTH = imaginary_BTF @ self.sine_FH
+        frame_BTN = torch.cat([even_BTH + odd_BTH, (even_BTH - odd_BTH)[..., 1:-1].flip(2)], dim=2)
+        pieces = frame_BTN.split(self.hop, dim=2)
+        total_BTH = pieces[0].new_zeros(())
+        for shift, piece in enumerate(pieces):
+            total_BTH = total_BTH + F.pad(piece, (0, 0, shift, self.overlap - 1 - shift))
+        cut = (self.overlap - 1) * self.hop // 2
+        samples = total_BTH.flatten(1)
+        return samples[:, cut : samples.shape[1] - cut]
