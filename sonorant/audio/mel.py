@@ -1,0 +1,123 @@
+"""The one mel spectrogram of the project: features, losses, evaluation all call it. Knows nothing of files or models.
+
+Shapes: S samples, T frames, F frequency bins (n_fft / 2 + 1), M mel bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+FLOOR = 1e-5
+"""Magnitudes below this are silence: the natural logarithm is taken after clamping, so log-mels are at least -11.5."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MelConfig:
+    """Settings of the mel spectrogram: section `audio` of the settings."""
+
+    sample_rate: int
+    """Samples a second (Hz); recordings at another rate are resampled to it."""
+    n_fft: int
+    """Length of the Hann window and of the Fourier transform (samples)."""
+    hop: int
+    """Samples from one frame to the next."""
+    n_mels: int
+    """Mel bins a frame."""
+    f_min: float
+    """Lower edge of the lowest mel bin (Hz)."""
+    f_max: float
+    """Upper edge of the highest mel bin (Hz)."""
+
+    def __post_init__(self) -> None:
+        for name in ("sample_rate", "n_fft", "hop", "n_mels"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        if self.hop > self.n_fft or (self.n_fft - self.hop) % 2:
+            raise ValueError(f"hop is {self.hop}; it must not exceed n_fft ({self.n_fft}) and differ from it by an even number")
+        if not 0 <= self.f_min < self.f_max <= self.sample_rate / 2:
+            raise ValueError(
+                f"f_min {self.f_min:g} and f_max {self.f_max:g} must satisfy 0 <= f_min < f_max <= {self.sample_rate / 2:g} Hz"
+            )
+        empty = np.flatnonzero(mel_filterbank(self).sum(axis=1) == 0)
+        if len(empty):
+            raise ValueError(
+                f"n_mels {self.n_mels} is too many for n_fft {self.n_fft}: bin {empty[0]} covers no frequency; lower n_mels"
+            )
+
+
+def hertz_to_mel(hertz: np.ndarray) -> np.ndarray:
+    """Slaney's mel scale: linear (3 mel per 200 Hz) below 1 kHz, logarithmic (27 mel per factor 6.4) above.
+
+    M. Slaney, "Auditory Toolbox", Technical Report 1998-010, Interval Research Corporation, 1998.
+    """
+    return np.where(hertz < 1000, hertz * 3 / 200, 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4))
+
+
+def mel_to_hertz(mel: np.ndarray) -> np.ndarray:
+    """The inverse of `hertz_to_mel`."""
+    return np.where(mel < 15, mel * 200 / 3, 1000 * np.exp(np.log(6.4) * (mel - 15) / 27))
+
+
+def mel_filterbank(config: MelConfig) -> np.ndarray:
+    """Triangular filters float32 (M, F), equally spaced on Slaney's scale, each of unit area over frequency in Hz (times 1 Hz)."""
+    bins = np.linspace(0, config.sample_rate / 2, config.n_fft // 2 + 1)
+    limits = hertz_to_mel(np.array([config.f_min, config.f_max]))
+    edges = mel_to_hertz(np.linspace(limits[0], limits[1], config.n_mels + 2))
+    lower, centre, upper = edges[:-2, None], edges[1:-1, None], edges[2:, None]
+    rising, falling = (bins - lower) / (centre - lower), (upper - bins) / (upper - centre)
+    triangles = np.maximum(0, np.minimum(rising, falling))
+    return (triangles * 2 / (upper - lower)).astype(np.float32)
+
+
+@lru_cache(maxsize=16)
+def _constants(config: MelConfig, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Window (n_fft,) and filters (M, F) on `device`."""
+    with torch.inference_mode(False):  # else a first call in inference mode would make them useless to training later
+        window = torch.hann_window(config.n_fft, periodic=True, device=device, dtype=torch.float32)
+        return window, torch.from_numpy(mel_filterbank(config)).to(device)
+
+
+def frames_of(samples: int, config: MelConfig) -> int:
+    """Frames T = ceil(S / hop) of `samples` samples."""
+    return -(-samples // config.hop)
+
+
+def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
+    """Complex short-time spectrum (..., F, T) complex64 of samples (..., S), T = ceil(S / hop).
+
+    The end is filled with zeros to T * hop; then both ends are mirrored, so frame t is centred on sample t * hop + hop / 2.
+    """
+    flat = samples.float().reshape(-1, samples.shape[-1])
+    frames = frames_of(flat.shape[-1], config)
+    if frames == 0:
+        return torch.zeros(*samples.shape[:-1], config.n_fft // 2 + 1, 0, dtype=torch.complex64, device=samples.device)
+    flat = torch.nn.functional.pad(flat, (0, frames * config.hop - flat.shape[-1]))
+    flat = _mirror_ends(flat, (config.n_fft - config.hop) // 2)
+    window, _ = _constants(config, samples.device)
+    bins_FT = torch.stft(flat, config.n_fft, config.hop, window=window, center=False, return_complex=True)
+    return bins_FT.reshape(*samples.shape[:-1], *bins_FT.shape[-2:])
+
+
+def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
+    """(B, S) -> (B, S + 2 * width), mirrored at the first and last sample, back and forth where S is shorter than width."""
+    length = samples.shape[-1]
+    if width < length:
+        return torch.nn.functional.pad(samples.unsqueeze(1), (width, width), mode="reflect").squeeze(1)
+    period = max(2 * (length - 1), 1)
+    position = torch.arange(-width, length + width, device=samples.device).remainder(period)
+    return samples[:, torch.minimum(position, period - position).clamp(max=length - 1)]
+
+
+def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
+    """Natural log of the magnitude mel spectrogram, float32 (..., M, T), of samples (..., S) in -1..1, T = ceil(S / hop).
+
+    Differentiable; computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2.
+    """
+    with torch.autocast(samples.device.type, enabled=False):
+        magnitude_FT = spectrum(samples, config).abs()
+        _, filters_MF = _constants(config, samples.device)
+        return torch.log(torch.clamp(filters_MF @ magnitude_FT, min=FLOOR))

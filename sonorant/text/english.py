@@ -1,0 +1,79 @@
+"""English written forms that gruut reads wrongly or not at all, written as words. Knows nothing of phonemes.
+
+Every rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence, `St. John` a street.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+_LETTERS = str.maketrans({
+    "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th",
+    "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
+})  # fmt: skip
+_UNITS = {
+    "km": "kilometers", "cm": "centimeters", "mm": "millimeters", "kg": "kilograms", "mg": "milligrams", "lb": "pounds",
+    "lbs": "pounds", "oz": "ounces", "ft": "feet", "mph": "miles per hour", "hz": "hertz", "khz": "kilohertz",
+    "mhz": "megahertz", "ghz": "gigahertz", "kb": "kilobytes", "mb": "megabytes", "gb": "gigabytes", "tb": "terabytes",
+    "kw": "kilowatts", "kwh": "kilowatt hours", "ms": "milliseconds",
+}  # fmt: skip
+_FRACTIONS = {"1/2": "one half", "1/3": "one third", "2/3": "two thirds", "1/4": "one quarter", "3/4": "three quarters"}
+_MULTIPLES = {"k": "thousand", "m": "million", "mn": "million", "bn": "billion", "tn": "trillion"}
+_CURRENCIES = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen", "₹": "rupees"}
+
+
+def _decade(match: re.Match[str]) -> str:
+    from num2words import num2words
+
+    words = num2words(int(match[1]), to="year")
+    return words[:-1] + "ies" if words.endswith("y") else words + "s"
+
+
+def _large_sum(match: re.Match[str]) -> str:
+    multiple = match[3].lower()
+    return f"{match[2]} {_MULTIPLES.get(multiple, multiple)} {_CURRENCIES[match[1]]}"
+
+
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\b((?:1\d|20)\d0)'?s\b", _decade),
+        (r"(?<=[$£€¥₹]) (?=\d)", ""),
+        (r"([$£€¥₹])(\d+(?:\.\d+)?) ?([kmKM]|mn|bn|tn|thousand|million|billion|trillion)\b", _large_sum),
+        (r"¥ ?(\d[\d,]*)", r"\1 yen"),
+        (r"¢ ?(\d+)|(\d+) ?¢", r"\1\2 cents"),
+        (r"(\d) ?°C\b", r"\1 degrees Celsius"),
+        (r"(\d) ?°F\b", r"\1 degrees Fahrenheit"),
+        (r"(\d) ?°", r"\1 degrees"),
+        (r"(?<![\d/])(\d) (1/2|1/3|2/3|1/4|3/4)(?![\d/])", lambda match: f"{match[1]} and {_FRACTIONS[match[2]]}"),
+        (r"(?<![\d/])(1/2|1/3|2/3|1/4|3/4)(?![\d/])", lambda match: _FRACTIONS[match[1]]),
+        (r"(?<=\d) ?([A-Za-z]{2,3})\b", lambda match: f" {_UNITS[match[1].lower()]}" if match[1].lower() in _UNITS else match[0]),
+        (r"\b[Nn]o\. ?(?=\d)|#(?=\d)", "number "),
+        (r"\bSt\. (?=[A-Z])", "Saint "),
+        (r"\bProf\.", "Professor"),
+        (r"\b[Ee]tc\b(?:\.(?=,|;| [a-z]))?", "et cetera"),
+        (r"\S{0,8}://", " "),
+        (r"(?<=[A-Za-z0-9])\.(?=[a-z]{2,})", " dot "),
+        (r"(?<=[A-Za-z])/(?=[A-Za-z])", " "),
+        (r"(?<=\d)(?=[A-Za-z])(?!(?:st|nd|rd|th|am|pm|a\.m|p\.m)\b)|(?<=[A-Za-z])(?=\d)", " "),
+        (r"\d{16,}", lambda match: " ".join(match[0])),
+        (r"(?<=\d) ?%", " percent"),
+        (r" ?& ?", " and "),
+        (r" ?@ ?", " at "),
+        (r" ?\+ ?", " plus "),
+        (r" ?= ?", " equals "),
+        (r" ?× ?", " times "),
+        (r" ?÷ ?", " divided by "),
+        (r"~(?= ?\d)", "about "),
+    )
+)
+
+
+def written_out(text: str) -> str:
+    """Plain text (see `plain_characters`) with English symbols, units and abbreviations as words, and accents taken off letters."""
+    text = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LETTERS)) if unicodedata.category(c) != "Mn")
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text

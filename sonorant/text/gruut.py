@@ -1,0 +1,120 @@
+"""Phonemes by gruut (MIT): lexicon, a CRF for other words, numbers and dates as words; offline. Knows nothing of voices."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import unicodedata
+from functools import cached_property
+from importlib.metadata import version as installed_version
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.text.characters import plain_characters, split_unknown
+from sonorant.text.english import written_out
+from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
+
+RULES = 1
+"""Revision of the rules here and in `characters` and `english`; raise it when the same text would get other phonemes."""
+
+_DIGIT = re.compile(r"\d")
+_NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
+_STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
+
+
+class GruutFrontend:
+    """Frontend of one language. Raises SonorantError for a language gruut does not know or whose data are not installed."""
+
+    name = "gruut"
+
+    def __init__(self, language: str) -> None:
+        from gruut.const import KNOWN_LANGS
+        from gruut.utils import resolve_lang
+        from gruut_ipa import Phonemes
+
+        # gruut logs a traceback for each number it cannot read; such a number is spelt out or reported as unknown here.
+        logging.getLogger("gruut").setLevel(logging.CRITICAL)
+        self.language = language.lower().replace("_", "-")
+        self._resolved = resolve_lang(self.language)
+        if self._resolved not in KNOWN_LANGS:
+            raise SonorantError(f"language '{language}': gruut does not know it; known: {', '.join(sorted(KNOWN_LANGS))}")
+        self._data = f"gruut_lang_{self._resolved.split('-')[0]}"
+        if importlib.util.find_spec(self._data) is None:
+            raise SonorantError(
+                f"language '{language}': its data are not installed; run: pip install {self._data.replace('_', '-')}"
+            )
+        try:
+            phones = [_split_stress(phone.text)[0] for phone in Phonemes.from_language(self._resolved)]
+        except (OSError, AssertionError) as error:
+            raise SonorantError(
+                f"language '{language}': gruut has no list of its phonemes ({error}); use text.frontend: espeak"
+            ) from None
+        self.symbols: tuple[str, ...] = (*dict.fromkeys(phones), *PAUSES)
+
+    @cached_property
+    def version(self) -> str:
+        """Versions of gruut, the language data and the rules of this package."""
+        return f"gruut {installed_version('gruut')}, {self._data} {installed_version(self._data)}, rules {RULES}"
+
+    def speak(self, text: str) -> SpokenText:
+        """See `Frontend.speak`."""
+        parts, unknown = self._analyse(text)
+        phonemes = joined_phonemes([phoneme for _, part in parts for phoneme in part])
+        return SpokenText(" ".join(spoken for spoken, _ in parts), phonemes, unknown)
+
+    def sentences(self, text: str) -> list[SpokenText]:
+        """See `Frontend.sentences`."""
+        parts, unknown = self._analyse(text)
+        joined = [(spoken, joined_phonemes(part)) for spoken, part in parts]
+        audible = [(spoken, part) for spoken, part in joined if part]
+        return [SpokenText(spoken, part, unknown if number == 0 else ()) for number, (spoken, part) in enumerate(audible)]
+
+    def _analyse(self, text: str) -> tuple[list[tuple[str, list[Phoneme]]], tuple[str, ...]]:
+        """For each sentence its spoken text and phonemes; and the unknown characters of all."""
+        plain = plain_characters(text)
+        if self._resolved.startswith("en-"):
+            plain = written_out(plain)
+        known, unknown = split_unknown(plain, self._resolved)
+        found = dict.fromkeys(unknown)
+        sentences = self._process(known, found)
+        unread = {word.text for sentence in sentences for word in sentence if word.is_spoken and _DIGIT.search(word.text)}
+        if unread:  # such as 99.9.9.9, which is no number: say its digits rather than guess a word from it
+            for word in sorted(unread, key=len, reverse=True):
+                known = known.replace(word, _NOT_WORD.sub(" ", word))
+            sentences = self._process(known, found)
+        parts = [(sentence.text, [p for word in sentence for p in self._phonemes(word, found)]) for sentence in sentences]
+        return parts, tuple(found)
+
+    def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
+        """The sentences of gruut. A word that makes it raise is left out and its characters become unknown."""
+        import gruut
+
+        try:
+            return list(gruut.sentences(text, lang=self._resolved))
+        except Exception:  # its parsers of numbers, sums and dates raise anything; the words around are still good
+            words = text.split()
+            if len(words) > 1:
+                return [sentence for word in words for sentence in self._process(word, unknown)]
+            unknown.update(dict.fromkeys(text))
+            return []
+
+    def _phonemes(self, word: Any, unknown: dict[str, None]) -> list[Phoneme]:
+        if word.is_major_break:
+            return [Phoneme(next((pause for pause in "?!" if pause in word.text.replace("؟", "?")), "."))]
+        if word.is_minor_break:
+            return [Phoneme(",")]
+        if not word.is_spoken:
+            return []
+        readable = any(character.isalpha() for character in word.text)  # gruut guesses a word even from a lone sign such as €
+        phones = [_split_stress(phone) for phone in (word.phonemes or ()) if readable]
+        known = [(symbol, stress) for symbol, stress in phones if symbol in self.symbols]
+        if not known:
+            unknown.update(dict.fromkeys(word.text))
+        return [Phoneme(symbol, stress, word_start=number == 0) for number, (symbol, stress) in enumerate(known)]
+
+
+def _split_stress(phone: str) -> tuple[str, int]:
+    """A phone without its marks of stress or pitch accent, and its stress."""
+    stress = min((_STRESS[mark] for mark in phone if mark in _STRESS), default=0)
+    return unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS)), stress
