@@ -91,10 +91,10 @@ def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
 
     The end is filled with zeros to T * hop; then both ends are mirrored, so frame t is centred on sample t * hop + hop / 2.
     """
-    flat = samples.float().reshape(-1, samples.shape[-1])
-    frames = frames_of(flat.shape[-1], config)
+    frames = frames_of(samples.shape[-1], config)
     if frames == 0:
         return torch.zeros(*samples.shape[:-1], config.n_fft // 2 + 1, 0, dtype=torch.complex64, device=samples.device)
+    flat = samples.float().reshape(-1, samples.shape[-1])
     flat = torch.nn.functional.pad(flat, (0, frames * config.hop - flat.shape[-1]))
     flat = _mirror_ends(flat, (config.n_fft - config.hop) // 2)
     window, _ = _constants(config, samples.device)

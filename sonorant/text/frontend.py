@@ -11,7 +11,7 @@ from sonorant.errors import SonorantError
 FrontendName = Literal["gruut", "espeak"]
 
 PAUSES = (",", ".", "?", "!")
-"""Pause symbols, after the phonemes in every frontend's inventory. A voice learns how long each lasts and how it sounds before it."""
+"""Pause symbols, last in every frontend's inventory. A voice learns how long each lasts and how speech sounds before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,9 +102,7 @@ def joined_phonemes(phonemes: Iterable[Phoneme]) -> tuple[Phoneme, ...]:
     """Phonemes as a model should see them: no pause at the start, and of several in a row only the first strongest."""
     result: list[Phoneme] = []
     for phoneme in phonemes:
-        if phoneme.symbol not in PAUSES:
-            result.append(phoneme)
-        elif result and result[-1].symbol not in PAUSES:
+        if phoneme.symbol not in PAUSES or (result and result[-1].symbol not in PAUSES):
             result.append(phoneme)
         elif result and result[-1].symbol == ",":
             result[-1] = phoneme
