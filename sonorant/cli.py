@@ -1,0 +1,108 @@
+"""The command `sonorant`. Knows nothing of how a voice speaks; each subcommand is one function."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SAY_EXAMPLES = """\
+examples:
+  sonorant say "Good morning." --voice artifacts/voice -o morning.wav
+  echo "Read this aloud." | sonorant say - --voice artifacts/voice -o aloud.wav
+  sonorant say "Not so fast." --voice artifacts/voice --speed 0.8 -o slow.wav
+  sonorant say "Straight to the loudspeaker." --voice artifacts/voice -o - | aplay
+  sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
+"""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a SonorantError becomes one line and exit status 1."""
+    parsed = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING, stream=sys.stderr)
+    try:
+        parsed.run(parsed)
+    except SonorantError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sonorant", description="Use a voice that Sonorant trained.")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_say(commands)
+    return parser
+
+
+def _add_say(commands: argparse._SubParsersAction) -> None:
+    say = commands.add_parser(
+        "say",
+        help="speak a text into a wav file",
+        description="Speak a text into a 16-bit wav file.",
+        epilog=SAY_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    say.add_argument("text", help="what to say; - reads it from standard input (UTF-8)")
+    say.add_argument(
+        "--voice", required=True, metavar="VOICE", help="folder of a voice bundle, or models:/<name>@<alias> of the registry"
+    )
+    say.add_argument("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
+    say.add_argument("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
+    say.add_argument("--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0")
+    say.add_argument("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
+    say.set_defaults(run=_say)
+
+
+def _say(arguments: argparse.Namespace) -> None:
+    from sonorant.runtime import Voice
+
+    text = _standard_input() if arguments.text == "-" else arguments.text
+    voice = Voice.load(_bundle(arguments.voice), threads=arguments.threads)
+    samples = voice.say(text, arguments.speaker, arguments.speed)
+    _write(arguments.out, samples, voice.sample_rate)
+
+
+def _bundle(voice: str) -> Path:
+    if not voice.startswith("models:/"):
+        return Path(voice)
+    from sonorant.registry import download_bundle  # imports mlflow, which speaking from a folder does not need
+
+    return download_bundle(voice)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SonorantError(f"standard input: not UTF-8 (byte {error.start}); convert the text first") from None
+
+
+def _write(out: str, samples: NDArray[np.float32], rate: int) -> None:
+    from sonorant.audio.wav import write_wav
+
+    if out == "-":
+        with tempfile.TemporaryDirectory() as folder:
+            write_wav(Path(folder) / "speech.wav", samples, rate)
+            sys.stdout.buffer.write((Path(folder) / "speech.wav").read_bytes())
+        return
+    if Path(out).is_dir():
+        raise SonorantError(f"{out}: is a folder; give the name of a wav file")
+    try:
+        write_wav(Path(out), samples, rate)
+    except OSError as error:
+        raise SonorantError(f"{out}: cannot be written ({error.strerror})") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Inputs to compare two runtimes on. Knows nothing of what computes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SPEEDS = (1.0, 0.5, 2.0)
+"""Speeds that the cases take in turn."""
+TOGETHER = 3
+"""Utterances in a padded batch."""
+
+
+def spread_lengths(lengths: NDArray[np.int64], count: int) -> list[int]:
+    """Indices of `count` utterances, their lengths spread evenly from shortest to longest, no length twice; fewer if there are fewer."""
+    distinct = np.unique(lengths)
+    wanted = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(int))]
+    return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
+
+
+def shortened(tokens: NDArray[np.integer], phonemes: int) -> NDArray[np.integer]:
+    """The first phonemes of an utterance (N, 3) between its start and its end symbol: (phonemes + 2, 3)."""
+    return np.concatenate([tokens[: phonemes + 1], tokens[-1:]])
+
+
+def batches(utterances: Sequence[NDArray[np.integer]], speakers: int) -> Iterator[dict[str, NDArray[Any]]]:
+    """Inputs of the acoustic graph: each utterance (N, 3) alone, then neighbours in padded batches; speeds and speakers take turns."""
+    alone = [[utterance] for utterance in utterances]
+    together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
+    for number, batch in enumerate([*alone, *together]):
+        lengths = np.array([len(utterance) for utterance in batch])
+        tokens = np.zeros((len(batch), lengths.max(), 3), np.int64)
+        for row, utterance in enumerate(batch):
+            tokens[row, : len(utterance)] = utterance
+        turn = number + np.arange(len(batch))
+        yield {
+            "tokens": tokens,
+            "lengths": lengths,
+            "speaker": turn % speakers,
+            "speed": np.array(SPEEDS, np.float32)[turn % len(SPEEDS)],
+        }

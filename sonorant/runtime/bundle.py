@@ -1,0 +1,207 @@
+"""The voice bundle, all that training hands to use: a folder of `voice.json` and graphs. Does not know how graphs are made or run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, read_json, sha256_file, write_json
+from sonorant.runtime.typed_json import parse
+
+SCHEMA_VERSION = 1
+DESCRIPTION = "voice.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioSettings:
+    """The audio that the graphs speak; the fields of `sonorant.audio.mel.MelConfig`, here without its torch."""
+
+    sample_rate: int
+    """Hz of the samples."""
+    n_fft: int
+    """Samples of the analysis window of the mel."""
+    hop: int
+    """Samples a mel frame."""
+    n_mels: int
+    """Mel bins."""
+    f_min: float
+    """Lowest frequency of the mel, Hz."""
+    f_max: float
+    """Highest frequency of the mel, Hz."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontendSettings:
+    """The text frontend whose phonemes the acoustic graph learned."""
+
+    name: str
+    """Key of `sonorant.text.FRONTENDS`."""
+    version: str
+    """Version of the frontend and its language data, as it names itself."""
+    language: str
+    """Language code such as en-us."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """An input or output of a graph."""
+
+    name: str
+    """Name in the graph."""
+    dtype: str
+    """numpy's name of the element type, such as int64."""
+    shape: tuple[int | str, ...]
+    """A number for a fixed dimension, a name for one that varies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphFile:
+    """One file that computes a graph."""
+
+    file: str
+    """Name inside the bundle; no folders."""
+    precision: str
+    """fp32, int8, ..."""
+    bytes: int
+    """Size."""
+    sha256: str
+    """Hash of the bytes, hexadecimal."""
+
+    @classmethod
+    def of(cls, path: Path, precision: str) -> GraphFile:
+        """Describe an existing file."""
+        return cls(file=path.name, precision=precision, bytes=path.stat().st_size, sha256=sha256_file(path))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """A graph and the variants it comes in, which share inputs and outputs."""
+
+    inputs: tuple[Tensor, ...]
+    """In the order of the call."""
+    outputs: tuple[Tensor, ...]
+    """In the order of the results."""
+    variants: dict[str, GraphFile]
+    """Name (such as fp32) to file."""
+    default_variant: str
+    """The variant that is used when none is asked for."""
+
+    def __post_init__(self) -> None:
+        if self.default_variant not in self.variants:
+            raise ValueError(f"default variant '{self.default_variant}' is not among its variants {', '.join(self.variants)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoiceDescription:
+    """`voice.json`, schema version 1."""
+
+    schema_version: int
+    """Version of this schema; a reader refuses any other."""
+    audio: AudioSettings
+    """Sample rate and mel settings."""
+    frontend: FrontendSettings
+    """How text becomes phonemes."""
+    symbols: tuple[str, ...]
+    """Phoneme inventory in the order of the ids."""
+    speakers: tuple[str, ...]
+    """Speaker names in the order of the ids."""
+    graphs: dict[str, Graph]
+    """`acoustic` and `vocoder`."""
+    provenance: dict[str, Any]
+    """Where the voice comes from: version of Sonorant, and git commit, data hash and steps of each model."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle on disk whose description was read and whose files are checked when they are used."""
+
+    folder: Path
+    description: VoiceDescription
+
+    def graph_file(self, graph: str, variant: str | None = None) -> Path:
+        """Path of a graph's file, its size and hash checked.
+
+        Raises SonorantError naming the file if it is missing or damaged, or listing the variants if there is none of that name.
+        """
+        described = self.description.graphs[graph]
+        name = variant or described.default_variant
+        if name not in described.variants:
+            raise SonorantError(f"{self.folder}: no variant '{name}' of graph {graph}; there are: {', '.join(described.variants)}")
+        file = described.variants[name]
+        path = self.folder / file.file
+        if not path.is_file():
+            raise SonorantError(f"{path}: missing from the voice bundle; export or download the bundle again")
+        if path.stat().st_size != file.bytes or sha256_file(path) != file.sha256:
+            raise SonorantError(f"{path}: damaged (not the bytes that {DESCRIPTION} names); export or download the bundle again")
+        return path
+
+    def check_files(self) -> None:
+        """Check every file of every variant. Raises SonorantError as `graph_file`."""
+        for name, graph in self.description.graphs.items():
+            for variant in graph.variants:
+                self.graph_file(name, variant)
+
+
+def read_bundle(folder: Path) -> Bundle:
+    """Read `voice.json`; graph files are checked only when they are asked for.
+
+    Raises SonorantError if the folder is no bundle, its schema is of another version, or the description is damaged.
+    """
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        raise SonorantError(
+            f"{folder}: no voice bundle here ({DESCRIPTION} is absent); give the folder that the export stage wrote"
+        )
+    data = read_json(path)
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if version != SCHEMA_VERSION:
+        raise SonorantError(
+            f"{path}: schema version {version!r}, this Sonorant reads {SCHEMA_VERSION}; "
+            "install the Sonorant that wrote it, or export again"
+        )
+    try:
+        description = parse(VoiceDescription, data, str(path))
+    except ValueError as error:
+        raise SonorantError(f"{path}: {error}") from None
+    _check(description, path)
+    return Bundle(folder, description)
+
+
+def _check(description: VoiceDescription, path: Path) -> None:
+    for name in ("acoustic", "vocoder"):
+        if name not in description.graphs:
+            raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
+    if not description.symbols or not description.speakers:
+        raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
+    for graph in description.graphs.values():
+        for file in graph.variants.values():
+            # A bundle may come from anybody: its description must not reach files elsewhere.
+            if Path(file.file).name != file.file or file.file in ("", ".", ".."):
+                raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")
+
+
+def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]) -> None:
+    """Write a bundle folder atomically, with copies of `files` under their own names.
+
+    Raises SonorantError if the files are not those that the description names.
+    """
+    with atomic_folder(out) as folder:
+        for file in files:
+            shutil.copyfile(file, folder / file.name)
+        write_json(folder / DESCRIPTION, dataclasses.asdict(description))
+        read_bundle(folder).check_files()
+
+
+def content_hash(bundle: Bundle) -> str:
+    """Hex SHA-256 of a whole bundle: equal for equal voices wherever they lie. Checks the files on the way, as `check_files`."""
+    bundle.check_files()
+    # The description holds the hash of every file, so it stands for them.
+    canonical = json.dumps(dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

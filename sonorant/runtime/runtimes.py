@@ -1,0 +1,71 @@
+"""What can run a voice's graphs, and how each is loaded. Knows nothing of text, speakers or sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import Bundle
+
+
+class Runtime(Protocol):
+    """Runs the two graphs on numpy arrays. `B` batch, `N` tokens, `M` mel bins, `T` frames, `S` samples."""
+
+    def acoustic(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Phonemes to mel: tokens (B, N, 3), lengths, speaker, speed (B,) -> log-mel (B, M, T), its lengths in frames (B,)."""
+
+    def vocoder(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Log-mel (B, M, T) -> samples (B, S) in -1..1, S = T * hop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """How a runtime is loaded; each runtime reads the options that concern it."""
+
+    threads: int | None = None
+    """Threads inside an operator; None = one a physical core."""
+    variant: str | None = None
+    """onnxruntime: which variant of the graphs; None = the bundle's default."""
+    trained: tuple[Path, Path] | None = None
+    """torch: the trained folders of the acoustic model and of the vocoder."""
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise SonorantError(f"threads must be at least 1, not {self.threads}")
+
+
+def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Runtime:
+    """Load a runtime by name. Raises SonorantError listing the names there are, or as the runtime's own loader does."""
+    if name not in RUNTIMES:
+        raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(RUNTIMES)}")
+    return RUNTIMES[name](bundle, options)
+
+
+def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
+    from sonorant.runtime.onnx import OnnxRuntime
+
+    return OnnxRuntime(
+        bundle.graph_file("acoustic", options.variant), bundle.graph_file("vocoder", options.variant), threads=options.threads
+    )
+
+
+def _torch(bundle: Bundle, options: LoadOptions) -> Runtime:
+    if options.trained is None:
+        raise SonorantError("the torch runtime needs the folders of the trained models; a bundle alone is spoken by onnxruntime")
+    from sonorant.runtime.torch import TorchRuntime
+
+    return TorchRuntime(*options.trained, threads=options.threads)
+
+
+RUNTIMES: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
+    "onnxruntime": _onnxruntime,
+    "torch": _torch,
+}

@@ -1,0 +1,30 @@
+"""Stage `export`: the trained acoustic model and vocoder -> a voice bundle. Knows nothing of ONNX."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
+from tasks.params import load
+from tasks.stage import run
+
+
+def main() -> None:
+    """Read section `export`, write the bundle."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.export",
+        description="Write a voice bundle: voice.json and the ONNX graphs of acoustic model and vocoder. "
+        "Settings: params.yaml, section 'export'.",
+        epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
+    )
+    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
+    arguments = parser.parse_args()
+    export_voice(arguments.acoustic, arguments.vocoder, arguments.out, load("export", ExportConfig))
+
+
+if __name__ == "__main__":
+    run(main)
