@@ -1,0 +1,84 @@
+"""From a planned micro-batch to tensors. Knows nothing of models, ranks or losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from sonorant.data.features import FeatureStore
+from sonorant.data.plan import MicroBatch
+
+FRAMES_MULTIPLE = 16
+"""Padded lengths are multiples of this, so that kernels meet few different shapes."""
+TOKENS_MULTIPLE = 8
+
+Batch = dict[str, torch.Tensor]
+
+
+class UtteranceBatches(Dataset[Batch]):
+    """Whole utterances, padded: tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) float32, mel_lengths (B,), speaker (B,)."""
+
+    def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:
+        self.store = store
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        items = self.batches[index].items
+        token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
+        tokens = np.zeros((len(items), _round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
+        mel = np.zeros(
+            (len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.header.audio.n_mels), dtype=np.float32
+        )
+        for row, item in enumerate(items):
+            tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
+            mel[row, : mel_lengths[row]] = self.store.mel(int(item))
+        arrays = {
+            "tokens": tokens,
+            "token_lengths": token_lengths,
+            "mel": mel,
+            "mel_lengths": mel_lengths,
+            "speaker": self.store.speaker[items],
+        }
+        return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
+
+
+class SegmentBatches(Dataset[Batch]):
+    """Segments of equal length: mel (B, M, T) float32, samples (B, T * hop) float32 between -1 and 1."""
+
+    def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch], length: int) -> None:
+        self.store = store
+        self.batches = batches
+        self.length = length
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        batch = self.batches[index]
+        assert batch.starts is not None
+        hop = self.store.header.audio.hop
+        mel = np.empty((len(batch.items), self.store.header.audio.n_mels, self.length), dtype=np.float32)
+        samples = np.empty((len(batch.items), self.length * hop), dtype=np.float32)
+        for row, (item, start) in enumerate(zip(batch.items, batch.starts, strict=True)):
+            mel[row] = self.store.mel(int(item))[start : start + self.length].T
+            samples[row] = self.store.samples(int(item))[start * hop : (start + self.length) * hop] / np.float32(32768)
+        return {"mel": torch.from_numpy(mel), "samples": torch.from_numpy(samples)}
+
+
+def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
+    """The dataset's batches in order, prefetched by `workers` processes (0 = in this one)."""
+    return iter(
+        DataLoader(
+            dataset, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin, prefetch_factor=4 if workers else None
+        )
+    )
+
+
+def _round_up(length: int, multiple: int) -> int:
+    return int(-(-length // multiple) * multiple)

@@ -1,0 +1,113 @@
+"""The epoch plan: which utterances meet in which micro-batch and in which optimizer step. Knows nothing of ranks or files.
+
+The plan is a pure function of (seed, epoch), the same on every machine: training can be resumed at any step without replaying the
+steps before it, and the same plan is dealt over one rank or many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sonorant.errors import SonorantError
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one forward pass takes."""
+
+    epoch: int
+    number: int
+    """Its place in the epoch's plan."""
+    items: np.ndarray
+    """(B,) int64 indices into the feature store."""
+    starts: np.ndarray | None = None
+    """(B,) int64 first frame of each item's segment; None for whole utterances."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An endless training plan, epoch by epoch."""
+
+    micro_batches_per_step: int
+    """How many micro-batches one optimizer step takes, on all ranks together; an epoch's last step takes what is left."""
+    micro_batches: Callable[[int], list[MicroBatch]]
+    """The micro-batches of an epoch, in order."""
+
+    def steps(self, epoch: int) -> list[list[MicroBatch]]:
+        """The optimizer steps of an epoch; every sample of the epoch is in exactly one."""
+        batches = self.micro_batches(epoch)
+        size = self.micro_batches_per_step
+        return [batches[start : start + size] for start in range(0, len(batches), size)]
+
+
+def deal(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
+    """The micro-batches of a step that `rank` computes, each with its weight.
+
+    A rank for which none is left computes the first one with weight zero: it takes part in the averaging of gradients without
+    changing the sum, so uneven numbers neither hang nor drop or repeat a sample.
+    """
+    own = [(batch, 1.0) for batch in step[rank::world_size]]
+    return own or [(step[0], 0.0)]
+
+
+def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of whole utterances of similar length, each of at most `budget` padded frames.
+
+    Args:
+        frames: (all,) int64 frames of each utterance in the store.
+        items: (B,) int64 indices to plan over.
+        budget: padded frames a micro-batch may hold; a single longer utterance is an error.
+
+    Raises SonorantError if an utterance alone exceeds the budget.
+    """
+    random = np.random.default_rng([seed, epoch])
+    lengths = frames[items]
+    if len(items) and lengths.max() > budget:
+        worst = int(items[lengths.argmax()])
+        raise SonorantError(
+            f"utterance {worst} has {lengths.max()} frames, more than a micro-batch may hold ({budget}): "
+            "raise frames_per_micro_batch or lower prepare.max_seconds"
+        )
+    jitter = lengths * random.uniform(0.95, 1.05, len(items))
+    order = items[np.argsort(jitter, kind="stable")]
+    groups: list[list[int]] = [[]]
+    longest = 0
+    for item in order:
+        longest = max(longest, int(frames[item]))
+        if longest * (len(groups[-1]) + 1) > budget:
+            groups.append([])
+            longest = int(frames[item])
+        groups[-1].append(int(item))
+    shuffled = random.permutation(len(groups))
+    return [
+        MicroBatch(epoch, number, np.array(groups[group], dtype=np.int64)) for number, group in enumerate(shuffled) if groups[group]
+    ]
+
+
+def segment_plan(frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int) -> list[MicroBatch]:
+    """Micro-batches of `segments` random segments of `length` frames; each utterance gives one segment an epoch.
+
+    Utterances shorter than a segment are left out of the epoch; the last micro-batch is filled up from the epoch's start.
+    """
+    random = np.random.default_rng([seed, epoch])
+    long_enough = items[frames[items] >= length]
+    if not len(long_enough):
+        raise SonorantError(f"no utterance is as long as a segment of {length} frames: lower train_vocoder.segment_frames")
+    order = random.permutation(long_enough)
+    missing = -len(order) % segments
+    order = np.concatenate([order, np.resize(order, missing)])
+    starts = random.integers(0, frames[order] - length + 1)
+    return [
+        MicroBatch(epoch, number, order[first : first + segments], starts[first : first + segments])
+        for number, first in enumerate(range(0, len(order), segments))
+    ]
+
+
+def padding_waste(plan: list[MicroBatch], frames: np.ndarray) -> float:
+    """Fraction of the plan's padded frames that are padding."""
+    padded = sum(int(frames[batch.items].max()) * len(batch.items) for batch in plan)
+    real = sum(int(frames[batch.items].sum()) for batch in plan)
+    return 1.0 - real / padded

@@ -1,0 +1,156 @@
+"""How the parallel acoustic model learns: alignment, durations, mel. Knows nothing of ranks, checkpoints or steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from sonorant.audio.griffin_lim import griffin_lim
+from sonorant.audio.wav import write_wav
+from sonorant.data.batches import Batch, UtteranceBatches
+from sonorant.data.features import FeatureStore
+from sonorant.data.plan import MicroBatch, Plan, utterance_plan
+from sonorant.errors import SonorantError
+from sonorant.models.acoustic import AcousticConfig, AcousticModel
+from sonorant.models.alignment import diagonal_prior, monotonic_alignment
+from sonorant.models.saved import build_acoustic, describe
+from sonorant.training.config import TrainConfig
+from sonorant.training.recipe import Phase, Term
+
+DIAGONAL_WEIGHT = 2000.0
+"""Strength of the diagonal prior at step 0, in nats of a frame's log-likelihood at a distance of the whole utterance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcousticTrainConfig(TrainConfig):
+    """Training of the acoustic model."""
+
+    frames_per_micro_batch: int
+    """Padded mel frames a micro-batch may hold."""
+    diagonal_steps: int
+    """Steps over which the alignment search's pull to the diagonal fades out."""
+
+
+class AcousticLosses(nn.Module):
+    """The summed losses of a batch, and the alignment they rest on."""
+
+    def __init__(self, model: AcousticModel, diagonal_steps: int) -> None:
+        super().__init__()
+        self.model = model
+        self.diagonal_steps = diagonal_steps
+
+    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        """Batch of `UtteranceBatches` -> `mel` and `prior` summed over frames, `duration` summed over tokens."""
+        model = self.model
+        mel_BTM = (batch["mel"] - model.mel_mean) / model.mel_std
+        encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+        prior_BNM = encoded.prior_BNM.float()
+        durations_BN = self.align(prior_BNM, mel_BTM, batch["token_lengths"], batch["mel_lengths"], step)
+        hidden_BTC, owner_BT, mask_BT1 = model.expand(encoded.states_BNC, durations_BN.cumsum(1), mel_BTM.shape[1])
+        aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))
+        prior = (0.5 * ((aligned_BTM - mel_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
+        mel = model.decoder.loss(hidden_BTC + model.speaker(batch["speaker"])[:, None], mask_BT1, mel_BTM)
+        log_BN = encoded.log_duration_BN.float()
+        # Poisson likelihood: unlike a squared error of the logarithm its mean is right, so speech is not shortened.
+        duration = ((log_BN.exp() - durations_BN * log_BN) / 8.0 * encoded.mask_BN).sum()
+        return {"mel": mel, "prior": prior, "duration": duration}
+
+    @torch.no_grad()
+    def align(
+        self, prior_BNM: torch.Tensor, mel_BTM: torch.Tensor, token_lengths: torch.Tensor, mel_lengths: torch.Tensor, step: int
+    ) -> torch.Tensor:
+        """(B, N) int64 durations by alignment search under unit-variance Gaussians around each token's prior."""
+        distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
+        score_BNT = -0.5 * distance_BNT.square()
+        fade = max(0.0, 1.0 - step / self.diagonal_steps) if self.diagonal_steps else 0.0
+        if fade:
+            score_BNT = score_BNT + fade * DIAGONAL_WEIGHT * diagonal_prior(token_lengths, mel_lengths, *score_BNT.shape[1:])
+        return monotonic_alignment(score_BNT, token_lengths, mel_lengths)
+
+
+class AcousticRecipe:
+    """The acoustic model with its features; implements `Recipe`."""
+
+    name = "acoustic"
+
+    def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
+        self.config = AcousticTrainConfig(**train)
+        self.store = FeatureStore.open(features)
+        header = self.store.header
+        self.seconds_per_frame = header.audio.hop / header.audio.sample_rate
+        self.items = _alignable(self.store, "train")
+        self._description = describe("acoustic", AcousticConfig(**model), header, {})
+        torch.manual_seed(self.config.seed)
+        self.model = build_acoustic(self._description)
+        self.phases = [self.losses(self.model)]
+        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
+
+    def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
+        return utterance_plan(
+            self.store.frames, items, budget=self.config.frames_per_micro_batch, seed=self.config.seed, epoch=epoch
+        )
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """Whole utterances."""
+        return UtteranceBatches(self.store, batches)
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """Real frames and tokens."""
+        return {"frames": float(self.store.frames[batch.items].sum()), "tokens": float(self.store.tokens_count[batch.items].sum())}
+
+    def validation(self) -> list[MicroBatch]:
+        """The whole validation split, in one fixed order."""
+        return self._plan(_alignable(self.store, "validation"), 0)
+
+    def losses(self, model: nn.Module) -> Phase:
+        """Mel, prior and duration losses around `model`."""
+        assert isinstance(model, AcousticModel)
+        terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
+        return Phase("acoustic", AcousticLosses(model, self.config.diagonal_steps), terms)
+
+    @torch.no_grad()
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim (the vocoder trains apart)."""
+        assert isinstance(model, AcousticModel)
+        item = int(self.validation()[0].items[0])
+        device = next(model.parameters()).device
+        batch = {
+            name: value.to(device) for name, value in UtteranceBatches(self.store, [MicroBatch(0, 0, np.array([item]))])[0].items()
+        }
+        mel_BMT, _ = model.synthesize(batch["tokens"], batch["token_lengths"], batch["speaker"], torch.ones(1, device=device))
+        encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+        losses = AcousticLosses(model, 0)
+        mel_BTM = (batch["mel"] - model.mel_mean) / model.mel_std
+        durations = losses.align(encoded.prior_BNM.float(), mel_BTM, batch["token_lengths"], batch["mel_lengths"], 0)[0].cpu()
+        owner = torch.repeat_interleave(torch.arange(len(durations)), durations)
+        np.savez_compressed(
+            folder / "mel.npz", predicted=mel_BMT[0].cpu().numpy(), target=self.store.mel(item).T.astype(np.float32)
+        )
+        np.savez_compressed(
+            folder / "alignment.npz", alignment=torch.nn.functional.one_hot(owner, len(durations)).T.numpy().astype(np.uint8)
+        )
+        audio = self.store.header.audio
+        write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
+
+    def description(self) -> dict[str, Any]:
+        """What `model.json` says."""
+        return self._description
+
+
+def _alignable(store: FeatureStore, split: str) -> np.ndarray:
+    items = store.indices(split)
+    if not len(items):
+        raise SonorantError(f"the feature store has no utterances in its {split} split: add recordings or raise prepare.{split}")
+    too_short = items[store.frames[items] < store.tokens_count[items]]
+    if len(too_short):
+        raise SonorantError(
+            f"utterance {store.ids[int(too_short[0])]} ({split}) has fewer mel frames than phonemes: "
+            "its text cannot belong to its audio; lower prepare.max_characters_per_second"
+        )
+    return items

@@ -1,0 +1,84 @@
+"""Checkpoints that are whole or not there. Knows nothing of what is in them.
+
+A checkpoint is one file: the bytes of `torch.save`, then a trailer of a magic word and their SHA-256. It is written under a temporary
+name, flushed to disk and renamed; a damaged one is recognised, named, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+
+MAGIC = b"SONORANT"
+TRAILER = len(MAGIC) + hashlib.sha256().digest_size
+BEST = "best.ckpt"
+KEEP = 2
+"""How many of the newest checkpoints stay; the best by validation stays besides."""
+
+
+class DamagedCheckpoint(Exception):
+    """The file is truncated, altered or no checkpoint; the message names it."""
+
+
+def save(path: Path, state: dict[str, Any]) -> None:
+    """Write `state` (tensors, numbers, strings, lists, dicts). Raises SonorantError when the disk refuses; an older file then stays."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    try:
+        with atomic_file(path) as temporary:
+            temporary.write_bytes(payload + MAGIC + hashlib.sha256(payload).digest())
+    except OSError as error:
+        raise SonorantError(
+            f"{path}: checkpoint not written ({error.strerror}); the one before it is untouched: make room and resume"
+        ) from None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU. Raises DamagedCheckpoint."""
+    data = path.read_bytes()
+    payload, trailer = data[:-TRAILER], data[-TRAILER:]
+    if trailer != MAGIC + hashlib.sha256(payload).digest():
+        raise DamagedCheckpoint(f"{path} is damaged (checksum does not match)")
+    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """The name of the checkpoint taken after `step` steps."""
+    return folder / f"step-{step:08d}.ckpt"
+
+
+def existing(folder: Path) -> list[Path]:
+    """Checkpoints by step, newest first."""
+    return sorted((path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name)), reverse=True)
+
+
+def load_newest(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """The newest whole checkpoint, or None where there is none yet; says by name which damaged ones it passed over.
+
+    Raises SonorantError if there are checkpoints but none is whole: training never starts over without being told to.
+    """
+    paths = existing(folder)
+    for path in paths:
+        try:
+            return load(path)
+        except DamagedCheckpoint as error:
+            say(f"{error}: using the one before it")
+    if paths:
+        raise SonorantError(f"{folder}: none of the {len(paths)} checkpoints is whole; remove the folder to train from the start")
+    return None
+
+
+def prune(folder: Path) -> None:
+    """Remove all but the newest `KEEP` checkpoints."""
+    for path in existing(folder)[KEEP:]:
+        path.unlink()

@@ -1,0 +1,68 @@
+"""Starts torchrun for a job and ends it cleanly. Knows nothing of models, DVC or Prefect.
+
+torchrun is configured by `PET_*` variables only: what is set outside (by a person, Slurm, Kubernetes) is kept, the rest is filled in
+from the machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from sonorant.errors import SonorantError
+from sonorant.training.ranks import die_with_parent
+from sonorant.training.run_directory import RunDirectory
+from sonorant.training.worker import Job
+
+SHUTDOWN_SECONDS = 20
+"""How long torchrun waits for its ranks to save after a SIGTERM."""
+
+
+def environment(given: Mapping[str, str]) -> dict[str, str]:
+    """`given` with torchrun's settings completed: one node, a process a GPU or one for all CPU cores, threads to match."""
+    env = dict(given)
+    env.setdefault("PET_NNODES", "1")
+    processes = env.setdefault("PET_NPROC_PER_NODE", str(torch.cuda.device_count() or 1))
+    if env["PET_NNODES"] == "1" and "PET_RDZV_ENDPOINT" not in env:
+        env.setdefault("PET_STANDALONE", "1")
+    if processes.isdigit():
+        env.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // int(processes))))
+    # Threads that spin while they wait take the cores from their neighbours.
+    env.setdefault("OMP_WAIT_POLICY", "passive")
+    env.setdefault("GOMP_SPINCOUNT", "0")
+    env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # restarted ranks would read stale addresses (pytorch issue 135712)
+    return env
+
+
+def launch(job: Job) -> None:
+    """Train `job` under torchrun until it is finished.
+
+    SIGTERM is passed on: the ranks save and end, and a SonorantError says how to go on. Raises SonorantError when training fails.
+    """
+    run = RunDirectory(Path(job.run))
+    run.path.mkdir(parents=True, exist_ok=True)
+    job_file = run.path / "job.json"
+    job.write(job_file)
+    command = [sys.executable, "-m", "torch.distributed.run", "-m", "sonorant.training.worker", str(job_file)]
+    child = subprocess.Popen(command, env=environment(os.environ), start_new_session=True, preexec_fn=die_with_parent)
+    former = {
+        number: signal.signal(number, lambda *_: child.send_signal(signal.SIGTERM)) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        child.wait()
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    status = run.status()
+    if status["state"] == "stopped":
+        raise SonorantError(f"{job.recipe}: stopped and saved at step {status['step']}; the same command resumes there")
+    if status["state"] != "finished":
+        raise SonorantError(
+            f"{job.recipe}: training failed after step {status['step']}, see above; the same command resumes from its last checkpoint"
+        )

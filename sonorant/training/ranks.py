@@ -1,0 +1,75 @@
+"""This process among its peers: who it is, what it may use, how they agree. Knows nothing of models or data."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The process group as torchrun made it."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    device: torch.device
+
+    @property
+    def first(self) -> bool:
+        """Whether this is global rank 0, the one that writes."""
+        return self.rank == 0
+
+    def sum(self, values: dict[str, float]) -> dict[str, float]:
+        """Each value summed over all ranks; every rank must call it with the same keys."""
+        names = sorted(values)
+        tensor = torch.tensor([values[name] for name in names], dtype=torch.float64, device=self.device)
+        dist.all_reduce(tensor)
+        return dict(zip(names, tensor.tolist(), strict=True))
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        tensor = torch.tensor(int(flag), device=self.device)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        return bool(tensor.item())
+
+    def same(self, tensors: Iterable[torch.Tensor]) -> bool:
+        """Whether these tensors are bit-identical on all ranks, by the extremes of a checksum of each."""
+        sums = torch.stack([_checksum(tensor) for tensor in tensors]).to(self.device)
+        low, high = sums.clone(), sums.clone()
+        dist.all_reduce(low, op=dist.ReduceOp.MIN)
+        dist.all_reduce(high, op=dist.ReduceOp.MAX)
+        return bool((low == high).all().item())
+
+
+def _checksum(tensor: torch.Tensor) -> torch.Tensor:
+    bits = tensor.detach().contiguous().view(torch.uint8).flatten().to(torch.int64)
+    weights = torch.arange(1, len(bits) + 1, device=bits.device) % 8191
+    return (bits * weights).sum()
+
+
+def join() -> Ranks:
+    """Enter the process group that torchrun prepared: NCCL with a device a local rank on GPUs, gloo on CPUs."""
+    local_rank = int(os.environ["LOCAL_RANK"])
+    if torch.cuda.is_available():
+        device = torch.device("cuda", local_rank)
+        torch.cuda.set_device(device)
+        dist.init_process_group("nccl", device_id=device)
+    else:
+        device = torch.device("cpu")
+        dist.init_process_group("gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device)
+
+
+def die_with_parent(number: int = signal.SIGTERM) -> None:
+    """Ask Linux to send this process a signal when its parent dies, so that a killed launcher leaves no orphan. Elsewhere: nothing."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, int(number))

@@ -1,0 +1,76 @@
+"""What the engine needs to know of a model to train it. Knows nothing of ranks, checkpoints or steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch, Plan
+from sonorant.training.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Term:
+    """One term of a loss: its weight and what its sum is divided by."""
+
+    weight: float
+    unit: str
+    """Name of a count of `Recipe.units`: the term is its sum over the global batch divided by the global count."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A module trained by an optimizer of its own. A plain model has one phase, an adversarial one has two."""
+
+    name: str
+    module: nn.Module
+    """`forward(batch, step) -> dict of summed losses`, one for each of `terms`; all its parameters get gradients."""
+    terms: dict[str, Term] = field(default_factory=dict)
+
+
+class Recipe(Protocol):
+    """A model with its data and losses."""
+
+    name: str
+    config: TrainConfig
+    model: nn.Module
+    """What is averaged, validated and saved."""
+    phases: list[Phase]
+    plan: Plan
+    seconds_per_frame: float
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """The tensors of these micro-batches."""
+        ...
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """Counts of a micro-batch, known from the plan alone; `frames` is always among them."""
+        ...
+
+    def validation(self) -> list[MicroBatch]:
+        """Fixed micro-batches of the validation split."""
+        ...
+
+    def losses(self, model: nn.Module) -> Phase:
+        """The losses to validate `model` (the averaged weights) with; the best checkpoint has the smallest weighted sum."""
+        ...
+
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """Write `mel.npz`, `sample.wav` and what else a person should see of `model` into `folder`."""
+        ...
+
+    def description(self) -> dict[str, Any]:
+        """The content of the trained model's `model.json`, provenance of the run excluded."""
+        ...
+
+
+def weighted(phase: Phase, losses: dict[str, torch.Tensor], totals: dict[str, float]) -> torch.Tensor:
+    """The scalar to minimise: each summed loss over its global count, weighted."""
+    terms = [term.weight / totals[term.unit] * losses[name] for name, term in phase.terms.items()]
+    return torch.stack(terms).sum()

@@ -1,0 +1,96 @@
+"""The folder a training lives in until it is done. Knows nothing of models; the one place that names what is inside.
+
+`metrics.jsonl` is the truth about the run's figures: MLflow and plots are fed from it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import IO, Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+
+
+class RunDirectory:
+    """Paths, lock, status and metrics of one training."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.samples = path / "samples"
+        self.metrics = path / "metrics.jsonl"
+        self._lock: IO[str] | None = None
+
+    def lock(self, patience: float = 60.0) -> None:
+        """Become the only trainer here, waiting up to `patience` seconds for one that is just ending. Raises SonorantError."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock = (self.path / "lock").open("a+", encoding="utf-8")
+        except OSError as error:
+            raise SonorantError(
+                f"{self.path}: cannot be written to ({error.strerror}); choose another folder with --runs"
+            ) from None
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    self._lock.seek(0)
+                    owner = self._lock.read().strip() or "unknown"
+                    raise SonorantError(
+                        f"{self.path}: another trainer (process {owner}) is at work here; wait for it or stop it"
+                    ) from None
+                time.sleep(0.5)
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+
+    def write_status(self, state: str, step: int, message: str = "") -> None:
+        """`state` is running, stopped (may be resumed), finished or failed."""
+        write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
+
+    def status(self) -> dict[str, Any]:
+        """The last status, or state `absent`."""
+        path = self.path / "status.json"
+        return read_json(path) if path.exists() else {"state": "absent", "step": 0, "message": ""}
+
+
+class MetricsLog:
+    """Appends rows to `metrics.jsonl`. A row of a step that is there already is not written again, so a resumed run repeats none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        _drop_torn_line(path)
+        self.logged = {(row["step"], name) for row in read_metrics(path) for name in row["metrics"]}
+        self._file = path.open("a", encoding="utf-8")
+
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """Append the metrics of `step` that are not there yet."""
+        new = {name: value for name, value in metrics.items() if (step, name) not in self.logged}
+        if new:
+            self._file.write(json.dumps({"step": step, "time": time.time(), "metrics": new}) + "\n")
+            self._file.flush()
+            self.logged.update((step, name) for name in new)
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole rows of a `metrics.jsonl`; none where the file is absent."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+
+
+def _drop_torn_line(path: Path) -> None:
+    if path.exists():
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole != data:
+            with path.open("r+b") as file:
+                file.truncate(len(whole))

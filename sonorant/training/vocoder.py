@@ -1,0 +1,175 @@
+"""How the vocoder learns: spectra at several resolutions, and adversaries where wished. Knows nothing of ranks or steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.audio.wav import write_wav
+from sonorant.data.batches import Batch, SegmentBatches
+from sonorant.data.features import FeatureStore
+from sonorant.data.plan import MicroBatch, Plan, segment_plan
+from sonorant.models.discriminators import Discriminators
+from sonorant.models.saved import build_vocoder, describe
+from sonorant.models.vocoder import Vocoder, VocoderConfig
+from sonorant.training.config import TrainConfig
+from sonorant.training.recipe import Phase, Term
+
+RESOLUTIONS = (256, 512, 1024, 2048)
+"""FFT sizes of the spectral loss; hop and window follow (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2)."""
+FAKE = "fake"
+"""Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocoderTrainConfig(TrainConfig):
+    """Training of the vocoder."""
+
+    segments_per_micro_batch: int
+    """Segments in a micro-batch."""
+    segment_frames: int
+    """Length of a segment in mel frames."""
+    adversarial: bool
+    """Train against discriminators too: for real corpora and long trainings."""
+
+
+class GeneratorLosses(nn.Module):
+    """What the vocoder is blamed for. Sums over segments."""
+
+    def __init__(self, model: Vocoder, audio: MelConfig, adversaries: Discriminators | None) -> None:
+        super().__init__()
+        self.model = model
+        self.audio = audio
+        self._adversaries = (
+            [adversaries] if adversaries else []
+        )  # in a list: judged by them, but their weights are not ours to train
+
+    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        """Batch of `SegmentBatches` -> `mel`, `spectrum` and, with adversaries, `adversarial` and `features`."""
+        real_BS, fake_BS = batch["samples"], self.model(batch["mel"])
+        batch[FAKE] = fake_BS.detach()
+        with torch.autocast(real_BS.device.type, enabled=False):
+            losses = {
+                "mel": _sum_of_means((log_mel(fake_BS.float(), self.audio) - log_mel(real_BS, self.audio)).abs()),
+                "spectrum": spectral_loss(fake_BS.float(), real_BS),
+            }
+        for adversaries in self._adversaries:
+            adversaries.requires_grad_(False)
+            judged = adversaries(fake_BS)
+            with torch.no_grad():
+                wanted = adversaries(real_BS)
+            adversaries.requires_grad_(True)
+            losses["adversarial"] = torch.stack([_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]).mean()
+            pairs = [pair for (_, a), (_, b) in zip(judged, wanted, strict=True) for pair in zip(a, b, strict=True)]
+            losses["features"] = torch.stack([_sum_of_means((a.float() - b.float()).abs()) for a, b in pairs]).mean()
+        return losses
+
+
+class DiscriminatorLosses(nn.Module):
+    """Hinge loss of the discriminators on recordings and on what the generator just made. Sums over segments."""
+
+    def __init__(self, discriminators: Discriminators) -> None:
+        super().__init__()
+        self.discriminators = discriminators
+
+    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        """Batch with the generator's output under `FAKE` -> `discriminator`."""
+        real, fake = self.discriminators(batch["samples"]), self.discriminators(batch[FAKE])
+        terms = [
+            _sum_of_means(F.relu(1 - a.float())) + _sum_of_means(F.relu(1 + b.float()))
+            for (a, _), (b, _) in zip(real, fake, strict=True)
+        ]
+        return {"discriminator": torch.stack(terms).mean()}
+
+
+def spectral_loss(fake_BS: torch.Tensor, real_BS: torch.Tensor) -> torch.Tensor:
+    """Sum over items of the mean distance of magnitude spectra, linear (relative) and logarithmic, over `RESOLUTIONS`."""
+    total = fake_BS.new_zeros(())
+    both = torch.cat([fake_BS, real_BS])
+    for n_fft in RESOLUTIONS:
+        window = torch.hann_window(n_fft, device=both.device)
+        spectrum = torch.stft(both, n_fft, n_fft // 4, window=window, return_complex=True)
+        magnitude = (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
+        fake, real = magnitude.chunk(2)
+        relative = (fake - real).square().sum((1, 2)).add(1e-9).sqrt() / real.square().sum((1, 2)).add(1e-9).sqrt()
+        total = total + relative.sum() + _sum_of_means((fake.log() - real.log()).abs())
+    return total / len(RESOLUTIONS)
+
+
+def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten(1).mean(1).sum()
+
+
+class VocoderRecipe:
+    """The vocoder with its features; implements `Recipe`."""
+
+    name = "vocoder"
+
+    def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
+        self.config = VocoderTrainConfig(**train)
+        self.store = FeatureStore.open(features)
+        header = self.store.header
+        self.seconds_per_frame = header.audio.hop / header.audio.sample_rate
+        self._description = describe("vocoder", VocoderConfig(**model), header, {})
+        torch.manual_seed(self.config.seed)
+        self.model = build_vocoder(self._description)
+        adversaries = Discriminators() if self.config.adversarial else None
+        terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
+        if adversaries:
+            terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
+        self.phases = [Phase("generator", GeneratorLosses(self.model, header.audio, adversaries), terms)]
+        if adversaries:
+            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")}))
+        train_items = self.store.indices("train")
+        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(train_items, epoch))
+
+    def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
+        config = self.config
+        return segment_plan(
+            self.store.frames,
+            items,
+            segments=config.segments_per_micro_batch,
+            length=config.segment_frames,
+            seed=config.seed,
+            epoch=epoch,
+        )
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """Segments of equal length."""
+        return SegmentBatches(self.store, batches, self.config.segment_frames)
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """Segments, and the frames in them."""
+        return {"segments": float(len(batch.items)), "frames": float(len(batch.items) * self.config.segment_frames)}
+
+    def validation(self) -> list[MicroBatch]:
+        """One fixed segment of each validation utterance."""
+        return self._plan(self.store.indices("validation"), 0)
+
+    def losses(self, model: nn.Module) -> Phase:
+        """Spectral losses around `model`: what adversaries say of it changes as they learn, so it is no measure."""
+        assert isinstance(model, Vocoder)
+        terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
+        return Phase("generator", GeneratorLosses(model, self.store.header.audio, None), terms)
+
+    @torch.no_grad()
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """The first validation utterance through the vocoder: audio, and its mel beside the recording's."""
+        item = int(self.store.indices("validation")[0])
+        target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
+        samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()
+        audio = self.store.header.audio
+        np.savez_compressed(folder / "mel.npz", predicted=log_mel(samples_S, audio).numpy(), target=target_MT.numpy())
+        write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
+
+    def description(self) -> dict[str, Any]:
+        """What `model.json` says."""
+        return self._description

@@ -1,0 +1,133 @@
+"""One rank: what torchrun starts. Knows nothing of who launched it beyond the job file and torchrun's environment.
+
+torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json, write_text
+from sonorant.models.saved import save_model
+from sonorant.training.ranks import Ranks, die_with_parent, join
+from sonorant.training.recipe import Recipe
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.trainer import Trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A training as its launcher describes it; a JSON file, so that every rank of every node reads the same."""
+
+    recipe: str
+    """Key of RECIPES."""
+    model: dict[str, Any]
+    """Fields of the model's config."""
+    train: dict[str, Any]
+    """Fields of the training's config."""
+    features: str
+    """Folder of the feature store."""
+    run: str
+    """Run directory."""
+    out: str
+    """Folder of the trained model."""
+    fingerprint: str
+    """Of params, data and code: a checkpoint of another one is refused."""
+    provenance: dict[str, Any]
+    """Goes into `model.json`."""
+
+    def write(self, path: Path) -> None:
+        """Save as JSON."""
+        write_json(path, asdict(self))
+
+
+def acoustic(job: Job) -> Recipe:
+    """The parallel acoustic model."""
+    from sonorant.training.acoustic import AcousticRecipe
+
+    return AcousticRecipe(job.model, job.train, Path(job.features))
+
+
+def vocoder(job: Job) -> Recipe:
+    """The vocoder."""
+    from sonorant.training.vocoder import VocoderRecipe
+
+    return VocoderRecipe(job.model, job.train, Path(job.features))
+
+
+RECIPES: dict[str, Callable[[Job], Recipe]] = {"acoustic": acoustic, "vocoder": vocoder}
+
+
+def work(job: Job, ranks: Ranks) -> None:
+    """Train on this rank and, on rank 0, save the model when it is finished."""
+    expected = int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size))
+    if expected != ranks.world_size:
+        raise SonorantError(
+            f"{expected} ranks were to train together but {ranks.world_size} met: check PET_NNODES and PET_RDZV_ENDPOINT"
+        )
+    run = RunDirectory(Path(job.run))
+    if ranks.first:
+        run.lock()
+    dist.barrier()
+    trainer = Trainer(RECIPES[job.recipe](job), ranks, run, job.fingerprint, workers=loader_workers())
+    if ranks.first:
+        run.write_status("running", trainer.step)
+    state = trainer.train()
+    if ranks.first:
+        if state == "finished":
+            _save(trainer, job, run)
+        run.write_status(state, trainer.step)
+    dist.barrier()
+
+
+def loader_workers() -> int:
+    """Loader processes a rank: none where the cores are busy computing anyway."""
+    cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return min(4, cores - 1) if torch.cuda.is_available() else 0
+
+
+def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
+    out = Path(job.out)
+    weights = {name: value.detach().cpu().contiguous() for name, value in trainer.ema.module.state_dict().items()}
+    description = trainer.recipe.description()
+    description["provenance"] = {**job.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
+    out.mkdir(parents=True, exist_ok=True)
+    _write_curves(out / "curves.csv", run)
+    save_model(out, weights, description)
+
+
+def _write_curves(path: Path, run: RunDirectory) -> None:
+    by_step: dict[int, dict[str, float]] = {}
+    for row in read_metrics(run.metrics):
+        by_step.setdefault(row["step"], {}).update(row["metrics"])
+    names = sorted({name for metrics in by_step.values() for name in metrics if name.startswith(("train/", "validation/"))})
+    lines = [",".join(["step", *names])]
+    for step in sorted(by_step):
+        lines.append(",".join([str(step), *(f"{by_step[step][name]:.6g}" if name in by_step[step] else "" for name in names)]))
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Read the job, join the others, train."""
+    die_with_parent()
+    job = Job(**read_json(Path(sys.argv[1])))
+    ranks = join()
+    try:
+        work(job, ranks)
+    except SonorantError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # without waiting for peers that may never come
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

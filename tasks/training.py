@@ -1,0 +1,32 @@
+"""What the training stages share: a run directory by fingerprint, a job, MLflow fed beside it. Knows nothing of the models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sonorant.data.features import FeatureStore
+
+from sonorant.training.launch import launch
+from sonorant.training.worker import Job
+from tasks.fingerprint import fingerprint, git_commit
+
+
+def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, features: Path, runs: Path, out: Path) -> None:
+    """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`."""
+    stage = f"train_{recipe}"
+    data_hash = FeatureStore.open(features).header.content
+    key = fingerprint(stage, {"model": model, "train": settings}, data_hash)
+    run = runs / stage / key
+    job = Job(
+        recipe=recipe,
+        model=model,
+        train=settings,
+        features=str(features),
+        run=str(run),
+        out=str(out),
+        fingerprint=key,
+        provenance={"git_commit": git_commit(), "data": data_hash, "fingerprint": key},
+    )
+    print(f"training in {run}", flush=True)
+    launch(job)

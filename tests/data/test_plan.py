@@ -1,0 +1,65 @@
+"""The epoch plan: every sample once, the same everywhere, different each epoch, little padding."""
+
+import numpy as np
+import pytest
+
+from sonorant.data.plan import MicroBatch, Plan, deal, padding_waste, segment_plan, utterance_plan
+from sonorant.errors import SonorantError
+
+FRAMES = np.random.default_rng(0).integers(60, 500, 300)
+ITEMS = np.arange(20, 300)
+
+
+def plan(epoch: int, seed: int = 1) -> list[MicroBatch]:
+    return utterance_plan(FRAMES, ITEMS, budget=2000, seed=seed, epoch=epoch)
+
+
+def test_every_utterance_is_in_exactly_one_micro_batch_of_the_epoch() -> None:
+    assert sorted(np.concatenate([batch.items for batch in plan(3)]).tolist()) == ITEMS.tolist()
+
+
+def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
+    def content(batches: list[MicroBatch]) -> list[list[int]]:
+        return [batch.items.tolist() for batch in batches]
+
+    assert content(plan(2)) == content(plan(2))
+    assert content(plan(2)) != content(plan(3))
+    assert content(plan(2)) != content(plan(2, seed=7))
+
+
+def test_no_micro_batch_exceeds_the_budget_and_padding_is_small() -> None:
+    batches = plan(0)
+    assert max(FRAMES[batch.items].max() * len(batch.items) for batch in batches) <= 2000
+    assert padding_waste(batches, FRAMES) < 0.08
+
+
+def test_an_utterance_above_the_budget_is_refused_by_name() -> None:
+    with pytest.raises(SonorantError, match="frames_per_micro_batch"):
+        utterance_plan(FRAMES, ITEMS, budget=100, seed=1, epoch=0)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_dealing_gives_every_micro_batch_to_one_rank_and_work_to_all(world_size: int) -> None:
+    steps = Plan(3, plan).steps(0)
+    for step in steps:
+        dealt = [deal(step, rank, world_size) for rank in range(world_size)]
+        assert all(dealt)
+        counted = sorted(batch.number for own in dealt for batch, weight in own if weight == 1.0)
+        assert counted == sorted(batch.number for batch in step)
+    assert sum(len(step) for step in steps) == len(plan(0))
+
+
+def test_segments_lie_inside_their_utterances_and_each_utterance_has_one() -> None:
+    batches = segment_plan(FRAMES, ITEMS, segments=16, length=64, seed=1, epoch=5)
+    long_enough = ITEMS[FRAMES[ITEMS] >= 64]
+    assert {len(batch.items) for batch in batches} == {16}
+    assert set(np.concatenate([batch.items for batch in batches]).tolist()) == set(long_enough.tolist())
+    for batch in batches:
+        assert batch.starts is not None
+        assert (batch.starts >= 0).all()
+        assert (batch.starts + 64 <= FRAMES[batch.items]).all()
+
+
+def test_segments_longer_than_everything_are_refused() -> None:
+    with pytest.raises(SonorantError, match="segment_frames"):
+        segment_plan(FRAMES, ITEMS, segments=4, length=1000, seed=1, epoch=0)
