@@ -1,0 +1,11 @@
+"""What happened in a run, kept in MLflow; training itself knows nothing of it and writes plain files.
+
+A stage's process opens `stage_run`; a thread beside it (follower.py) carries the run directory's points, samples and the
+machine's load to the store (store.py). A store that is away never stops or slows the stage. Knows nothing of what is trained.
+"""
+
+from sonorant.tracking.follower import sync
+from sonorant.tracking.stage import StageRun, stage_run
+from sonorant.tracking.store import TrackingUnavailable, open_store
+
+__all__ = ["StageRun", "TrackingUnavailable", "open_store", "stage_run", "sync"]

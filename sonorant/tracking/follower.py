@@ -1,0 +1,218 @@
+"""Carries a run directory to MLflow while it grows, each point once. Knows nothing of what writes the directory.
+
+What was sent is written down in `tracking.json` beside the points. Before a batch leaves, the file says "in doubt"; where that word
+is met again (the answer was lost, the process killed), the store is asked what it has before anything is sent twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+from sonorant.tracking.pictures import draw_sample
+from sonorant.tracking.points import Point, Tail
+from sonorant.tracking.run import RunSpec, close_run, open_run
+from sonorant.tracking.store import Store, TrackingUnavailable, locked, open_store, shown
+from sonorant.tracking.system import append_load
+
+log = logging.getLogger(__name__)
+STATE = "tracking.json"
+BATCH = 500  # points a request; MLflow takes 1000
+
+
+@dataclass(kw_only=True)
+class Sent:
+    """What the store is known to have."""
+
+    run_id: str | None = None
+    """None before the run was made."""
+    steps: dict[str, int] = field(default_factory=dict)
+    """The newest step sent, for each curve."""
+    samples: list[str] = field(default_factory=list)
+    """Names of the samples whose pictures and sound were sent."""
+    in_doubt: bool = False
+    """A batch left and no answer was written down."""
+
+
+class Delivery:
+    """Sends what a run directory has and the store has not. One at a time for a directory, over all processes."""
+
+    def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
+        """`spec` is what the run is the first time; later the directory remembers it. Raises SonorantError if neither says it."""
+        self.directory = directory
+        saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
+        if not saved and spec is None:
+            raise SonorantError(
+                f"{directory}: was never tracked (no {STATE}); name a run directory such as runs/train_acoustic/<fingerprint>"
+            )
+        self.sent = Sent(**saved.get("sent", {}))
+        remembered = RunSpec(**saved["spec"]) if saved else None
+        if spec is None:
+            spec = remembered
+        elif remembered:
+            spec = dataclasses.replace(spec, key=remembered.key)
+        assert spec is not None
+        self.spec = spec
+        self.files: list[tuple[Path, str]] = []
+        self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
+        self._store: Store | None = None
+        self._save()
+
+    def send(self) -> None:
+        """Send everything new.
+
+        Raises TrackingUnavailable or what mlflow raises; the next call then starts from what is known to be there.
+        """
+        try:
+            with locked(self.directory / "tracking.lock"):
+                store, run_id = self._open()
+                client = store.client
+                self._send_points(client, run_id)
+                self._send_samples(client, run_id)
+                while self.files:
+                    path, folder = self.files[0]
+                    (client.log_artifacts if path.is_dir() else client.log_artifact)(run_id, str(path), folder or None)
+                    del self.files[0]
+        except Exception:
+            for tail in self._tails:
+                tail.restart()
+            raise
+
+    def close(self, status: str) -> None:
+        """Say how the run ended: FINISHED, FAILED or KILLED."""
+        close_run(*self._open(), status)
+
+    def _open(self) -> tuple[Store, str]:
+        if self._store is None:
+            store = open_store()
+            run_id, new = open_run(store, self.spec, self.sent.run_id)
+            # A new run has nothing; one that was found by its key alone may have anything.
+            if run_id != self.sent.run_id:
+                self.sent = Sent(run_id=run_id, in_doubt=not new)
+                self._save()
+            self._store = store
+        assert self.sent.run_id is not None
+        return self._store, self.sent.run_id
+
+    def _send_points(self, client: Any, run_id: str) -> None:
+        from mlflow.entities import Metric
+
+        points = self._new_points()
+        for start in range(0, len(points), BATCH):
+            batch = points[start : start + BATCH]
+            missing = self._without_known(client, run_id, batch) if self.sent.in_doubt else batch
+            self.sent.in_doubt = True
+            self._save()
+            if missing:
+                metrics = [Metric(p.key, p.value, round(p.time * 1000), p.step) for p in missing]
+                client.log_batch(run_id, metrics=metrics)
+            self.sent.steps |= {point.key: point.step for point in batch}
+            self.sent.in_doubt = False
+            self._save()
+
+    def _new_points(self) -> list[Point]:
+        newest = dict(self.sent.steps)
+        points = []
+        for point in [point for tail in self._tails for point in tail.read()]:
+            if point.step > newest.get(point.key, -1):
+                newest[point.key] = point.step
+                points.append(point)
+        return points
+
+    @staticmethod
+    def _without_known(client: Any, run_id: str, batch: list[Point]) -> list[Point]:
+        known = {(key, metric.step) for key in {p.key for p in batch} for metric in client.get_metric_history(run_id, key)}
+        return [point for point in batch if (point.key, point.step) not in known]
+
+    def _send_samples(self, client: Any, run_id: str) -> None:
+        for sample in sorted((self.directory / "samples").glob("step-*")):
+            if sample.name in self.sent.samples or not sample.is_dir():
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                draw_sample(sample, Path(folder))
+                for sound in sample.glob("*.wav"):
+                    shutil.copy(sound, folder)
+                client.log_artifacts(run_id, folder, f"samples/{sample.name}")
+            self.sent.samples.append(sample.name)
+            self._save()
+
+    def _save(self) -> None:
+        write_json(self.directory / STATE, {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)})
+
+
+class Follower(threading.Thread):
+    """Sends a run directory every `interval` seconds until `finish`, and the machine's load with it.
+
+    A store that is away is named once in the log and asked again ever more seldom; the thread never raises.
+    """
+
+    def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
+        super().__init__(name="mlflow-follower", daemon=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.delivery = Delivery(directory, spec)
+        self.behind = False
+        self._interval = interval
+        self._status = "FINISHED"
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """The thread's life: send, wait, send once more, close."""
+        wait, load_due = 0.0, 0.0
+        while not self._done.wait(wait):
+            if time.monotonic() >= load_due:
+                with suppress(OSError):  # a full disk is the trainer's to report
+                    append_load(self.delivery.directory / "system.jsonl")
+                load_due = time.monotonic() + 2 * self._interval
+            longer = min(max(2 * wait, self._interval), 12 * self._interval)
+            wait = self._interval if self._send() else longer
+        if self._send():
+            self._quietly(lambda: self.delivery.close(self._status))
+
+    def finish(self, status: str, patience: float) -> bool:
+        """Send the rest and close the run; wait for it at most `patience` seconds. Returns whether everything arrived."""
+        self._status = status
+        self._done.set()
+        self.join(patience)
+        return not self.is_alive() and not self.behind
+
+    def _send(self) -> bool:
+        return self._quietly(self.delivery.send)
+
+    def _quietly(self, action: Any) -> bool:
+        try:
+            action()
+        except Exception as error:
+            if not self.behind:
+                log.warning("tracking is behind, the stage goes on: %s", shown(error)[:300])
+            self.behind = True
+            return False
+        if self.behind:
+            log.warning("tracking has caught up")
+        self.behind = False
+        return True
+
+
+def sync(directory: Path) -> str:
+    """Send what a run directory still owes to MLflow and return the MLflow run's id.
+
+    Raises SonorantError if the directory was never tracked, TrackingUnavailable if the store does not answer.
+    """
+    delivery = Delivery(directory)
+    try:
+        delivery.send()
+        delivery.close("FINISHED")
+    except SonorantError:
+        raise
+    except Exception as error:
+        raise TrackingUnavailable(f"{directory}: MLflow did not take the run: {shown(error)[:300]}") from error
+    return str(delivery.sent.run_id)

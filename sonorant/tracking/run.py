@@ -1,0 +1,128 @@
+"""MLflow runs that are found again: one for a pipeline execution, below it one a stage. Knows nothing of threads or files."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from sonorant.tracking.store import DEFAULT_DATABASE, Store, locked
+
+KEY_TAG = "sonorant.run"
+EXECUTION_TAG = "sonorant.execution"
+PARENT_TAG = "mlflow.parentRunId"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """What a run is, before any store was asked."""
+
+    key: str
+    """Unique name of the run, kept as a tag: a run whose creation was not answered is found by it, never made twice."""
+    stage: str
+    """The stage's name, shown as the run's name."""
+    execution: str | None = None
+    """Id of the pipeline execution it belongs to; None = a run of its own."""
+    params: dict[str, str] = field(default_factory=dict)
+    """Flat settings."""
+    tags: dict[str, str] = field(default_factory=dict)
+    """Where it comes from: git commit, data hash, ..."""
+
+
+def execution_id() -> str | None:
+    """Id of the pipeline execution this process is part of: SONORANT_EXECUTION, or from the `dvc` process above it, or None."""
+    named = os.environ.get("SONORANT_EXECUTION")
+    if named:
+        return named
+    import psutil
+
+    try:
+        ancestors = psutil.Process().parents()
+    except psutil.Error:
+        return None
+    for process in reversed(ancestors):  # the outermost: one `dvc repro` may start others
+        try:
+            words = process.cmdline()[:4]
+            if any(os.path.basename(word) == "dvc" for word in words):  # noqa: PTH119
+                return f"dvc-{process.pid}-{int(process.create_time())}"
+        except psutil.Error:
+            continue
+    return None
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """{"train": {"steps": 3}} -> {"train.steps": "3"}."""
+    result: dict[str, str] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        result |= flat(value, f"{name}.") if isinstance(value, dict) else {name: str(value)}
+    return result
+
+
+def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[str, bool]:
+    """Return (id, whether it is new) of the running MLflow run for `spec`: the one known as `run_id`, or by its key, else made now.
+
+    The run is set to RUNNING and stands below its execution's run. Raises whatever mlflow raises when the store is away.
+    """
+    client = store.client
+    run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
+    new = run is None
+    if run is None:
+        run = client.create_run(store.experiment, run_name=spec.stage, tags={KEY_TAG: spec.key, "stage": spec.stage})
+    elif run.info.status != "RUNNING":
+        client.update_run(run.info.run_id, status="RUNNING")
+    tags = dict(spec.tags)
+    if spec.execution:
+        tags[PARENT_TAG] = open_execution(store, spec.execution, spec.tags)
+    _add(store, run, tags, spec.params)
+    return run.info.run_id, new
+
+
+def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
+    """Id of the run above the stages of one pipeline execution, found by its id or made."""
+    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
+        run = _newest(store, EXECUTION_TAG, execution)
+        if run is None:
+            run = store.client.create_run(
+                store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution, **tags}
+            )
+    if run.info.status != "RUNNING":
+        store.client.update_run(run.info.run_id, status="RUNNING")
+    return str(run.info.run_id)
+
+
+def close_run(store: Store, run_id: str, status: str) -> None:
+    """Set the run's end, and that of its execution: FINISHED, FAILED or KILLED. The execution's next stage opens it again."""
+    parent = store.client.get_run(run_id).data.tags.get(PARENT_TAG)
+    for run in filter(None, (run_id, parent)):
+        store.client.set_terminated(run, status)
+
+
+def _existing(store: Store, run_id: str | None) -> Any:
+    if run_id is None:
+        return None
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run = store.client.get_run(run_id)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    return run if run.info.lifecycle_stage == "active" else None
+
+
+def _newest(store: Store, tag: str, value: str) -> Any:
+    quoted = value.replace("'", "")
+    runs = store.client.search_runs([store.experiment], filter_string=f"tags.`{tag}` = '{quoted}'", max_results=1)
+    return runs[0] if runs else None
+
+
+def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -> None:
+    """Log what the run does not have yet: MLflow refuses a param that changes, so the first value stays."""
+    from mlflow.entities import Param, RunTag
+
+    new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
+    new_params = [Param(key, value[:6000]) for key, value in params.items() if key not in run.data.params]
+    for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # 100 of each is MLflow's limit a request
+        store.client.log_batch(run.info.run_id, tags=new_tags[start : start + 100], params=new_params[start : start + 100])

@@ -1,0 +1,79 @@
+"""The MLflow run of one stage's process. Knows nothing of what the stage does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import math
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sonorant.tracking.follower import Follower
+from sonorant.tracking.run import RunSpec, execution_id, flat
+
+log = logging.getLogger(__name__)
+PATIENCE = 20.0  # seconds a finished stage waits for the store
+
+
+class StageRun:
+    """What a stage may add to its run. Nothing here waits for MLflow, and nothing raises because of it."""
+
+    def __init__(self, directory: Path, follower: Follower) -> None:
+        self.directory = directory
+        self._follower = follower
+
+    def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
+        """Add points; nested mappings become "a.b", what is not a number is left out."""
+        numbers = {}
+        for key, text in flat(dict(values)).items():
+            try:
+                numbers[key] = float(text)
+            except ValueError:
+                continue
+        numbers = {key: value for key, value in numbers.items() if math.isfinite(value)}
+        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
+
+    def log_file(self, path: Path, folder: str = "") -> None:
+        """Add a file, or a folder's content, to the run's artifacts below `folder`; it is sent before the stage ends."""
+        self._follower.delivery.files.append((path, folder))
+
+
+@contextmanager
+def stage_run(
+    stage: str, params: Mapping[str, Any] | None = None, tags: Mapping[str, str] | None = None, run_directory: Path | None = None
+) -> Iterator[StageRun]:
+    """Keep this process's work as an MLflow run named `stage`, below the run of its pipeline execution.
+
+    `params`: settings, may be nested. `tags`: where the work comes from. `run_directory`: folder with `metrics.jsonl` and
+    `samples/` that is followed while it grows; the same folder again continues the same MLflow run. Without one, the run has
+    what `log_metrics` and `log_file` add. If the store is away the stage goes on; what a run directory owes is sent by `sync`
+    or the next time.
+    """
+    spec = RunSpec(
+        key=uuid.uuid4().hex,
+        stage=stage,
+        execution=execution_id(),
+        params=flat(dict(params or {})),
+        tags={"stage": stage, **(tags or {})},
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        follower = Follower(run_directory or Path(temporary), spec)
+        follower.start()
+        status = "FAILED"
+        try:
+            yield StageRun(run_directory or Path(temporary), follower)
+            status = "FINISHED"
+        except KeyboardInterrupt:
+            status = "KILLED"
+            raise
+        finally:
+            if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
+                rest = f"send it later: python -m tasks.sync {run_directory}" if run_directory else "this run will not be there"
+                log.warning("%s: MLflow has not got everything; %s", stage, rest)

@@ -1,0 +1,249 @@
+"""Each point reaches MLflow once, whatever happens to the server, and no stage waits for it. Real servers, real stores."""
+
+import json
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.tracking import open_store, stage_run, sync
+from sonorant.tracking.follower import Delivery, Follower
+from sonorant.tracking.points import Tail
+from sonorant.tracking.run import RunSpec
+from sonorant.tracking.store import shown
+
+pytest.importorskip("mlflow")
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
+    return tmp_path
+
+
+def write_points(directory: Path, steps: range, mode: str = "a") -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "metrics.jsonl").open(mode) as file:
+        for step in steps:
+            file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / (step + 1)}}) + "\n")
+
+
+def steps_of(run_id: str, key: str = "train/loss") -> list[int]:
+    return [metric.step for metric in open_store().client.get_metric_history(run_id, key)]
+
+
+def spec(key: str = "k") -> RunSpec:
+    return RunSpec(key=key, stage="train_acoustic", execution="test-execution", params={"train_acoustic.steps": "3"})
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.1)
+
+
+def test_stage_is_a_child_of_its_execution(project: Path) -> None:
+    for stage in ("features", "export"):
+        with stage_run(stage, {stage: {"a": 1, "b": {"c": "x"}}}, tags={"data": "abc"}) as run:
+            run.log_metrics({"size": {"mb": 2.5}, "name": "not a number"})
+    store = open_store()
+    runs = {run.data.tags["mlflow.runName"]: run for run in store.client.search_runs([store.experiment])}
+    parent = runs["pipeline test-execution"]
+    assert set(runs) == {"features", "export", "pipeline test-execution"}
+    assert parent.info.status == "FINISHED"
+    for stage in ("features", "export"):
+        assert runs[stage].data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert runs[stage].data.params == {f"{stage}.a": "1", f"{stage}.b.c": "x"}
+        assert runs[stage].data.tags["data"] == "abc"
+        assert runs[stage].data.metrics["size.mb"] == 2.5
+        assert "system/system_memory_usage_percentage" in runs[stage].data.metrics
+    assert (project / "runs" / "mlflow.db").exists()
+
+
+def test_failing_stage_ends_as_failed() -> None:
+    with pytest.raises(SonorantError), stage_run("export"):
+        raise SonorantError("no")
+    store = open_store()
+    assert {run.info.status for run in store.client.search_runs([store.experiment])} == {"FAILED"}
+
+
+def test_resumed_directory_continues_its_run_without_repeating_a_point(project: Path) -> None:
+    directory = project / "runs" / "train" / "f"
+    write_points(directory, range(40))
+    with stage_run("train", {"steps": 60}, run_directory=directory):
+        pass
+    first = json.loads((directory / "tracking.json").read_text())["sent"]["run_id"]
+    # The trainer was killed at step 40 and resumes from its checkpoint at 30: the lines after it are written anew.
+    lines = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (directory / "metrics.jsonl").write_text("".join(lines[:30]))
+    with stage_run("train", {"steps": 60}, run_directory=directory):
+        write_points(directory, range(30, 60))
+    assert json.loads((directory / "tracking.json").read_text())["sent"]["run_id"] == first
+    assert steps_of(first) == list(range(60))
+
+
+def test_lost_answer_repeats_nothing(project: Path) -> None:
+    """The batch arrived, the process was killed before it wrote that down."""
+    directory = project / "run"
+    write_points(directory, range(5))
+    delivery = Delivery(directory, spec())
+    delivery.send()
+    before = (directory / "tracking.json").read_text()
+    write_points(directory, range(5, 9))
+    delivery.send()
+    state = json.loads(before)
+    state["sent"]["in_doubt"] = True
+    (directory / "tracking.json").write_text(json.dumps(state))
+    # Another clock reading for the same step is what the store itself would keep as a second point.
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    (directory / "metrics.jsonl").write_text("".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows))
+    run_id = sync(directory)
+    assert steps_of(run_id) == list(range(9))
+
+
+def test_creation_without_an_answer_makes_no_second_run(project: Path) -> None:
+    directory = project / "run"
+    write_points(directory, range(3))
+    first = Delivery(directory, spec())
+    first.send()
+    state = json.loads((directory / "tracking.json").read_text())
+    (directory / "tracking.json").write_text(json.dumps({"spec": state["spec"], "sent": {}}))
+    assert sync(directory) == first.sent.run_id
+    assert steps_of(str(first.sent.run_id)) == [0, 1, 2]
+
+
+def test_samples_become_pictures_and_sound(project: Path) -> None:
+    sample = project / "run" / "samples" / "step-000250"
+    sample.mkdir(parents=True)
+    np.savez(sample / "mel.npz", target=np.zeros((80, 50), np.float16), predicted=np.ones((1, 80, 50), np.float32))
+    np.savez(sample / "alignment.npz", alignment=np.eye(50, 12, dtype=np.float32))
+    (sample / "sample.wav").write_bytes(b"RIFF")
+    delivery = Delivery(project / "run", spec())
+    delivery.send()
+    files = open_store().client.list_artifacts(str(delivery.sent.run_id), "samples/step-000250")
+    assert sorted(Path(file.path).name for file in files) == ["alignment.png", "mel.png", "sample.wav"]
+    assert all(file.file_size for file in files)
+
+
+def test_server_away_then_back(project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    directory = project / "run"
+    port = free_port()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    follower = Follower(directory, spec(), interval=0.3)
+    follower.start()
+    write_points(directory, range(10))
+    wait_until(lambda: follower.behind)
+    with mlflow_server(project, port):
+        wait_until(lambda: follower.delivery.sent.steps.get("train/loss") == 9)
+    write_points(directory, range(10, 20))
+    wait_until(lambda: follower.behind)
+    with mlflow_server(project, port):
+        write_points(directory, range(20, 30))
+        assert follower.finish("FINISHED", patience=60)
+        assert steps_of(str(follower.delivery.sent.run_id)) == list(range(30))
+        assert open_store().client.get_run(str(follower.delivery.sent.run_id)).info.status == "FINISHED"
+    said = [record.message for record in caplog.records]
+    assert 1 <= sum("behind" in line for line in said) <= 2, "a state is said once, not at every attempt"
+
+
+def test_stage_goes_on_without_a_server_and_sync_sends_the_rest(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:secret@127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    directory = project / "runs" / "train" / "f"
+    write_points(directory, range(4))
+    with stage_run("train", run_directory=directory):
+        pass
+    assert "python -m tasks.sync" in caplog.text
+    assert "secret" not in caplog.text
+    with pytest.raises(SonorantError, match="does not answer"):
+        sync(directory)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert steps_of(sync(directory)) == [0, 1, 2, 3]
+    assert steps_of(sync(directory)) == [0, 1, 2, 3]
+
+
+def test_first_use_by_several_processes_at_once() -> None:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        assert len({*pool.map(experiment_id, range(3))}) == 1
+
+
+def experiment_id(_: int) -> str:
+    return open_store().experiment
+
+
+def test_works_without_mlflow(project: Path) -> None:
+    code = (
+        "import sys; sys.modules['mlflow'] = sys.modules['mlflow.tracking'] = None\n"
+        "from sonorant.tracking import stage_run\n"
+        "with stage_run('export') as run: run.log_metrics({'a': 1})\n"
+        "print('done')"
+    )
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)})
+    assert done.stdout == "done\n", done.stderr
+    assert done.stderr.count("not installed") == 1
+
+
+def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    tail = Tail(path)
+    assert tail.read() == []
+    path.write_text('{"step": 1, "time": 1, "metrics": {"a": 1}}\n{"step": 2, "time"')
+    assert [point.step for point in tail.read()] == [1]
+    with path.open("a") as file:
+        file.write(': 2, "metrics": {"a": NaN}}\n{"step": 3\n{"step": 4, "time": 4, "metrics": {"a": 4}}\n')
+    assert [point.step for point in tail.read()] == [2, 4]
+    assert tail.read() == []
+    path.write_text('{"step": 1, "time": 1, "metrics": {"a": 1}}\n' + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4)
+    assert [point.step for point in tail.read()] == [1, 2, 2, 2, 2]
+
+
+def test_addresses_are_shown_without_passwords() -> None:
+    assert shown("failed:\n http://me:pass@host:5000/api") == "failed: http://host:5000/api"
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def mlflow_server(project: Path, port: int) -> Iterator[None]:
+    """A real server on loopback over an sqlite file of the test."""
+    command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{project}/server.db", "--artifacts-destination", str(project / "artifacts")]
+    with (project / "server.log").open("a") as output:
+        process = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: process.poll() is not None or answers(f"http://127.0.0.1:{port}/health"), 120)
+        assert process.poll() is None, (project / "server.log").read_text()
+        yield
+    finally:
+        os.killpg(process.pid, 15)
+        process.wait(20)
+        wait_until(lambda: not answers(f"http://127.0.0.1:{port}/health"))
+
+
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
