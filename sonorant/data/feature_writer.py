@@ -1,0 +1,241 @@
+"""Makes the feature store from accepted utterances, in several processes. Knows nothing of paths outside those it is given.
+
+The arrays are streamed to disk in the order of the manifest, so memory does not grow with the corpus and the store is the same
+whatever the number of processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from sonorant.audio.mel import MelConfig, frames_of, log_mel
+from sonorant.audio.wav import read_audio
+from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, content_hash
+from sonorant.data.manifest import Utterance
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, write_json
+from sonorant.text import Frontend, SymbolTable, TextConfig, load_frontend
+
+_IN_FLIGHT_PER_PROCESS = 8
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a worker needs beside the utterance."""
+
+    corpus: Path
+    audio: MelConfig
+    frontend: str
+
+
+@dataclass(frozen=True)
+class _Features:
+    mel: np.ndarray  # float16 (T, M)
+    samples: np.ndarray  # int16 (T * hop,)
+    tokens: np.ndarray  # int16 (N, 3)
+
+
+def write_features(
+    corpus: Path, utterances: list[Utterance], out: Path, audio: MelConfig, text: TextConfig, processes: int | None = None
+) -> None:
+    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`; atomically.
+
+    `processes` is by default the number of cores this process may use. Raises SonorantError naming the utterance for audio that
+    cannot be read, a text with nothing to say or a missing split, and for a corpus without a training split or with two languages.
+    """
+    language = _check(utterances)
+    frontend = load_frontend(text.frontend, language)
+    speakers = sorted({utterance.speaker for utterance in utterances})
+    speaker_ids = {speaker: number for number, speaker in enumerate(speakers)}
+    job = _Job(corpus, audio, text.frontend)
+    index: list[dict[str, Any]] = []
+    statistics = _Statistics()
+    with atomic_folder(out) as folder, ExitStack() as stack:
+        mels = stack.enter_context(_ArrayWriter(folder / MELS, np.dtype(np.float16), (audio.n_mels,)))
+        samples = stack.enter_context(_ArrayWriter(folder / AUDIO, np.dtype(np.int16), ()))
+        tokens = stack.enter_context(_ArrayWriter(folder / TOKENS, np.dtype(np.int16), (3,)))
+        for utterance, features in zip(utterances, _computed(job, utterances, processes), strict=True):
+            index.append({
+                "id": utterance.id, "split": utterance.split, "speaker": speaker_ids[utterance.speaker],
+                "language": utterance.language, "first_frame": mels.rows, "frames": len(features.mel),
+                "first_token": tokens.rows, "tokens": len(features.tokens),
+            })  # fmt: skip
+            if utterance.split == "train":
+                statistics.add(features.mel)
+            mels.append(features.mel)
+            samples.append(features.samples)
+            tokens.append(features.tokens)
+        stack.close()
+        header = {
+            "version": VERSION,
+            "audio": dataclasses.asdict(audio),
+            "frontend": {"name": frontend.name, "version": frontend.version, "language": frontend.language},
+            "symbols": list(frontend.symbols),
+            "speakers": speakers,
+            "mel_mean": statistics.mean,
+            "mel_std": statistics.std,
+            "content": content_hash([array.sha256 for array in (mels, samples, tokens)]),
+        }
+        write_json(folder / "index.json", index)
+        write_json(folder / "header.json", header)
+
+
+def _check(utterances: list[Utterance]) -> str:
+    """The one language of the utterances, if they can be made into a store."""
+    if not any(utterance.split == "train" for utterance in utterances):
+        raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see prepare's report")
+    for utterance in utterances:
+        if utterance.split is None or utterance.audio is None:
+            raise SonorantError(f"features: utterance '{utterance.id}' has no split or no audio; run: dvc repro prepare")
+    languages = sorted({utterance.language for utterance in utterances})
+    if len(languages) > 1:
+        raise SonorantError(
+            f"features: the corpus mixes the languages {', '.join(languages)}, a voice has one; take one of them out"
+        )
+    return languages[0]
+
+
+def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> Iterator[_Features]:
+    """Features in the order of the utterances. At most a few per process are under way, so that memory stays small."""
+    processes = min(processes or _cores(), len(utterances))
+    bar = tqdm(total=sum(utterance.seconds or 0 for utterance in utterances), unit="audio s", unit_scale=True, desc="features")
+    with bar:
+        for utterance, features in zip(utterances, _in_order(job, utterances, processes), strict=True):
+            yield features
+            bar.update(utterance.seconds or 0)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Iterator[_Features]:
+    if processes == 1:
+        yield from (
+            compute(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language)) for utterance in utterances
+        )
+        return
+    # Spawned, not forked: a forked child inherits torch's threads half-dead.
+    context = multiprocessing.get_context("spawn")
+    pending: deque[Future[_Features]] = deque()
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            for utterance in utterances:
+                pending.append(pool.submit(_worker, job, utterance))
+                if len(pending) >= processes * _IN_FLIGHT_PER_PROCESS:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        except BrokenProcessPool:
+            raise SonorantError(
+                "features: a worker process was killed (out of memory?); run again with fewer --processes"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _worker(job: _Job, utterance: Utterance) -> _Features:
+    return compute(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
+
+
+@lru_cache
+def _frontend(name: str, language: str) -> tuple[Frontend, SymbolTable]:
+    frontend = load_frontend(name, language)
+    return frontend, SymbolTable(frontend.symbols)
+
+
+def compute(corpus: Path, utterance: Utterance, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> _Features:
+    """Features of one utterance; the mel is that of the 16-bit samples as they are stored."""
+    frontend, symbols = speaking
+    phonemes = frontend.speak(utterance.text).phonemes
+    if not phonemes:
+        raise SonorantError(
+            f"features: utterance '{utterance.id}': nothing in {utterance.text!r} can be spoken; run: dvc repro prepare"
+        )
+    heard, _ = read_audio(corpus / str(utterance.audio), audio.sample_rate)
+    if not len(heard) or not np.isfinite(heard).all():
+        raise SonorantError(
+            f"features: utterance '{utterance.id}': {utterance.audio} is empty or not finite; run: dvc repro prepare"
+        )
+    samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
+    samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
+    mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
+    return _Features(mel.T.numpy().astype(np.float16), samples, symbols.encode(phonemes))
+
+
+class _Statistics:
+    """Mean and standard deviation over all values of the mels added."""
+
+    def __init__(self) -> None:
+        self._count, self._sum, self._squares = 0, 0.0, 0.0
+
+    def add(self, mel: np.ndarray) -> None:
+        values = mel.astype(np.float64)
+        self._count += values.size
+        self._sum += float(values.sum())
+        self._squares += float(np.square(values).sum())
+
+    @property
+    def mean(self) -> float:
+        return self._sum / self._count
+
+    @property
+    def std(self) -> float:
+        return max(self._squares / self._count - self.mean**2, 0.0) ** 0.5
+
+
+class _ArrayWriter:
+    """A .npy file (rows, *row_shape) that grows by appending; hashes what it writes."""
+
+    def __init__(self, path: Path, dtype: np.dtype, row_shape: tuple[int, ...]) -> None:
+        self._path, self._dtype, self._row_shape = path, dtype, row_shape
+        self._digest = hashlib.sha256()
+        self.rows = 0
+
+    def __enter__(self) -> _ArrayWriter:
+        self._file: BinaryIO = self._path.open("wb")
+        self._write_header()
+        return self
+
+    def append(self, rows: np.ndarray) -> None:
+        """Append rows (n, *row_shape)."""
+        if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
+            raise TypeError(f"expected {self._dtype} (n, *{self._row_shape}), got {rows.dtype} {rows.shape}")
+        data = rows.tobytes()
+        self._digest.update(data)
+        self._file.write(data)
+        self.rows += len(rows)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.seek(0)
+        self._write_header()  # NumPy leaves room in the header for the first dimension to grow
+        self._file.close()
+
+    def _write_header(self) -> None:
+        description = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self._row_shape),
+        }
+        np.lib.format.write_array_header_1_0(self._file, description)
+
+    @property
+    def sha256(self) -> str:
+        """Hex SHA-256 of the data written so far."""
+        return self._digest.hexdigest()

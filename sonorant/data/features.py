@@ -1,0 +1,147 @@
+"""The feature store: mels, samples and tokens of a corpus in memory-mapped arrays, read. Does not know how they are made or used.
+
+Shapes: T frames, M mel bins, S samples, N tokens, all of one utterance; U utterances.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.audio.mel import MelConfig
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+
+VERSION = 1
+"""Of the layout of the store; a reader refuses another."""
+
+MELS, AUDIO, TOKENS = "mels.npy", "audio.npy", "tokens.npy"
+_REPAIR = "run: dvc repro features"
+_HEADER_KEYS = ("version", "audio", "frontend", "symbols", "speakers", "mel_mean", "mel_std", "content")
+_INDEX_KEYS = ("id", "split", "speaker", "language", "first_frame", "frames", "first_token", "tokens")
+
+
+class FeatureStore:
+    """The utterances of a store, by index 0..U-1, in the manifest's order. Cheap to open, to share and to send to other processes.
+
+    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids`, `split` and `language` (lists of U strings),
+    `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 arrays (U,)).
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any], index: list[dict[str, Any]]) -> None:
+        self.path = path
+        self.header = header
+        self.audio = MelConfig(**header["audio"])
+        self.ids: list[str] = [row["id"] for row in index]
+        self.split: list[str] = [row["split"] for row in index]
+        self.language: list[str] = [row["language"] for row in index]
+        self.speaker = np.array([row["speaker"] for row in index], dtype=np.int64)
+        self.frames = np.array([row["frames"] for row in index], dtype=np.int64)
+        self.tokens_count = np.array([row["tokens"] for row in index], dtype=np.int64)
+        self._first_frame = np.array([row["first_frame"] for row in index], dtype=np.int64)
+        self._first_token = np.array([row["first_token"] for row in index], dtype=np.int64)
+        if not _consecutive(self._first_frame, self.frames) or not _consecutive(self._first_token, self.tokens_count):
+            raise ValueError("the utterances of index.json do not follow each other")
+        if not np.isin(self.speaker, np.arange(len(header["speakers"]))).all():
+            raise ValueError("index.json names a speaker that header.json lacks")
+        total = int(self.frames.sum())
+        self._mels = _open_array(path / MELS, np.float16, (total, self.audio.n_mels))
+        self._audio = _open_array(path / AUDIO, np.int16, (total * self.audio.hop,))
+        self._tokens = _open_array(path / TOKENS, np.int16, (int(self.tokens_count.sum()), 3))
+
+    @classmethod
+    def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
+        """Map the store at `path`; with `audio`, refuse one made with other settings.
+
+        Raises SonorantError, saying to run the stage again, for another version or mel, and for missing or truncated files.
+        """
+        header = read_json(path / "header.json")
+        if not isinstance(header, dict) or header.get("version") != VERSION:
+            found = header.get("version") if isinstance(header, dict) else None
+            raise SonorantError(f"{path}: feature store of version {found}, this code reads {VERSION}; {_REPAIR}")
+        missing = [key for key in _HEADER_KEYS if key not in header]
+        if missing:
+            raise SonorantError(f"{path / 'header.json'}: key '{missing[0]}' is missing; {_REPAIR}")
+        if audio is not None and header["audio"] != dataclasses.asdict(audio):
+            raise SonorantError(f"{path}: made with {_difference(header['audio'], dataclasses.asdict(audio))}; {_REPAIR}")
+        index = read_json(path / "index.json")
+        if not isinstance(index, list) or not all(isinstance(row, dict) and set(_INDEX_KEYS) <= row.keys() for row in index):
+            raise SonorantError(f"{path / 'index.json'}: not a list of utterances with {', '.join(_INDEX_KEYS)}; {_REPAIR}")
+        try:
+            return cls(path, header, index)
+        except (TypeError, ValueError) as error:
+            raise SonorantError(f"{path}: damaged header or index ({' '.join(str(error).split())}); {_REPAIR}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FeatureStore.open, (self.path,)  # a worker maps the files again instead of being sent the corpus
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def mel(self, i: int) -> np.ndarray:
+        """Log-mel float16 (T, M) of utterance `i`."""
+        first = self._first_frame[i]
+        return self._mels[first : first + self.frames[i]]
+
+    def samples(self, i: int) -> np.ndarray:
+        """Samples int16 (S,), full scale 32768, of utterance `i` at `audio.sample_rate`; S = T * hop, zeros at the end."""
+        hop = self.audio.hop
+        first = self._first_frame[i] * hop
+        return self._audio[first : first + self.frames[i] * hop]
+
+    def tokens(self, i: int) -> np.ndarray:
+        """Tokens int16 (N, 3) of utterance `i`: symbol, stress, word start (see `SymbolTable`)."""
+        first = self._first_token[i]
+        return self._tokens[first : first + self.tokens_count[i]]
+
+    def indices(self, split: str) -> np.ndarray:
+        """Indices int64 of the utterances of a split, ascending."""
+        return np.flatnonzero(np.array(self.split) == split)
+
+    def verify(self) -> None:
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it was written."""
+        if content_hash([array_hash(self.path / name) for name in (MELS, AUDIO, TOKENS)]) != self.header["content"]:
+            raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+
+
+def array_hash(path: Path) -> str:
+    """Hex SHA-256 of the data of a .npy file, its header left out."""
+    array = np.load(path, mmap_mode="r")
+    digest = hashlib.sha256()
+    rows = max(1, (1 << 22) // max(1, array[:1].nbytes))
+    for first in range(0, len(array), rows):
+        digest.update(array[first : first + rows].tobytes())
+    return digest.hexdigest()
+
+
+def content_hash(hashes: list[str]) -> str:
+    """Hex SHA-256 over the hashes of mels, audio and tokens, in this order."""
+    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+    try:
+        array = np.load(path, mmap_mode="r")
+    except FileNotFoundError:
+        raise SonorantError(f"{path}: no such file; {_REPAIR}") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
+    if array.dtype != dtype or array.shape != shape:
+        expected = f"{np.dtype(dtype).name} {shape}"
+        raise SonorantError(f"{path}: holds {array.dtype.name} {array.shape}, the index says {expected}; {_REPAIR}")
+    return array
+
+
+def _consecutive(first: np.ndarray, count: np.ndarray) -> bool:
+    return bool((count > 0).all()) and np.array_equal(first, np.cumsum(count) - count)
+
+
+def _difference(found: Any, wanted: dict[str, Any]) -> str:
+    if not isinstance(found, dict):
+        return "no audio settings"
+    keys = [key for key in {**found, **wanted} if found.get(key) != wanted.get(key)]
+    return ", ".join(f"audio.{key} {found.get(key)} (now {wanted.get(key)})" for key in keys)

@@ -1,0 +1,31 @@
+"""Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped. Knows nothing of how they are computed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.audio.mel import MelConfig
+from sonorant.data.feature_writer import write_features
+from sonorant.data.manifest import read_manifest
+from sonorant.text import TextConfig
+from tasks.params import load
+from tasks.stage import run
+
+
+def main() -> None:
+    """Read the manifest of `prepare` and write the feature store."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder written by tasks.corpus, with the audio files")
+    parser.add_argument("--prepared", type=Path, required=True, help="folder written by tasks.prepare, with manifest.jsonl")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")
+    parser.add_argument("--processes", type=int, help="worker processes (default: one a core); the result does not depend on it")
+    options = parser.parse_args()
+    if options.processes is not None and options.processes < 1:
+        parser.error("--processes must be at least 1")
+    audio, text = load("audio", MelConfig), load("text", TextConfig)
+    write_features(options.corpus, read_manifest(options.prepared / "manifest.jsonl"), options.out, audio, text, options.processes)
+
+
+if __name__ == "__main__":
+    run(main)
