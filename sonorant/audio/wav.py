@@ -1,0 +1,56 @@
+"""Reading and writing recordings: any format libsndfile knows in, mono float32 out. Knows nothing of mels, corpora or text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+
+
+def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
+    """Return a recording as mono float32 (S,), full scale 1.0, and its rate in Hz.
+
+    wav, flac, ogg and mp3 of any bit depth; several channels are averaged. Where `sample_rate` (Hz) differs from the recording's
+    rate, the samples are resampled with soxr (high quality); None keeps the recording's rate. NaN, infinity and values beyond full
+    scale in float files are returned as they are. Raises SonorantError naming the file if it is absent or cannot be decoded.
+    """
+    if not path.is_file():
+        raise SonorantError(f"{path}: no such audio file")
+    try:
+        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+    except soundfile.SoundFileError as error:
+        raise SonorantError(f"{path}: cannot be read as audio ({decoding_problem(error)}); wav, flac, ogg and mp3 can") from None
+    mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
+    if sample_rate is None or sample_rate == rate:
+        return np.ascontiguousarray(mono), rate
+    return resample(mono, rate, sample_rate), sample_rate
+
+
+def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
+    """Return float32 (S,) at `rate` Hz as float32 (round(S * new_rate / rate),) at `new_rate` Hz."""
+    import soxr  # not needed for speaking, so not a dependency of the runtime
+
+    return soxr.resample(samples, rate, new_rate).astype(np.float32, copy=False)
+
+
+def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
+    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically; values beyond full scale are clipped.
+
+    Raises SonorantError naming the file if the samples are not one-dimensional or not finite.
+    """
+    if samples.ndim != 1:
+        raise SonorantError(f"{path}: expected mono samples of shape (S,), not {samples.shape}")
+    if not np.isfinite(samples).all():
+        raise SonorantError(f"{path}: samples hold NaN or infinity; not written")
+    integers = np.clip(np.rint(np.asarray(samples, dtype=np.float64) * 32768.0), -32768, 32767).astype(np.int16)
+    with atomic_file(path) as temporary:
+        soundfile.write(temporary, integers, rate, subtype="PCM_16", format="WAV")
+
+
+def decoding_problem(error: soundfile.SoundFileError) -> str:
+    """Return libsndfile's own words about a failure, without the path they may begin with."""
+    return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")

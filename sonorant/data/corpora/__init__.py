@@ -1,0 +1,78 @@
+"""Corpora of every kind, turned into one: a self-contained folder of recordings and a manifest. Judges no recording.
+
+An importer lets bad rows through with their defect noted, so that `prepare` names everything that is wrong with a corpus.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder
+
+VOICES = ("rms", "slt", "awb", "kal16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    """Where recordings come from. Raises ValueError on a contradiction."""
+
+    kind: Literal["demo", "ljspeech", "table", "lhotse"]
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: by one of its recipes."""
+    path: str
+    """The folder of prompts, the corpus folder, or the table's file; dvc.yaml hands it to the stage as --source."""
+    sentences: int = 1000
+    """demo only: how many prompts are spoken."""
+    voice: str = "rms"
+    """demo only: flite's voice."""
+    recipe: str | None = None
+    """lhotse only: the recipe's name, such as vctk."""
+    speaker: str | None = None
+    """Speaker of a corpus that names none; None means "speaker"."""
+    language: str = "en-us"
+    """Language tag of a corpus that names none."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "lhotse" and self.recipe is None:
+            raise ValueError("kind 'lhotse' needs 'recipe', the name of a lhotse recipe such as vctk")
+        if self.kind != "lhotse" and self.recipe is not None:
+            raise ValueError(f"'recipe' is for kind 'lhotse' only; set it to null for kind '{self.kind}'")
+        if self.voice not in VOICES:
+            raise ValueError(f"'voice' must be one of {', '.join(VOICES)}, not '{self.voice}'")
+        if self.sentences < 1:
+            raise ValueError(f"'sentences' must be at least 1, not {self.sentences}")
+        if not self.language.strip():
+            raise ValueError("'language' must be a language tag such as en-us")
+
+    @property
+    def default_speaker(self) -> str:
+        """Speaker of an utterance whose corpus names none."""
+        return self.speaker or "speaker"
+
+
+Importer = Callable[[Path, Path, CorpusConfig], None]
+
+
+def _lazily(module: str) -> Importer:
+    def import_with(source: Path, out: Path, config: CorpusConfig) -> None:
+        importlib.import_module(f"sonorant.data.corpora.{module}").import_corpus(source, out, config)
+
+    return import_with
+
+
+CORPORA: dict[str, Importer] = {kind: _lazily(kind) for kind in ("demo", "ljspeech", "table", "lhotse")}
+
+
+def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
+    """Fill the folder `out` with `manifest.jsonl` and the recordings it names, or leave `out` as it was.
+
+    Raises SonorantError naming what is missing if `source` is not a corpus of the kind `config` says.
+    """
+    if not source.exists():
+        raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")
+    with atomic_folder(out) as folder:
+        CORPORA[config.kind](source, folder, config)

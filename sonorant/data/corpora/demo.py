@@ -1,0 +1,79 @@
+"""The demo corpus: made, not downloaded. flite reads prompts aloud, and the result has the layout of LJSpeech. Writes no prompts.
+
+flite (http://www.festvox.org/flite) speaks a sentence the same way every time: the corpus depends on prompts and voice alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sonorant.data.corpora import CorpusConfig
+from sonorant.data.corpora.rows import clean, read_lines
+from sonorant.data.manifest import Utterance, write_manifest
+from sonorant.errors import SonorantError
+from sonorant.files import write_text
+
+
+def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
+    """Speak the first `config.sentences` lines of `source`/prompts.txt into `out`: metadata.csv, wavs/ and manifest.jsonl.
+
+    Raises SonorantError if there are too few prompts, one cannot stand in metadata.csv, or flite is missing or fails.
+    """
+    prompts = read_prompts(source / "prompts.txt", config.sentences)
+    flite = shutil.which("flite")
+    if flite is None:
+        raise SonorantError(
+            "flite: not found on PATH; install it (Debian and Ubuntu: apt install flite, macOS: brew install flite) "
+            "or run infra/install_system_packages.sh"
+        )
+    ids = [f"demo-{number:04d}" for number in range(1, len(prompts) + 1)]
+    wavs = out / "wavs"
+    wavs.mkdir()
+
+    def speak(id: str, prompt: str) -> None:
+        _speak(flite, config.voice, prompt, wavs / f"{id}.wav")
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) as pool:
+        list(tqdm(pool.map(speak, ids, prompts), total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"))
+    write_text(out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in zip(ids, prompts, strict=True)))
+    write_manifest(
+        out / "manifest.jsonl",
+        [
+            Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=config.default_speaker, language=config.language)
+            for id, prompt in zip(ids, prompts, strict=True)
+        ],
+    )
+
+
+def read_prompts(path: Path, count: int) -> list[str]:
+    """Return the first `count` lines that are not blank. Raises SonorantError naming the line that cannot be used."""
+    prompts = []
+    for number, line in enumerate(read_lines(path), 1):
+        prompt = clean(line)
+        if "|" in prompt or "�" in prompt:
+            raise SonorantError(f"{path}:{number}: a prompt is UTF-8 text without '|', which separates the columns of metadata.csv")
+        if prompt:
+            prompts.append(prompt)
+    if len(prompts) < count:
+        raise SonorantError(f"{path}: holds {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower it in params.yaml")
+    return prompts[:count]
+
+
+def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
+    # A file, because flite takes options out of, and file names for, text on its command line.
+    text = wav.with_suffix(".txt")
+    text.write_text(prompt + "\n", encoding="utf-8")
+    try:
+        done = subprocess.run([flite, "-voice", voice, "-f", text, "-o", wav], capture_output=True, text=True, errors="replace")
+    finally:
+        text.unlink()
+    # flite exits 0 even where it could not write
+    if done.returncode != 0 or not wav.is_file():
+        words = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+        raise SonorantError(f"flite could not speak {wav.stem} ({prompt!r}): {words}")

@@ -1,0 +1,122 @@
+"""The manifest: one line an utterance, from the corpus as found to the corpus as prepared. Knows nothing of how audio is read.
+
+Also the one list of what can be wrong with an utterance: importers note a defect of a row they cannot read properly, `prepare`
+finds all the others and rejects them alike.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_jsonl, write_jsonl
+
+SPLITS = ("train", "validation", "test")
+
+
+class Defect(StrEnum):
+    """Why an utterance is rejected, in the words of the report."""
+
+    # found by an importer, in the row
+    WRONG_COLUMNS = "wrong column count"
+    UNREADABLE_ROW = "row is not JSON"
+    NOT_UTF8 = "text not UTF-8"
+    LEAVES_FOLDER = "path leaves the corpus folder"
+    # found by prepare
+    DUPLICATE_ID = "duplicate id"
+    EMPTY_TEXT = "empty text"
+    MISSING_AUDIO = "missing audio"
+    EMPTY_FILE = "empty file"
+    TRUNCATED = "truncated audio"
+    UNREADABLE = "unreadable audio"
+    TOO_LONG = "too long"
+    TOO_SHORT = "too short"
+    NOT_FINITE = "NaN or infinite samples"
+    SILENT = "silent"
+    CLIPPED = "clipped"
+    DUPLICATE_AUDIO = "duplicate audio"
+    UNSPEAKABLE = "characters the frontend cannot speak"
+    SPEAKING_RATE = "speaking rate does not match the text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Utterance:
+    """One recording and its text. What is not known yet is None."""
+
+    id: str
+    """Name of the utterance, unique in an accepted manifest."""
+    audio: str | None
+    """Audio file, relative to the corpus folder, with forward slashes; None if the row names none that may be used."""
+    text: str
+    """Text as found, whitespace collapsed."""
+    speaker: str
+    """Name of the speaker."""
+    language: str
+    """Language tag, such as en-us."""
+    spoken: str | None = None
+    """Text as the frontend speaks it: numbers, dates and abbreviations written out."""
+    seconds: float | None = None
+    """Duration in seconds."""
+    sample_rate: int | None = None
+    """Hz, as recorded."""
+    sha256: str | None = None
+    """Hex SHA-256 of the audio file's bytes."""
+    split: str | None = None
+    """train, validation or test."""
+    defect: str | None = None
+    """A `Defect` its importer found in the row; such an utterance is rejected by `prepare`."""
+
+
+def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
+    """Write one JSON object an utterance, atomically; fields that are None are left out."""
+    rows = (dataclasses.asdict(utterance) for utterance in utterances)
+    write_jsonl(path, ({key: value for key, value in row.items() if value is not None} for row in rows))
+
+
+def read_manifest(path: Path) -> list[Utterance]:
+    """Return the utterances of a manifest in file order. Raises SonorantError naming file, row and field."""
+    return [_utterance(row, f"{path}: row {number}") for number, row in enumerate(read_jsonl(path), 1)]
+
+
+def path_inside(folder: Path, file: str) -> Path | None:
+    """Return `file` relative to `folder`, or None if it leaves it: by `..`, as an absolute path or through a symbolic link."""
+    try:
+        return (folder / file).resolve().relative_to(folder.resolve())
+    except (ValueError, OSError, RuntimeError):  # elsewhere or a NUL byte; a name too long; a loop of links
+        return None
+
+
+def file_exists(path: Path) -> bool:
+    """Whether there is such a file; a name no file can have is one that does not exist."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+_NUMBERS = {"seconds": (int, float), "sample_rate": (int,)}
+_FIELDS = {field.name: _NUMBERS.get(field.name, (str,)) for field in dataclasses.fields(Utterance)}
+_REQUIRED = ("id", "text", "speaker", "language")
+
+
+def _utterance(row: Any, where: str) -> Utterance:
+    if not isinstance(row, dict):
+        raise SonorantError(f"{where}: not a JSON object; run the stage corpus again")
+    for field in _REQUIRED:
+        if field not in row:
+            raise SonorantError(f"{where}: field '{field}' is missing; run the stage corpus again")
+    for field, value in row.items():
+        if field not in _FIELDS:
+            raise SonorantError(f"{where}: unknown field '{field}'; allowed: {', '.join(_FIELDS)}")
+        if not isinstance(value, _FIELDS[field]) or isinstance(value, bool):
+            raise SonorantError(
+                f"{where}: field '{field}' must be {' or '.join(t.__name__ for t in _FIELDS[field])}, not {value!r}"
+            )
+    if row.get("defect") not in (None, *Defect):
+        raise SonorantError(f"{where}: unknown defect '{row['defect']}'; allowed: {', '.join(Defect)}")
+    return Utterance(**{"audio": None, **row})

@@ -1,0 +1,166 @@
+"""Preparation of a whole corpus: every utterance examined, the sound ones kept, the others reported. Makes no check itself."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
+from sonorant.data.preparation.candidate import Candidate
+from sonorant.data.preparation.checks import first_defect
+from sonorant.data.preparation.config import PrepareConfig
+from sonorant.data.preparation.page import summary_page
+from sonorant.data.preparation.splits import split_of
+from sonorant.data.preparation.summary import summarize
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, write_text
+from sonorant.text import Frontend, load_frontend
+
+_PER_WORKER = 32  # fewer utterances than this are examined sooner than a process has started
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the examination of one utterance found."""
+
+    utterance: Utterance
+    """All fields set where it is sound."""
+    reason: Defect | None = None
+    """Why it is rejected, or None if it is sound."""
+    detail: str = ""
+    """What was found, in words."""
+    sound: str = ""
+    """Hash of the decoded samples of a sound utterance."""
+    level_db: float = 0.0
+    """Level of a sound utterance's loudest 50 ms, dB of full scale."""
+
+    @property
+    def row(self) -> dict[str, str | None]:
+        """The verdict's line in rejected.jsonl."""
+        return {"id": self.utterance.id, "file": self.utterance.audio, "reason": self.reason, "detail": self.detail}
+
+
+def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, workers: int | None = None) -> None:
+    """Examine the utterances of the folder `corpus` and write `out`: manifest.jsonl, rejected.jsonl, summary.json, summary.html.
+
+    `frontend` names the text frontend, loaded for each utterance's language. `workers` processes share the work (default: one a
+    core); the result does not depend on their number. Raises SonorantError if more than `config.max_rejected` are rejected; the
+    report is then `out` with the ending .rejected.jsonl, and `out` is left as it was.
+    """
+    utterances = read_manifest(corpus / "manifest.jsonl")
+    if not utterances:
+        raise SonorantError(f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does")
+    _load_frontends(utterances, frontend)
+    verdicts = list(without_repeated_sounds(_examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers)))
+    accepted = [verdict for verdict in verdicts if verdict.reason is None]
+    rejected = [verdict for verdict in verdicts if verdict.reason is not None]
+    refused_report = out.with_name(f"{out.name}.rejected.jsonl")
+    refused_report.unlink(missing_ok=True)
+    if len(rejected) > config.max_rejected * len(verdicts) or not accepted:
+        write_jsonl(refused_report, [verdict.row for verdict in rejected])
+        raise SonorantError(_too_many(rejected, len(verdicts), config, refused_report))
+    summary = summarize([verdict.utterance for verdict in accepted], Counter(str(verdict.reason) for verdict in rejected))
+    with atomic_folder(out) as folder:
+        write_manifest(folder / "manifest.jsonl", [verdict.utterance for verdict in accepted])
+        write_jsonl(folder / "rejected.jsonl", [verdict.row for verdict in rejected])
+        write_json(folder / "summary.json", summary)
+        page = summary_page(summary, accepted=[(v.utterance, v.level_db) for v in accepted], rejected=[v.row for v in rejected])
+        write_text(folder / "summary.html", page)
+
+
+def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
+    """Yield the utterances; one whose id an earlier one has is marked as a duplicate. A defective row claims no id."""
+    seen: set[str] = set()
+    for utterance in utterances:
+        if utterance.defect is None and utterance.id in seen:
+            yield replace(utterance, defect=Defect.DUPLICATE_ID)
+            continue
+        if utterance.defect is None:
+            seen.add(utterance.id)
+        yield utterance
+
+
+def without_repeated_sounds(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+    """Yield the verdicts; each sound utterance with the samples of an earlier sound one is rejected."""
+    first: dict[str, str] = {}
+    for verdict in verdicts:
+        if verdict.reason is None and (earlier := first.setdefault(verdict.sound, verdict.utterance.id)) != verdict.utterance.id:
+            yield replace(verdict, reason=Defect.DUPLICATE_AUDIO, detail=f"the same samples as {earlier}")
+        else:
+            yield verdict
+
+
+def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> Verdict:
+    """Return the verdict on one utterance by itself."""
+    if utterance.defect is not None:
+        return Verdict(utterance=utterance, reason=Defect(utterance.defect), detail=_found_earlier(Defect(utterance.defect)))
+    candidate = Candidate(utterance, corpus, _frontend(frontend, utterance.language))
+    found = first_defect(candidate, config)
+    if found is not None:
+        return Verdict(utterance=utterance, reason=found[0], detail=found[1])
+    sound = replace(
+        utterance,
+        spoken=candidate.spoken.text,
+        seconds=round(candidate.seconds, 6),
+        sample_rate=candidate.header.samplerate,
+        sha256=sha256_file(candidate.path),
+        split=split_of(utterance.id, validation=config.validation, test=config.test),
+    )
+    return Verdict(utterance=sound, sound=candidate.sound, level_db=candidate.level_db)
+
+
+def _found_earlier(defect: Defect) -> str:
+    return "an earlier row has this id; the first stays" if defect is Defect.DUPLICATE_ID else "found in the corpus's own file"
+
+
+def _examine_all(
+    utterances: Iterable[Utterance], corpus: Path, config: PrepareConfig, frontend: str, workers: int | None
+) -> Iterator[Verdict]:
+    work = list(utterances)
+    one = partial(examine, corpus=corpus, config=config, frontend=frontend)
+    if workers is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = min(cores, len(work) // _PER_WORKER)
+    if workers <= 1:
+        yield from tqdm(map(one, work), total=len(work), desc="examining", unit="utterance")
+        return
+    # spawn: a fork would take along the threads of numeric libraries in whatever state they are
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            yield from tqdm(pool.map(one, work, chunksize=8), total=len(work), desc="examining", unit="utterance")
+        except BrokenProcessPool:
+            raise SonorantError(
+                f"{corpus}: a process died while examining recordings (out of memory?); look above and run again"
+            ) from None
+
+
+@lru_cache
+def _frontend(name: str, language: str) -> Frontend:
+    return load_frontend(name, language)
+
+
+def _load_frontends(utterances: list[Utterance], frontend: str) -> None:
+    """Refuse a language without a frontend before an hour of work rather than after it."""
+    first = {utterance.language: utterance.id for utterance in reversed(utterances)}
+    for language, id in sorted(first.items()):
+        try:
+            _frontend(frontend, language)
+        except SonorantError as error:
+            raise SonorantError(f"utterance {id}: {error}") from None
+
+
+def _too_many(rejected: list[Verdict], total: int, config: PrepareConfig, report: Path) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(str(verdict.reason) for verdict in rejected).most_common())
+    return (
+        f"{report}: {len(rejected)} of {total} utterances rejected ({len(rejected) / total:.1%}, "
+        f"allowed {config.max_rejected:.1%}): {reasons}; repair these or raise prepare.max_rejected"
+    )

@@ -1,0 +1,23 @@
+"""Stage `corpus`: recordings of any kind become one folder with a manifest. Settings: section `corpus` of params.yaml."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.data.corpora import CorpusConfig, import_corpus
+from tasks.params import load
+from tasks.stage import run
+
+
+def main() -> None:
+    """Import the corpus that params.yaml describes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--source", type=Path, required=True, help="folder of prompts, corpus folder or table, as corpus.kind says")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest.jsonl and the recordings")
+    arguments = parser.parse_args()
+    import_corpus(arguments.source, arguments.out, load("corpus", CorpusConfig))
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,106 @@
+"""Recordings of every format, rate, depth and channel count come out as the same mono float32."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sonorant.audio.wav import read_audio, write_wav
+from sonorant.errors import SonorantError
+
+LOSSLESS = [
+    ("wav", "PCM_16", 2**-15),
+    ("wav", "PCM_24", 2**-23),
+    ("wav", "PCM_32", 2**-24),  # float32 has 24 bits
+    ("wav", "FLOAT", 0.0),
+    ("wav", "DOUBLE", 0.0),
+    ("flac", "PCM_16", 2**-15),
+    ("flac", "PCM_24", 2**-23),
+]
+
+
+def sine(rate: int, hertz: float = 440.0, seconds: float = 1.0, level: float = 0.5) -> np.ndarray:
+    return (level * np.sin(2 * np.pi * hertz * np.arange(round(rate * seconds)) / rate)).astype(np.float32)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000])
+@pytest.mark.parametrize(("suffix", "subtype", "tolerance"), LOSSLESS)
+def test_lossless_formats_give_the_samples_back(tmp_path: Path, suffix: str, subtype: str, tolerance: float, rate: int) -> None:
+    written = sine(rate)
+    soundfile.write(tmp_path / f"a.{suffix}", written, rate, subtype=subtype)
+    samples, read_rate = read_audio(tmp_path / f"a.{suffix}", None)
+    assert (samples.dtype, samples.shape, read_rate) == (np.float32, written.shape, rate)
+    assert np.abs(samples - written).max() <= tolerance
+
+
+@pytest.mark.parametrize("rate", [8000, 16000, 24000, 48000])
+@pytest.mark.parametrize("suffix", ["ogg", "mp3"])
+def test_lossy_formats_give_the_sound_back(tmp_path: Path, suffix: str, rate: int) -> None:
+    written = sine(rate)
+    soundfile.write(tmp_path / f"a.{suffix}", written, rate)
+    samples, read_rate = read_audio(tmp_path / f"a.{suffix}")
+    assert read_rate == rate
+    assert len(samples) == len(written)
+    middle = slice(rate // 4, rate // 4 * 3)
+    assert np.corrcoef(samples[middle], written[middle])[0, 1] > 0.98
+
+
+@pytest.mark.parametrize("suffix", ["wav", "flac"])
+def test_channels_are_averaged(tmp_path: Path, suffix: str) -> None:
+    left, right = sine(16000), sine(16000, hertz=300, level=0.2)
+    soundfile.write(tmp_path / f"a.{suffix}", np.stack([left, right], axis=1), 16000, subtype="PCM_24")
+    samples, _ = read_audio(tmp_path / f"a.{suffix}")
+    np.testing.assert_allclose(samples, (left + right) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(("rate", "wanted"), [(8000, 16000), (22050, 16000), (44100, 16000), (48000, 22050), (16000, 48000)])
+def test_resampling_keeps_a_tone_where_it_was(tmp_path: Path, rate: int, wanted: int) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(rate), rate, subtype="FLOAT")
+    samples, read_rate = read_audio(tmp_path / "a.wav", wanted)
+    assert (samples.dtype, read_rate) == (np.float32, wanted)
+    assert abs(len(samples) - wanted) <= 1
+    middle = slice(wanted // 10, wanted // 10 * 9)
+    assert np.abs(samples[:wanted][middle] - sine(wanted)[middle]).max() < 1e-3
+
+
+def test_resampling_lets_nothing_fold_back(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", sine(48000, hertz=11000), 48000, subtype="FLOAT")
+    samples, _ = read_audio(tmp_path / "a.wav", 16000)
+    assert np.abs(samples[1000:-1000]).max() < 1e-3
+
+
+@settings(deadline=None, max_examples=25)
+@given(integers=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), rate=st.sampled_from([8000, 16000, 44100]))
+def test_sixteen_bits_survive_writing_and_reading(tmp_path_factory: pytest.TempPathFactory, integers: list[int], rate: int) -> None:
+    path = tmp_path_factory.mktemp("wav") / "a.wav"
+    samples = np.array(integers, dtype=np.int16)
+    write_wav(path, (samples / 32768).astype(np.float32), rate)
+    again, read_rate = read_audio(path)
+    assert read_rate == rate
+    assert np.array_equal(again * 32768, samples)
+
+
+def test_writing_clips_what_is_too_loud(tmp_path: Path) -> None:
+    write_wav(tmp_path / "a.wav", np.array([2.0, -2.0, 0.5], dtype=np.float32), 16000)
+    np.testing.assert_allclose(read_audio(tmp_path / "a.wav")[0], [1.0, -1.0, 0.5], atol=2**-15)
+
+
+@pytest.mark.parametrize("samples", [np.array([0.0, np.nan]), np.array([np.inf]), np.zeros((2, 2))])
+def test_what_cannot_be_a_recording_is_not_written(tmp_path: Path, samples: np.ndarray) -> None:
+    with pytest.raises(SonorantError, match=r"a\.wav"):
+        write_wav(tmp_path / "a.wav", samples, 16000)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"not audio at all", None])
+def test_unreadable_files_are_one_line(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "a.wav").write_bytes(content)
+    with pytest.raises(SonorantError, match=r"a\.wav") as caught:
+        read_audio(tmp_path / "a.wav", 16000)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,41 @@
+"""Real parts that many tests share: recordings, settings and the smallest corpus. Nothing here imitates anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonorant.data.preparation import PrepareConfig
+from tasks.params import load
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def ljspeech_mini() -> Path:
+    """Folder of the 20 real recordings; the test is skipped by name where they are absent."""
+    folder = (ROOT / "../shared/data/ljspeech-mini").resolve()
+    if not folder.is_dir():
+        pytest.skip("the 20 real recordings (ljspeech-mini) are absent")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def prepare_config() -> PrepareConfig:
+    """The settings of prepare in params.yaml."""
+    return load("prepare", PrepareConfig, ROOT / "params.yaml")
+
+
+@pytest.fixture(scope="session")
+def murmur() -> Callable[..., np.ndarray]:
+    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise that swells and fades, sound by every measure of `prepare`."""
+
+    def make(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
+        count = round(seconds * rate)
+        swell = 0.1 + 0.1 * np.sin(np.arange(count) / rate * 2 * np.pi * 3)
+        return (np.random.default_rng(seed).uniform(-1, 1, count) * swell).astype(np.float32)
+
+    return make
