@@ -12,13 +12,14 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.vocoder import Vocoder, VocoderConfig
+from sonorant.text.symbols import SymbolTable
 
 
 def build_acoustic(description: dict[str, Any]) -> AcousticModel:
     """An untrained acoustic model of the sizes a `model.json` names."""
     return AcousticModel(
         AcousticConfig(**description["config"]),
-        symbols=len(description["symbols"]),
+        symbols=SymbolTable(description["symbols"]).size,
         speakers=len(description["speakers"]),
         mels=description["audio"]["n_mels"],
         mel_mean=description["mel_mean"],
@@ -38,7 +39,7 @@ BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder}
 def describe(kind: str, config: Any, header: Any, provenance: dict[str, Any]) -> dict[str, Any]:
     """The content of `model.json`: all that is needed to rebuild and to use the model, from its config and the features' header.
 
-    `symbols` are those of the whole table (padding and sentence ends included), so their count is the embedding's size.
+    `symbols` are the phonemes alone; `SymbolTable` adds padding and sentence ends and so knows the embedding's size.
     """
     return {
         "kind": kind,

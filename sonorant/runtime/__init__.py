@@ -1,5 +1,17 @@
 """A trained voice in use. Knows nothing of training; needs numpy, onnxruntime and a text frontend."""
 
-from sonorant.runtime.voice import Voice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sonorant.runtime.voice import Voice
 
 __all__ = ["Voice"]
+
+
+def __getattr__(name: str) -> Any:
+    # Whoever only reads a bundle needs neither ONNX Runtime nor a text frontend.
+    if name == "Voice":
+        from sonorant.runtime.voice import Voice
+
+        return Voice
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
