@@ -1,0 +1,129 @@
+"""Phonemes by espeak-ng through phonemizer (both GPL-3, so an optional extra). Knows nothing of voices."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from functools import cached_property
+from importlib.metadata import version as installed_version
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.text.characters import plain_characters, split_unknown
+from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
+
+RULES = 1
+"""Revision of the rules here and in `characters`; raise it when the same text would get other phonemes."""
+
+# espeak-ng publishes no inventory of a language, so the inventory is the phonetic alphabet: every phone it can write is one of
+# these symbols or falls apart into them.
+_VOWELS = "aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ"
+_CONSONANTS = "pbtdʈɖcɟkɡqɢʔmɱnɳɲŋɴʙrʀɾɽɸβfvθðszʃʒʂʐɕʑçʝxɣχʁħʕhɦɬɮʋɹɻjɥɰlɭʎʟɫwʍɓɗʄɠʛɧʘǀǃǂǁ"
+_JOINED = ("aɪ", "aʊ", "eɪ", "oʊ", "əʊ", "ɔɪ", "ɪə", "eə", "ʊə", "tʃ", "dʒ", "ts", "dz", "tɕ", "dʑ", "pf")
+_NASAL = tuple(f"{vowel}\u0303" for vowel in "aɑɛɔœəeiouɐ")
+_LONG = "ː"
+_SYMBOLS = tuple(
+    unicodedata.normalize("NFC", symbol)
+    for symbol in (*_VOWELS, *(vowel + _LONG for vowel in _VOWELS), *_NASAL, *(v + _LONG for v in _NASAL), *_CONSONANTS, *_JOINED)
+)
+_LENGTHS = range(max(map(len, _SYMBOLS)), 0, -1)
+
+_STRESS = {"ˈ": 1, "ˌ": 2}
+_PAUSE_OF = {";": ",", ":": ",", "…": ",", "؟": "?", "،": ",", "。": ".", "？": "?", "！": "!", "¿": None, "¡": None}
+_PAUSE = re.compile(r"(\.{2,}|[,.?!;:…؟،。？！]+(?=\s|$))")
+_SENTENCE_END = re.compile(r"(?<=[.?!؟])\s+")
+
+
+class EspeakFrontend:
+    """Frontend of one language. Raises SonorantError if phonemizer or espeak-ng is not installed or does not know the language."""
+
+    name = "espeak"
+    symbols: tuple[str, ...] = (*dict.fromkeys(_SYMBOLS), *PAUSES)
+
+    def __init__(self, language: str) -> None:
+        self.language = language.lower().replace("_", "-")
+        self._lock = threading.Lock()  # espeak-ng keeps its state in global variables
+        self._backend, self._separator = _load(self.language)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EspeakFrontend, (self.language,)
+
+    @cached_property
+    def version(self) -> str:
+        """Versions of espeak-ng, phonemizer and the rules of this package."""
+        library = ".".join(str(number) for number in self._backend.version())
+        return f"espeak-ng {library}, phonemizer {installed_version('phonemizer')}, rules {RULES}"
+
+    def speak(self, text: str) -> SpokenText:
+        """See `Frontend.speak`. espeak-ng does not tell how it reads numbers, so `text` still holds them as digits."""
+        known, unknown = split_unknown(plain_characters(text), self.language)
+        return SpokenText(known, joined_phonemes(self._phonemes(known)), unknown)
+
+    def sentences(self, text: str) -> list[SpokenText]:
+        """See `Frontend.sentences`."""
+        known, unknown = split_unknown(plain_characters(text), self.language)
+        parts = [(part, joined_phonemes(self._phonemes(part))) for part in _SENTENCE_END.split(known)]
+        audible = [(part, phonemes) for part, phonemes in parts if phonemes]
+        return [SpokenText(part, phonemes, unknown if number == 0 else ()) for number, (part, phonemes) in enumerate(audible)]
+
+    def _phonemes(self, text: str) -> list[Phoneme]:
+        phonemes: list[Phoneme] = []
+        for part in _PAUSE.split(text):
+            if _PAUSE.fullmatch(part):
+                phonemes.append(Phoneme(_pause(part)))
+            elif any(character.isalnum() for character in part):
+                with self._lock:
+                    written = self._backend.phonemize([part], separator=self._separator, strip=True)[0]
+                for word in written.split():
+                    phonemes += _word(word.split("_"))
+        return phonemes
+
+
+def _load(language: str) -> tuple[Any, Any]:
+    try:
+        from phonemizer.backend import EspeakBackend
+        from phonemizer.separator import Separator
+    except ImportError:
+        raise SonorantError(
+            "text.frontend espeak is not installed; run: pip install sonorant[espeak] (note: it is GPL-3)"
+        ) from None
+    if not EspeakBackend.is_available():
+        raise SonorantError(
+            "text.frontend espeak needs the program espeak-ng; install the system package espeak-ng (note: it is GPL-3)"
+        )
+    for name in (language, language.split("-")[0]):  # espeak-ng says `de` where others say `de-de`
+        if EspeakBackend.is_supported_language(name):
+            backend = EspeakBackend(name, preserve_punctuation=False, with_stress=True, language_switch="remove-flags")
+            return backend, Separator(phone="_", word=" ", syllable="")
+    raise SonorantError(f"language '{language}': espeak-ng does not know it; espeak-ng --voices lists those it knows")
+
+
+def _pause(marks: str) -> str:
+    if marks.startswith(".."):
+        return ","
+    plain = [_PAUSE_OF.get(mark, mark) for mark in marks]
+    return next((pause for pause in ("?", "!", ".") if pause in plain), ",")
+
+
+def _word(phones: list[str]) -> list[Phoneme]:
+    """Phonemes of one word from espeak-ng's phones, those that are not in the inventory taken apart."""
+    result: list[Phoneme] = []
+    for phone in phones:
+        stress = next((_STRESS[mark] for mark in phone if mark in _STRESS), 0)
+        for symbol in _symbols_of(phone):
+            result.append(Phoneme(symbol, stress, word_start=not result))
+            stress = 0 if symbol[0] in _VOWELS else stress
+    return result
+
+
+def _symbols_of(phone: str) -> list[str]:
+    """The phone as symbols of the inventory, longest first; marks that the inventory lacks are dropped."""
+    rest = unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS))
+    found = []
+    while rest:
+        length = next((length for length in _LENGTHS if rest[:length] in EspeakFrontend.symbols[: -len(PAUSES)]), 0)
+        if length:
+            found.append(rest[:length])
+        rest = rest[max(length, 1) :]
+    return found
