@@ -1,0 +1,126 @@
+"""Runs a command whose every process can be ended again. Knows nothing of Prefect, DVC or training."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from sonorant.errors import SonorantError
+
+TOKEN = "SONORANT_COMMAND"  # its value is inherited by all descendants, also those in sessions of their own (torchrun's workers)
+GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow itself after 30
+PROGRESS_EVERY = 10.0  # seconds between two shown states of a progress bar
+
+
+class CommandFailed(SonorantError):
+    """The command ended with another status than 0."""
+
+
+def run_command(command: Sequence[str], cwd: Path, say: Callable[[str], None], environment: Mapping[str, str], grace: float = GRACE) -> None:
+    """Run `command` in a session of its own, passing each line it prints to `say`; progress bars are thinned out.
+
+    Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) ends the command, with SIGTERM and
+    after `grace` seconds SIGKILL, and is raised on once no process of it is left. Raises CommandFailed for a status other than 0.
+    """
+    token = secrets.token_hex(8)
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**environment, TOKEN: token},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        last = ""
+        for last in _lines(process):
+            say(last)
+        status = process.wait()
+        if status != 0:
+            raise CommandFailed(f"'{' '.join(command)}' ended with status {status}; its last line: {last or '(none)'}")
+    except BaseException:
+        end_group(process, token, grace)
+        raise
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def end_group(process: subprocess.Popen[bytes], token: str, grace: float) -> None:
+    """End the command's processes, also those that outlived it: SIGTERM to its group, SIGKILL to what is left after `grace` seconds."""
+    with _signals_held():
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while (left := members(token)) and time.monotonic() < deadline:
+            process.poll()
+            time.sleep(0.1)
+        while left:
+            for member in left:
+                with suppress(psutil.Error):
+                    member.kill()
+            psutil.wait_procs(left, timeout=5)
+            left = members(token)
+        process.wait()
+
+
+def members(token: str) -> list[psutil.Process]:
+    """All living processes that descend from the command with this token."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(TOKEN) == token:
+                found.append(process)
+    return found
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """A second Ctrl-C or SIGTERM must not interrupt the ending: it is bounded anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """Lines as they are printed, until the command has ended (not until its last descendant has closed the pipe)."""
+    assert process.stdout is not None
+    descriptor, text, shown = process.stdout.fileno(), b"", time.monotonic()
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], 0.5)
+        data = os.read(descriptor, 65536) if ready else b""
+        if not data and (ready or process.poll() is not None):
+            break
+        *whole, text = (text + data).replace(b"\r\n", b"\n").split(b"\n")
+        for line in whole:
+            yield _last_state(line)
+        if b"\r" in text:
+            if time.monotonic() - shown > PROGRESS_EVERY:
+                yield _last_state(text)
+                shown = time.monotonic()
+            text = b"\r" + text.rstrip(b"\r").rsplit(b"\r", 1)[-1]
+    if text.strip():
+        yield _last_state(text)
+
+
+def _last_state(line: bytes) -> str:
+    """What a terminal would show of a line that was overwritten by carriage returns."""
+    states = [state for state in line.decode("utf-8", "replace").split("\r") if state.strip()]
+    return states[-1].rstrip() if states else ""

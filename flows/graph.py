@@ -1,0 +1,62 @@
+"""The pipeline's graph as dvc.yaml has it. Knows nothing of Prefect and of what the stages do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import networkx
+
+from sonorant.errors import SonorantError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """The stages of a project and what lies around them."""
+
+    stages: tuple[str, ...]
+    """Names; each stands behind those it needs."""
+    needs: dict[str, tuple[str, ...]]
+    """All stages, near and far, that a stage needs."""
+    sources: tuple[Path, ...]
+    """What stages read and no stage writes, relative to the project."""
+    cache: Path
+    """Absolute folder of DVC's cache."""
+
+    def order(self, wanted: Sequence[str] | None) -> list[str]:
+        """Names of the wanted stages (None = all) and of all they need, in the order to run them; as `dvc repro <wanted>` would.
+
+        Raises SonorantError for a stage that does not exist.
+        """
+        for name in wanted or ():
+            if name not in self.stages:
+                raise SonorantError(f"unknown stage '{name}'; dvc.yaml has: {', '.join(self.stages)}")
+        chosen = set(self.stages) if wanted is None else {*wanted, *(need for name in wanted for need in self.needs[name])}
+        return [name for name in self.stages if name in chosen]
+
+
+def read_graph(root: Path) -> Graph:
+    """Read dvc.yaml in the folder `root`, its templates filled in from params.yaml. Raises SonorantError if DVC refuses it."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+    from dvc.stage import PipelineStage
+
+    if not (root / "dvc.yaml").exists():
+        raise SonorantError(f"{root / 'dvc.yaml'}: no such file; run from the project's folder")
+    try:
+        with Repo(str(root)) as repo:
+            graph = networkx.DiGraph(repo.index.graph)  # from a stage to those it needs
+            named = {stage: stage.addressing for stage in graph if isinstance(stage, PipelineStage)}
+            position = {name: number for number, name in enumerate(named.values())}
+            order = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: position.get(named.get(stage, ""), -1))
+            written = {out.fs_path for stage in named for out in stage.outs}
+            read = {Path(dep.fs_path) for stage in named for dep in stage.deps if dep.fs_path not in written}
+            return Graph(
+                stages=tuple(named[stage] for stage in order if stage in named),
+                needs={name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()},
+                sources=tuple(sorted(path.relative_to(root) for path in read if path.is_relative_to(root))),
+                cache=Path(repo.cache.local.path),
+            )
+    except DvcException as error:
+        raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None

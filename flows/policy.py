@@ -1,0 +1,29 @@
+"""What is tried again, and how often. Knows nothing of the stages.
+
+Stages are not retried: the same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions talk to
+servers, so an answer that did not come is asked for again; a refusal is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prefect.cache_policies import NO_CACHE
+
+from sonorant.errors import SonorantError
+from sonorant.tracking import TrackingUnavailable
+
+
+def worth_retrying(task: Any, run: Any, state: Any) -> bool:
+    """Whether the failure may be gone later: everything but bad input."""
+    return isinstance(state.data, TrackingUnavailable) or not isinstance(state.data, SonorantError)
+
+
+# DVC alone decides what is up to date; Prefect's own cache would not see deleted outputs.
+STAGE: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0}
+ACTION: dict[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "retries": 2,
+    "retry_delay_seconds": [5, 30],
+    "retry_condition_fn": worth_retrying,
+}

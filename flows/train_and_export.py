@@ -1,0 +1,117 @@
+"""From recordings to a registered voice: each stage of dvc.yaml as a Prefect task, then register and promote.
+
+Knows nothing of what the stages do; DVC decides which of them have anything to do.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger, task
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.runtime import flow_run
+from prefect.states import Failed
+
+from flows import results
+from flows.command import run_command
+from flows.graph import read_graph
+from flows.policy import ACTION, STAGE
+from flows.workspace import make_workspace
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.tracking.store import shown, store_uri
+from tasks import promote as promoting
+from tasks import register as registering
+
+METRICS = Path("reports/metrics.json")
+REPORT = Path("reports/evaluation")
+VOICE = Path("artifacts/voice")
+
+
+@flow(name="train-and-export")
+def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] | None = None, register: bool = True) -> Any:
+    """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates decide on `champion`.
+
+    Args:
+        overrides: Settings of params.yaml for this run alone, such as {"train_acoustic.steps": 300}. The run then works in a copy
+            of the project below runs/workspaces; the working tree stays as it is.
+        stages: Stages to bring up to date, with all they need; none = all. Fewer than all register nothing.
+        register: Whether to register and promote.
+    """
+    logger = get_run_logger()
+    try:
+        root, execution = Path.cwd(), str(flow_run.id)
+        order = read_graph(root).order(stages)
+        where = make_workspace(root, root / "runs" / "workspaces" / execution, overrides) if overrides else root
+        if overrides:
+            logger.info("overrides: working in the copy %s", where)
+        seconds = {}
+        for stage in order:
+            started = time.monotonic()
+            run_stage(stage, str(where), execution)
+            seconds[stage] = round(time.monotonic() - started, 1)
+        gates, version = {}, None
+        if register and order == read_graph(where).order(None):
+            version = register_voice(str(where), execution)
+            gates = promote_voice(str(where), version["version"])
+        return report(where, seconds, version, gates)
+    except SonorantError as error:
+        # A state instead of the exception: one line in log and UI, not a traceback through the engine.
+        logger.error("%s", error)
+        return Failed(message=str(error))
+
+
+@task(task_run_name="{stage}", **STAGE)
+def run_stage(stage: str, where: str, execution: str) -> None:
+    """Bring one stage of the project in the folder `where` up to date, with its output in this task's log."""
+    logger = get_run_logger()
+    environment = os.environ | {
+        "SONORANT_EXECUTION": execution,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if "MLFLOW_TRACKING_URI" not in environment:
+        environment["MLFLOW_TRACKING_URI"] = store_uri()
+    # --single-item leaves the stages before it unlocked, so that several runs can work at once.
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
+    run_command(command, Path(where), logger.info, environment)
+
+
+@task(task_run_name="register", **ACTION)
+def register_voice(where: str, execution: str) -> dict[str, Any]:
+    """Make the voice a version of the MLflow registry, or find the version it already is."""
+    root = Path(where)
+    found = registering.register_files(
+        voice=root / VOICE, metrics=root / METRICS, report=root / REPORT, params_file=root / "params.yaml", execution=execution
+    )
+    get_run_logger().info("%s", found.says())
+    return {"name": found.name, "version": found.version, "run_id": found.run_id, "new": found.new}
+
+
+@task(task_run_name="promote", **ACTION)
+def promote_voice(where: str, version: int) -> dict[str, str]:
+    """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said."""
+    verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
+    for line in verdict.says():
+        get_run_logger().info("%s", line)
+    return {gate.name: gate.says() for gate in verdict.gates}
+
+
+def report(where: Path, seconds: dict[str, float], version: dict[str, Any] | None, gates: dict[str, str]) -> dict[str, Any]:
+    """Keep the results as Prefect artifacts and return them."""
+    metrics = read_json(where / METRICS) if (where / METRICS).exists() else {}
+    wer, times = results.intelligibility_rows(metrics), results.stage_rows(seconds)
+    links = {"project": str(where), "report": str(where / REPORT), "voice": str(where / VOICE), "MLflow": shown(store_uri())}
+    links = {name: target for name, target in links.items() if not target.startswith("/") or Path(target).exists()}
+    if version:
+        links["registry"] = f"models:/{version['name']}/{version['version']}"
+        if store_uri().startswith("http"):
+            links["registry page"] = f"{shown(store_uri())}/#/models/{version['name']}/versions/{version['version']}"
+    sections = {"Intelligibility": wer, "Speed": results.speed_rows(metrics), "Gates": results.gate_rows(gates), "Stages": times}
+    create_table_artifact(key="results", table=wer or times, description="Word error rates, or the stages where none were measured")
+    create_markdown_artifact(key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links")
+    return {"where": str(where), "seconds": seconds, "metrics": metrics, "version": version, "gates": gates}

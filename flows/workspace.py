@@ -1,0 +1,113 @@
+"""A copy of the project to run with other settings: the working tree stays as it is, cache and run directories are shared.
+
+Knows nothing of Prefect and of the stages.
+"""
+
+from __future__ import annotations
+
+import configparser
+import copy
+import difflib
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ruamel.yaml
+
+from flows.graph import read_graph
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+from tasks import params
+
+SHARED = "runs"  # run directories, MLflow's default store and the workspaces themselves
+
+
+def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
+    """Refuse an override of a key that `file` (params.yaml) does not have, or by a value of another type, in one line."""
+    settings = params.read(file)
+    for key, value in overrides.items():
+        here: Any = settings
+        for part in key.split("."):
+            if not isinstance(here, dict) or part not in here:
+                close = difflib.get_close_matches(key, _keys(settings), n=1)
+                hint = f"; did you mean '{close[0]}'?" if close else f"; {file.name} lists them all"
+                raise SonorantError(f"override of unknown key '{key}'{hint}")
+            here = here[part]
+        if isinstance(here, dict):
+            raise SonorantError(f"override of '{key}': it is a section; name one of {', '.join(_keys(here, key + '.'))}")
+        if not _fits(value, here):
+            raise SonorantError(f"override of '{key}': expected {type(here).__name__} such as {here!r}, not {value!r}")
+
+
+def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
+    """Copy the project `root` to the new `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return `folder`.
+
+    Copied is what git tracks and what it neither tracks nor ignores. Shared by links are `runs/` and sources that git ignores;
+    DVC's cache is the project's own. Raises SonorantError for a wrong override or if `root` is not a git repository.
+    """
+    check_overrides(root / "params.yaml", overrides)
+    cache = read_graph(root).cache
+    folder.mkdir(parents=True)
+    for name in _files(root):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(root / name, folder / name, follow_symlinks=False)
+    (root / SHARED).mkdir(exist_ok=True)
+    (folder / SHARED).symlink_to((root / SHARED).resolve())
+    _configure_dvc(root, folder, cache)
+    _edit(folder / "params.yaml", overrides)
+    for source in read_graph(folder).sources:
+        if not (folder / source).exists() and (root / source).exists():
+            (folder / source).parent.mkdir(parents=True, exist_ok=True)
+            (folder / source).symlink_to((root / source).resolve())
+    return folder
+
+
+def _files(root: Path) -> list[Path]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=root, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise SonorantError(f"{root}: overrides need a git repository ({' '.join(done.stderr.decode().split())})")
+    names = [Path(name.decode()) for name in done.stdout.split(b"\0") if name]
+    return [name for name in names if (root / name).is_symlink() or (root / name).is_file()]
+
+
+def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(root / ".dvc" / "config.local")
+    # git ignores the workspace, and DVC would refuse what git ignores.
+    config.read_dict({"core": {"no_scm": "true"}, "cache": {"dir": str(cache), "type": "reflink,hardlink,copy"}})
+    (folder / ".dvc").mkdir(exist_ok=True)
+    with (folder / ".dvc" / "config.local").open("w") as file:
+        config.write(file)
+
+
+def _edit(file: Path, overrides: Mapping[str, Any]) -> None:
+    yaml = ruamel.yaml.YAML()  # keeps comments and order
+    yaml.preserve_quotes = True
+    yaml.width = 4096
+    settings = yaml.load(file.read_text(encoding="utf-8"))
+    for key, value in overrides.items():
+        *sections, last = key.split(".")
+        here = settings
+        for section in sections:
+            here = here[section]
+        here[last] = copy.deepcopy(value)
+    with atomic_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
+        yaml.dump(settings, output)
+
+
+def _keys(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, value in settings.items():
+        keys += _keys(value, f"{prefix}{name}.") if isinstance(value, dict) else [f"{prefix}{name}"]
+    return keys
+
+
+def _fits(value: Any, present: Any) -> bool:
+    if present is None or value is None:
+        return True  # the stage's own typed reader decides
+    if isinstance(present, bool) or isinstance(value, bool):
+        return isinstance(present, bool) and isinstance(value, bool)
+    return isinstance(value, (int, float) if isinstance(present, float) else type(present))
