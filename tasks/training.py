@@ -15,7 +15,7 @@ from tasks.fingerprint import fingerprint, git_commit
 def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, features: Path, runs: Path, out: Path) -> None:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`."""
     stage = f"train_{recipe}"
-    data_hash = FeatureStore.open(features).header.content
+    data_hash = FeatureStore.open(features).header["content"]
     key = fingerprint(stage, {"model": model, "train": settings}, data_hash)
     run = runs / stage / key
     job = Job(

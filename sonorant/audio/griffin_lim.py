@@ -14,7 +14,7 @@ def griffin_lim(mel_MT: torch.Tensor, config: MelConfig, iterations: int = 30) -
 
     Phase by Griffin and Lim 1984 with the momentum of Perraudin et al. 2013; magnitudes by the pseudo-inverse of the filterbank.
     """
-    bank_MF = mel_filterbank(config).to(mel_MT)
+    bank_MF = torch.from_numpy(mel_filterbank(config)).to(mel_MT)
     magnitude_FT = (torch.linalg.pinv(bank_MF) @ mel_MT.exp()).clamp(min=1e-7)
     window = torch.hann_window(config.n_fft)
     pad = (config.n_fft - config.hop) // 2

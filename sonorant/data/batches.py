@@ -33,7 +33,7 @@ class UtteranceBatches(Dataset[Batch]):
         token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
         tokens = np.zeros((len(items), _round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
         mel = np.zeros(
-            (len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.header.audio.n_mels), dtype=np.float32
+            (len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32
         )
         for row, item in enumerate(items):
             tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
@@ -62,8 +62,8 @@ class SegmentBatches(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         batch = self.batches[index]
         assert batch.starts is not None
-        hop = self.store.header.audio.hop
-        mel = np.empty((len(batch.items), self.store.header.audio.n_mels, self.length), dtype=np.float32)
+        hop = self.store.audio.hop
+        mel = np.empty((len(batch.items), self.store.audio.n_mels, self.length), dtype=np.float32)
         samples = np.empty((len(batch.items), self.length * hop), dtype=np.float32)
         for row, (item, start) in enumerate(zip(batch.items, batch.starts, strict=True)):
             mel[row] = self.store.mel(int(item))[start : start + self.length].T

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from sonorant.models.convnext import ConvNeXtStack
-from sonorant.models.decoders import DECODERS
+from sonorant.models.decoders import DECODERS, FlowDecoder, RegressionDecoder
 
 LONGEST_TOKEN = 300.0
 """Frames one token may last at synthesis: a guard against a duration predictor gone astray."""
@@ -64,6 +64,10 @@ class Encoded:
 
 class AcousticModel(nn.Module):
     """Tokens -> encoder -> durations -> frames -> decoder -> log-mel."""
+
+    mel_mean: torch.Tensor
+    mel_std: torch.Tensor
+    decoder: RegressionDecoder | FlowDecoder
 
     def __init__(
         self, config: AcousticConfig, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0

@@ -84,4 +84,4 @@ class FlowDecoder(nn.Module):
         return (((predicted_BTM - target_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
 
 
-DECODERS = {"regression": RegressionDecoder, "flow": FlowDecoder}
+DECODERS: dict[str, type[RegressionDecoder] | type[FlowDecoder]] = {"regression": RegressionDecoder, "flow": FlowDecoder}

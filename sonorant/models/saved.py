@@ -36,22 +36,13 @@ def build_vocoder(description: dict[str, Any]) -> Vocoder:
 BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder}
 
 
-def describe(kind: str, config: Any, header: Any, provenance: dict[str, Any]) -> dict[str, Any]:
+def describe(kind: str, config: Any, header: dict[str, Any]) -> dict[str, Any]:
     """The content of `model.json`: all that is needed to rebuild and to use the model, from its config and the features' header.
 
     `symbols` are the phonemes alone; `SymbolTable` adds padding and sentence ends and so knows the embedding's size.
     """
-    return {
-        "kind": kind,
-        "config": dataclasses.asdict(config),
-        "audio": dataclasses.asdict(header.audio),
-        "symbols": list(header.symbols),
-        "speakers": list(header.speakers),
-        "frontend": dict(header.frontend),
-        "mel_mean": float(header.mel_mean),
-        "mel_std": float(header.mel_std),
-        "provenance": provenance,
-    }
+    kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
+    return {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}
 
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:

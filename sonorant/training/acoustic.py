@@ -82,10 +82,9 @@ class AcousticRecipe:
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
         self.config = AcousticTrainConfig(**train)
         self.store = FeatureStore.open(features)
-        header = self.store.header
-        self.seconds_per_frame = header.audio.hop / header.audio.sample_rate
+        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
         self.items = _alignable(self.store, "train")
-        self._description = describe("acoustic", AcousticConfig(**model), header, {})
+        self._description = describe("acoustic", AcousticConfig(**model), self.store.header)
         torch.manual_seed(self.config.seed)
         self.model = build_acoustic(self._description)
         self.phases = [self.losses(self.model)]
@@ -135,7 +134,7 @@ class AcousticRecipe:
         np.savez_compressed(
             folder / "alignment.npz", alignment=torch.nn.functional.one_hot(owner, len(durations)).T.numpy().astype(np.uint8)
         )
-        audio = self.store.header.audio
+        audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
 
     def description(self) -> dict[str, Any]:

@@ -7,11 +7,14 @@ from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
 
+Tensors = tuple[torch.Tensor, ...] | list[torch.Tensor]
+
+
 def averaged(model: nn.Module, decay: float) -> AveragedModel:
     """An exponential moving average of `model` that trusts its first steps less: decay at step n is at most (n + 1) / (n + 10)."""
 
     @torch.no_grad()
-    def update(averages: list[torch.Tensor], current: list[torch.Tensor], count: torch.Tensor | int) -> None:
+    def update(averages: Tensors, current: Tensors, count: torch.Tensor | int) -> None:
         number = int(count)
         torch._foreach_lerp_(averages, current, 1.0 - min(decay, (number + 1) / (number + 10)))
 

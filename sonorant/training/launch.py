@@ -49,7 +49,7 @@ def launch(job: Job) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
     job_file = run.path / "job.json"
     job.write(job_file)
-    command = [sys.executable, "-m", "torch.distributed.run", "-m", "sonorant.training.worker", str(job_file)]
+    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(job_file)]
     child = subprocess.Popen(command, env=environment(os.environ), start_new_session=True, preexec_fn=die_with_parent)
     former = {
         number: signal.signal(number, lambda *_: child.send_signal(signal.SIGTERM)) for number in (signal.SIGTERM, signal.SIGINT)

@@ -37,13 +37,35 @@ class Phase:
 class Recipe(Protocol):
     """A model with its data and losses."""
 
-    name: str
-    config: TrainConfig
-    model: nn.Module
-    """What is averaged, validated and saved."""
-    phases: list[Phase]
-    plan: Plan
-    seconds_per_frame: float
+    @property
+    def name(self) -> str:
+        """Key of the worker's RECIPES."""
+        ...
+
+    @property
+    def config(self) -> TrainConfig:
+        """How to train it."""
+        ...
+
+    @property
+    def model(self) -> nn.Module:
+        """What is averaged, validated and saved."""
+        ...
+
+    @property
+    def phases(self) -> list[Phase]:
+        """Trained one after the other on each micro-batch; the first one's loss is the run's loss."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """Which utterances meet in which step."""
+        ...
+
+    @property
+    def seconds_per_frame(self) -> float:
+        """Turns frames into audio-seconds."""
+        ...
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """The tensors of these micro-batches."""

@@ -116,16 +116,15 @@ class VocoderRecipe:
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
         self.config = VocoderTrainConfig(**train)
         self.store = FeatureStore.open(features)
-        header = self.store.header
-        self.seconds_per_frame = header.audio.hop / header.audio.sample_rate
-        self._description = describe("vocoder", VocoderConfig(**model), header, {})
+        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
+        self._description = describe("vocoder", VocoderConfig(**model), self.store.header)
         torch.manual_seed(self.config.seed)
         self.model = build_vocoder(self._description)
         adversaries = Discriminators() if self.config.adversarial else None
         terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
         if adversaries:
             terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
-        self.phases = [Phase("generator", GeneratorLosses(self.model, header.audio, adversaries), terms)]
+        self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
         if adversaries:
             self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")}))
         train_items = self.store.indices("train")
@@ -158,7 +157,7 @@ class VocoderRecipe:
         """Spectral losses around `model`: what adversaries say of it changes as they learn, so it is no measure."""
         assert isinstance(model, Vocoder)
         terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
-        return Phase("generator", GeneratorLosses(model, self.store.header.audio, None), terms)
+        return Phase("generator", GeneratorLosses(model, self.store.audio, None), terms)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
@@ -166,7 +165,7 @@ class VocoderRecipe:
         item = int(self.store.indices("validation")[0])
         target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
         samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()
-        audio = self.store.header.audio
+        audio = self.store.audio
         np.savez_compressed(folder / "mel.npz", predicted=log_mel(samples_S, audio).numpy(), target=target_MT.numpy())
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
 

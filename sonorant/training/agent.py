@@ -1,0 +1,26 @@
+"""torchrun, saying in a line per rank what went wrong instead of in a traceback of its own. Knows nothing of the job.
+
+    python -m sonorant.training.agent -m sonorant.training.worker job.json    takes torchrun's arguments and PET_* variables
+"""
+
+from __future__ import annotations
+
+import sys
+
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.run import main
+
+
+def run() -> None:
+    """Run torchrun; exit with 1 if a rank failed."""
+    try:
+        main()
+    except ChildFailedError as error:
+        for rank, failure in error.failures.items():
+            cause = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
+            print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    run()
