@@ -1,0 +1,28 @@
+"""Report how often a list of prompts makes a speaker say each phone, and how many diphones it holds."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tqdm import tqdm
+
+from sonorant.data.prompt_coverage import describe, measure_coverage, read_prompts
+from sonorant.text import FRONTENDS, load_frontend
+from tasks.stage import run
+
+
+def main() -> None:
+    """Print the coverage of a file of prompts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("prompts", type=Path, help="UTF-8 text, one prompt a line, such as corpora/demo/prompts.txt")
+    parser.add_argument("--frontend", choices=sorted(FRONTENDS), default="gruut", help="what turns text into phones")
+    parser.add_argument("--language", default="en-us", help="language of the prompts")
+    arguments = parser.parse_args()
+    prompts = read_prompts(arguments.prompts)
+    frontend = load_frontend(arguments.frontend, arguments.language)
+    print(describe(measure_coverage(tqdm(prompts, desc="phonemes", unit="prompt"), frontend)))
+
+
+if __name__ == "__main__":
+    run(main)
