@@ -91,7 +91,7 @@ class GruutFrontend:
         return parts, tuple(found)
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """The sentences of gruut. A word that makes it raise is left out and its characters become unknown."""
+        """The sentences of gruut. A word that makes it raise is spelt; a character that does is left out and becomes unknown."""
         processor = _processor(self._resolved)
         try:
             graph, root = processor(text, lang=self._resolved)
@@ -100,6 +100,9 @@ class GruutFrontend:
             words = text.split()
             if len(words) > 1:
                 return [sentence for word in words for sentence in self._process(word, unknown)]
+            spelt = " ".join(character for character in text if character.isalnum())
+            if spelt != text:
+                return self._process(spelt, unknown)
             unknown.update(dict.fromkeys(text))
             return []
 

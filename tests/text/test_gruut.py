@@ -1,0 +1,168 @@
+"""The default frontend: what a voice relies on, against gruut itself and on whatever people type."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+
+import gruut
+import gruut_lang_en
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sonorant.errors import SonorantError
+from sonorant.text import SpokenText, load_frontend
+from sonorant.text.frontend import PAUSES
+from sonorant.text.gruut import RULES
+
+FRONTEND = load_frontend("gruut", "en-us")
+SENTENCES = (
+    "The seventh zebra jumped over a lazy brown fox; it was quick!",
+    "Printing, in the only sense with which we are at present concerned, differs from most arts.",
+    "Is the reader sure that Doctor Smith's invention was worth forty dollars?",
+    "Blorft and quixling are words that no lexicon holds.",
+)
+
+
+def ipa(spoken: SpokenText) -> str:
+    """Phonemes in one line: words by blanks, stress by its marks."""
+    marks = ("", "ˈ", "ˌ")
+    return "".join(f"{' ' if p.word_start else ''}{marks[p.stress]}{p.symbol}" for p in spoken.phonemes).strip()
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_words_are_pronounced_as_gruut_does(sentence: str) -> None:
+    words = [word for part in gruut.sentences(sentence, lang="en-us") for word in part if word.is_spoken]
+    expected = ["".join(word.phonemes) for word in words]
+    spoken = ipa(FRONTEND.speak(sentence))
+    assert [word.rstrip("".join(PAUSES)) for word in spoken.split()] == expected
+
+
+def test_every_phoneme_of_the_lexicon_is_in_the_inventory() -> None:
+    lexicon = sqlite3.connect(gruut_lang_en.get_lang_dir() / "lexicon.db")
+    phones = {phone.lstrip("ˈˌ") for (row,) in lexicon.execute("SELECT phonemes FROM word_phonemes") for phone in row.split()}
+    assert phones == set(FRONTEND.symbols) - set(PAUSES)
+    assert FRONTEND.symbols[-len(PAUSES) :] == PAUSES
+    assert len(set(FRONTEND.symbols)) == len(FRONTEND.symbols)
+
+
+@pytest.mark.parametrize(
+    ("written", "spoken"),
+    [
+        ("$3.50", "three dollars fifty cents"),
+        ("1/2/2023", "January second, twenty twenty three"),
+        ("5kg and 3.5 km", "five kilograms and three point five kilometers"),
+        ("$2.5m", "two point five million dollars"),
+        ("the 1990s", "the nineteen nineties"),
+        ("3½ cups", "three and one half cups"),
+        ("20 °C", "twenty degrees Celsius"),
+        ("No. 5", "number five"),
+        ("St. John", "Saint John"),
+        ("R&D, 5%", "R and D, five percent"),
+        ("covid19", "covid nineteen"),
+        ("99.9.9", "ninety nine nine nine"),
+        ("café", "cafe"),
+        ("ﬁne", "fine"),
+        ("٣", "three"),
+    ],
+)
+def test_written_forms_are_spoken_in_words(written: str, spoken: str) -> None:
+    result = FRONTEND.speak(written)
+    assert result.text == spoken
+    assert result.unknown == ()
+    assert ipa(result) == ipa(FRONTEND.speak(spoken))
+
+
+@pytest.mark.parametrize(
+    ("typographic", "plain"),
+    [
+        ("It’s “good”, isn‘t it…", "It's \"good\", isn't it..."),
+        ("one — two – three", "one, two, three"),
+        ("10–20 well‑known soft\u00adware", "10-20 well-known software"),
+        ("no\u200bthing\ufeff\u00a0more", "nothing more"),
+        ("Yes,no.But", "Yes, no. But"),
+    ],
+)
+def test_typography_is_heard_as_its_plain_form(typographic: str, plain: str) -> None:
+    assert ipa(FRONTEND.speak(typographic)) == ipa(FRONTEND.speak(plain))
+    assert FRONTEND.speak(typographic).unknown == ()
+
+
+def test_characters_that_cannot_be_spoken_are_named_once_and_left_out() -> None:
+    result = FRONTEND.speak("one 😀 два 你 two 😀 \x00")
+    assert result.unknown == ("😀", "д", "в", "а", "你", "\x00")
+    assert ipa(result) == ipa(FRONTEND.speak("one two"))
+
+
+def test_punctuation_becomes_pauses() -> None:
+    pauses = [p.symbol for p in FRONTEND.speak("Well... (yes); no? Stop! Then: go.").phonemes if p.symbol in PAUSES]
+    assert pauses == [",", ",", "?", "!", ",", "."]
+
+
+@pytest.mark.parametrize("silence", ["", "   ", "...", "?!", "“ ”", "😀", "\n\t"])
+def test_nothing_to_say_gives_no_phonemes(silence: str) -> None:
+    assert FRONTEND.speak(silence).phonemes == ()
+    assert FRONTEND.sentences(silence) == []
+
+
+def test_sentences_are_the_whole_text_in_parts() -> None:
+    text = "Dr. Smith came at 3 p.m. on Monday. Was he late? 😀 No! He was early"
+    parts = FRONTEND.sentences(text)
+    assert len(parts) == 4
+    assert tuple(p for part in parts for p in part.phonemes) == FRONTEND.speak(text).phonemes
+    assert parts[0].unknown == ("😀",)
+    assert not any(part.unknown for part in parts[1:])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.text(max_size=60), st.text(alphabet="0123456789.,:/-$€%°½'’–… aAz\n", max_size=30)))
+def test_any_text_is_accepted_and_stays_inside_the_inventory(text: str) -> None:
+    for spoken in (FRONTEND.speak(text), *FRONTEND.sentences(text)):
+        assert all(p.symbol in FRONTEND.symbols and p.stress in (0, 1, 2) for p in spoken.phonemes)
+        assert not any(p.word_start for p in spoken.phonemes if p.symbol in PAUSES)
+        assert not spoken.phonemes or spoken.phonemes[0].symbol not in PAUSES
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "0/0", "1" + ",000" * 20, "<speak>&amp;</speak>"])
+def test_hostile_text_is_accepted(text: str) -> None:
+    assert FRONTEND.speak(text).phonemes
+
+
+def test_threads_and_pickled_copies_agree() -> None:
+    expected = [FRONTEND.speak(sentence) for sentence in SENTENCES]
+    copy = pickle.loads(pickle.dumps(FRONTEND))
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(copy.speak, SENTENCES * 4)) == expected * 4
+
+
+def test_languages_are_checked_in_one_line() -> None:
+    assert load_frontend("gruut", "en_US").language == "en-us"
+    with pytest.raises(SonorantError, match=r"^language 'xx-yy': gruut does not know it; known: .*en-us"):
+        load_frontend("gruut", "xx-yy")
+    with pytest.raises(SonorantError, match=r"unknown frontend 'grut'; allowed: gruut, espeak"):
+        load_frontend("grut", "en-us")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gruut_lang_sw") is not None, reason="the data of Swahili are installed")
+def test_a_language_without_data_names_the_package_to_install() -> None:
+    with pytest.raises(SonorantError, match=r"language 'sw': .*pip install gruut-lang-sw$"):
+        load_frontend("gruut", "sw")
+
+
+def test_the_version_names_software_data_and_rules() -> None:
+    assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules {RULES}"
+
+
+def test_speaking_needs_no_torch_and_importing_no_gruut() -> None:
+    code = (
+        "import sys, sonorant.text as text; early = {'gruut', 'torch'} & set(sys.modules)\n"
+        "text.load_frontend('gruut', 'en-us').speak('one'); print(early, 'torch' in sys.modules, 'gruut' in sys.modules)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed.strip() == "set() False True"
