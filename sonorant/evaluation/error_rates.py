@@ -1,0 +1,121 @@
+"""Word and character error rates of a corpus, with bootstrap intervals. Knows nothing of audio, recognisers or normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jiwer
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+
+SEED = 1
+"""Of the bootstrap: the same counts give the same interval."""
+
+
+@dataclass(frozen=True)
+class ErrorCounts:
+    """Errors and reference lengths, one entry an utterance, int64 (U,)."""
+
+    word_errors: NDArray[np.int64]
+    words: NDArray[np.int64]
+    character_errors: NDArray[np.int64]
+    characters: NDArray[np.int64]
+
+    @property
+    def wer(self) -> float:
+        """Word error rate of the corpus, percent: all errors over all reference words, not the mean of the utterances' rates."""
+        return rate(self.word_errors, self.words)
+
+    @property
+    def cer(self) -> float:
+        """Character error rate of the corpus, percent; spaces count as characters."""
+        return rate(self.character_errors, self.characters)
+
+
+def rate(errors: NDArray[np.int64], totals: NDArray[np.int64]) -> float:
+    """Percent of errors over the whole corpus."""
+    return 100.0 * float(errors.sum()) / float(totals.sum())
+
+
+def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> ErrorCounts:
+    """Count substitutions, deletions and insertions of each utterance; both texts already normalised.
+
+    Raises SonorantError if there are no utterances, or a reference holds no words (its rate would be undefined).
+    """
+    if not references:
+        raise SonorantError("no sentences to score; check that the test split holds any (prepare.test)")
+    rows = []
+    for reference, transcript in zip(references, transcripts, strict=True):
+        if not reference.strip():
+            raise SonorantError("a reference text holds no words after normalisation; remove its utterance from the corpus")
+        words = jiwer.process_words(reference, transcript)
+        characters = jiwer.process_characters(reference, transcript)
+        rows.append((*_errors_and_length(words), *_errors_and_length(characters)))
+    return ErrorCounts(*np.array(rows, dtype=np.int64).T)
+
+
+def _errors_and_length(output: jiwer.WordOutput | jiwer.CharacterOutput) -> tuple[int, int]:
+    misses = output.substitutions + output.deletions
+    return misses + output.insertions, misses + output.hits
+
+
+def bootstrap_interval(errors: NDArray[np.int64], totals: NDArray[np.int64], resamples: int) -> tuple[float, float]:
+    """The 95 % percentile interval of a corpus rate in percent; utterances are drawn with replacement.
+
+    Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004.
+    """
+    drawn = _draws(len(errors), resamples)
+    low, high = np.percentile(100.0 * errors[drawn].sum(axis=1) / totals[drawn].sum(axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def paired_interval(
+    errors: NDArray[np.int64], baseline_errors: NDArray[np.int64], totals: NDArray[np.int64], resamples: int
+) -> tuple[float, float]:
+    """The 95 % interval, in points, of how far a system's rate lies above a baseline's on the same utterances.
+
+    Both systems are drawn together, so what a hard sentence adds to both falls out; far narrower than two separate intervals
+    (Bisani and Ney 2004, as above). `totals` are the reference lengths both share.
+    """
+    return bootstrap_interval(errors - baseline_errors, totals, resamples)
+
+
+def _draws(utterances: int, resamples: int) -> NDArray[np.int64]:
+    return np.random.default_rng(SEED).integers(0, utterances, size=(resamples, utterances))
+
+
+def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
+    """`wer`, `cer` and their intervals in percent, and how much was scored."""
+    return {
+        "wer": round(counts.wer, 3),
+        "wer_ci95": _rounded(bootstrap_interval(counts.word_errors, counts.words, resamples)),
+        "cer": round(counts.cer, 3),
+        "cer_ci95": _rounded(bootstrap_interval(counts.character_errors, counts.characters, resamples)),
+        "words": int(counts.words.sum()),
+        "utterances": len(counts.words),
+    }
+
+
+def compare(system: ErrorCounts, baseline: ErrorCounts, resamples: int) -> dict[str, Any]:
+    """How far a system lies above a baseline on the same sentences, in points, with paired 95 % intervals.
+
+    Raises ValueError if the two were not scored on the same references.
+    """
+    if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
+        raise ValueError("two systems can be compared only on the same sentences")
+    words = paired_interval(system.word_errors, baseline.word_errors, system.words, resamples)
+    characters = paired_interval(system.character_errors, baseline.character_errors, system.characters, resamples)
+    return {
+        "wer": round(system.wer - baseline.wer, 3),
+        "wer_ci95": _rounded(words),
+        "cer": round(system.cer - baseline.cer, 3),
+        "cer_ci95": _rounded(characters),
+    }
+
+
+def _rounded(interval: tuple[float, float]) -> list[float]:
+    return [round(bound, 3) for bound in interval]

@@ -1,0 +1,89 @@
+"""The recordings' own error rate: the floor no voice learned from them can be expected to beat. Knows nothing of voices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sonorant.audio.wav import read_audio
+from sonorant.data.manifest import Utterance
+from sonorant.errors import SonorantError
+from sonorant.evaluation.error_rates import ErrorCounts, count_errors
+from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.recognizers import RecognizerConfig, load_recognizer
+from sonorant.evaluation.sentences import held_out, spoken_text
+from sonorant.evaluation.transcription import Clip, transcribe
+from sonorant.files import read_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecognizedRecordings:
+    """Which sentences are judged, and what was heard in their recordings."""
+
+    recognizer: str
+    """Name of the recogniser."""
+    revision: str
+    """Its version and model."""
+    normalizer: str
+    """Name of the normaliser that the summary was made with."""
+    language: str
+    """Language code of the sentences."""
+    requested: int
+    """Sentences that the settings ask for; there may have been fewer."""
+    ids: tuple[str, ...]
+    """Utterances, in the order of hash."""
+    references: tuple[str, ...]
+    """What was to be said, numbers in words."""
+    transcripts: tuple[str, ...]
+    """What was heard, in the recogniser's own spelling."""
+
+
+def score(references: tuple[str, ...] | list[str], transcripts: tuple[str, ...] | list[str], normalizer: Normalizer) -> ErrorCounts:
+    """Normalise both sides and count errors. Raises SonorantError as `count_errors`."""
+    return count_errors([normalizer(text) for text in references], [normalizer(text) for text in transcripts])
+
+
+def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
+    """Recognise the recordings of the held-out sentences; returns the content of `recordings.json`.
+
+    `corpus`: folder that the utterances' audio paths are relative to. Raises SonorantError naming the file or setting that is wrong.
+    """
+    sentences = held_out(utterances, config.sentences)
+    language = sentences[0].language
+    recognizer = load_recognizer(config.name, language)
+    clips = [Clip(*read_audio(corpus / str(sentence.audio))) for sentence in sentences]
+    transcripts = transcribe(clips, config.name, language)
+    references = [spoken_text(sentence) for sentence in sentences]
+    normalizer = Normalizer(language)
+    counts = score(references, transcripts, normalizer)
+    return {
+        "recognizer": recognizer.name,
+        "revision": recognizer.revision,
+        "normalizer": normalizer.name,
+        "language": language,
+        "requested": config.sentences,
+        "utterances": len(sentences),
+        "words": int(counts.words.sum()),
+        "wer": round(counts.wer, 3),
+        "cer": round(counts.cer, 3),
+        "sentences": [
+            {"id": sentence.id, "reference": reference, "transcript": transcript}
+            for sentence, reference, transcript in zip(sentences, references, transcripts, strict=True)
+        ],
+    }
+
+
+def read_recognized(path: Path) -> RecognizedRecordings:
+    """Read `recordings.json`. Raises SonorantError naming the file if it is absent or of another shape."""
+    data = read_json(path)
+    try:
+        rows = data["sentences"]
+        return RecognizedRecordings(
+            **{key: data[key] for key in ("recognizer", "revision", "normalizer", "language", "requested")},
+            ids=tuple(row["id"] for row in rows),
+            references=tuple(row["reference"] for row in rows),
+            transcripts=tuple(row["transcript"] for row in rows),
+        )
+    except (KeyError, TypeError) as error:
+        raise SonorantError(f"{path}: not what the stage recognize_recordings writes ({error}); run it again") from None
