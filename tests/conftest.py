@@ -39,3 +39,22 @@ def murmur() -> Callable[..., np.ndarray]:
         return (np.random.default_rng(seed).uniform(-1, 1, count) * swell).astype(np.float32)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Trained folders of a tiny acoustic model (speakers anna and ben) and a tiny vocoder, weights random."""
+    from tiny_voice import write_trained
+
+    return write_trained(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture(scope="session")
+def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The voice bundle exported from `trained`; read it, copy it, do not change it."""
+    from sonorant.export.onnx import ExportConfig
+    from sonorant.export.voice import export_voice
+
+    bundle = tmp_path_factory.mktemp("exported") / "voice"
+    export_voice(*trained, bundle, load("export", ExportConfig, ROOT / "params.yaml"))
+    return bundle

@@ -1,0 +1,110 @@
+"""A bundle that is damaged, foreign or of another version is refused in one line that says which file and what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import content_hash, read_bundle, write_bundle
+from sonorant.runtime.voice import Voice
+
+
+@pytest.fixture
+def bundle(voice_bundle: Path, tmp_path: Path) -> Path:
+    """A copy to spoil."""
+    return Path(shutil.copytree(voice_bundle, tmp_path / "voice"))
+
+
+def edit(bundle: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = json.loads((bundle / "voice.json").read_text(encoding="utf-8"))
+    change(data)
+    (bundle / "voice.json").write_text(json.dumps(data), encoding="utf-8")
+
+
+def refusal(bundle: Path) -> str:
+    with pytest.raises(SonorantError) as caught:
+        Voice.load(bundle)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_round_trip(voice_bundle: Path, tmp_path: Path) -> None:
+    read = read_bundle(voice_bundle)
+    write_bundle(tmp_path / "copy", read.description, voice_bundle.glob("*.onnx"))
+    assert read_bundle(tmp_path / "copy").description == read.description
+    assert content_hash(read_bundle(tmp_path / "copy")) == content_hash(read)
+
+
+def test_writing_files_other_than_described_leaves_nothing(voice_bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match="missing"):
+        write_bundle(tmp_path / "copy", read_bundle(voice_bundle).description, [voice_bundle / "acoustic.onnx"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_bundle(tmp_path: Path) -> None:
+    assert "no voice bundle here" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("version", [0, 2, None, "1"])
+def test_another_schema_version(bundle: Path, version: object) -> None:
+    edit(bundle, lambda data: data.update(schema_version=version))
+    assert f"schema version {version!r}, this Sonorant reads 1; install" in refusal(bundle)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda data: data.pop("audio"), "key 'audio' is missing"),
+        (lambda data: data.update(colour="red"), "unknown key 'colour'"),
+        (lambda data: data["audio"].update(hop="256"), "audio: hop: must be int, not '256'"),
+        (lambda data: data["audio"].update(hop=True), "audio: hop: must be int, not True"),
+        (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),
+        (lambda data: data["graphs"].pop("vocoder"), "no 'vocoder'"),
+        (lambda data: data["graphs"]["vocoder"].update(default_variant="int8"), "default variant 'int8'"),
+        (lambda data: data["graphs"]["vocoder"]["variants"]["fp32"].update(file="../acoustic.onnx"), "not a plain file name"),
+    ],
+)
+def test_a_damaged_description_is_named(bundle: Path, change: Callable[[dict[str, Any]], object], named: str) -> None:
+    edit(bundle, change)
+    message = refusal(bundle)
+    assert named in message
+    assert "voice.json" in message
+
+
+def test_truncated_description(bundle: Path) -> None:
+    text = (bundle / "voice.json").read_text()
+    (bundle / "voice.json").write_text(text[: len(text) // 2])
+    assert "not valid JSON" in refusal(bundle)
+
+
+def test_one_flipped_bit_of_a_graph(bundle: Path) -> None:
+    content = bytearray((bundle / "vocoder.onnx").read_bytes())
+    content[len(content) // 2] ^= 1
+    (bundle / "vocoder.onnx").write_bytes(content)
+    assert "vocoder.onnx: damaged" in refusal(bundle)
+    with pytest.raises(SonorantError, match="damaged"):
+        content_hash(read_bundle(bundle))
+
+
+def test_missing_graph(bundle: Path) -> None:
+    (bundle / "acoustic.onnx").unlink()
+    assert "acoustic.onnx: missing" in refusal(bundle)
+
+
+def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> None:
+    with pytest.raises(SonorantError, match="no variant 'int8' of graph acoustic; there are: fp32"):
+        Voice.load(voice_bundle, variant="int8")
+    with pytest.raises(SonorantError, match="unknown runtime 'abacus'; there are: onnxruntime, torch"):
+        Voice.load(voice_bundle, runtime="abacus")
+
+
+def test_content_hash_moves_with_any_change(bundle: Path) -> None:
+    before = content_hash(read_bundle(bundle))
+    edit(bundle, lambda data: data["speakers"].reverse())
+    assert content_hash(read_bundle(bundle)) != before
