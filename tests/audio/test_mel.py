@@ -1,0 +1,150 @@
+"""The mel spectrogram against definitions computed another way, and what its users rely on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.signal
+import torch
+
+from sonorant.audio.mel import FLOOR, MelConfig, frames_of, hertz_to_mel, log_mel, mel_filterbank, mel_to_hertz
+
+DEMO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
+LJSPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
+SMALL = MelConfig(sample_rate=8000, n_fft=128, hop=32, n_mels=10, f_min=100.0, f_max=3900.0)
+CONFIGS = pytest.mark.parametrize("config", [DEMO, LJSPEECH, SMALL], ids=["demo", "ljspeech", "small"])
+
+
+def speechlike(seconds: float, rate: int, seed: int = 0) -> np.ndarray:
+    """Noise with a falling spectrum and a beat, float32 (S,)."""
+    noise = np.random.default_rng(seed).standard_normal(int(seconds * rate))
+    beat = 0.6 + 0.4 * np.sin(2 * np.pi * 4 * np.arange(len(noise)) / rate)
+    return (0.05 * scipy.signal.lfilter([1], [1, -0.95], noise) * beat).astype(np.float32)
+
+
+def direct_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
+    """By the definition, in float64: windowed frames, an explicit Fourier sum, filters, logarithm; (M, T)."""
+    frames = -(-len(samples) // config.hop)
+    padded = np.pad(samples.astype(np.float64), (0, frames * config.hop - len(samples)))
+    mirrored = np.pad(padded, (config.n_fft - config.hop) // 2, mode="reflect")
+    window = scipy.signal.get_window("hann", config.n_fft)
+    k, n = np.ogrid[: config.n_fft // 2 + 1, : config.n_fft]
+    fourier = np.exp(-2j * np.pi * k * n / config.n_fft)
+    columns = [np.abs(fourier @ (window * mirrored[t * config.hop :][: config.n_fft])) for t in range(frames)]
+    return np.log(np.maximum(mel_filterbank(config).astype(np.float64) @ np.stack(columns, axis=1), 1e-5))
+
+
+@CONFIGS
+@pytest.mark.parametrize("length", [1, 100, 257, 511, 5000])
+def test_it_is_what_the_definition_says(config: MelConfig, length: int) -> None:
+    samples = speechlike(1.0, config.sample_rate)[:length]
+    mel = log_mel(torch.from_numpy(samples), config)
+    assert mel.dtype == torch.float32
+    np.testing.assert_allclose(mel.numpy(), direct_log_mel(samples, config), atol=2e-3)
+
+
+def test_its_magnitudes_are_those_of_scipy() -> None:
+    samples = speechlike(0.5, DEMO.sample_rate)[: 30 * DEMO.hop]
+    side = (DEMO.n_fft - DEMO.hop) // 2
+    _, _, spectrum = scipy.signal.stft(
+        np.pad(samples, side, mode="reflect"), nperseg=DEMO.n_fft, noverlap=DEMO.n_fft - DEMO.hop, boundary=None, padded=False
+    )
+    magnitudes = np.abs(spectrum) * DEMO.n_fft / 2  # scipy divides by the sum of the window
+    expected = np.log(np.maximum(mel_filterbank(DEMO) @ magnitudes, FLOOR))
+    np.testing.assert_allclose(log_mel(torch.from_numpy(samples), DEMO).numpy(), expected, atol=1e-3)
+
+
+@CONFIGS
+def test_frames_are_the_samples_by_the_hop_rounded_up(config: MelConfig) -> None:
+    for length in (0, 1, config.hop - 1, config.hop, config.hop + 1, config.n_fft, 7 * config.hop):
+        assert log_mel(torch.zeros(length), config).shape == (config.n_mels, frames_of(length, config))
+        assert frames_of(length, config) == int(np.ceil(length / config.hop))
+
+
+@CONFIGS
+def test_a_tone_peaks_in_the_bin_that_covers_it(config: MelConfig) -> None:
+    edges = mel_to_hertz(np.linspace(*hertz_to_mel(np.array([config.f_min, config.f_max])), config.n_mels + 2))
+    time = torch.arange(config.sample_rate // 2) / config.sample_rate
+    for wanted in range(3, config.n_mels, 7):
+        mel = log_mel(0.5 * torch.sin(2 * torch.pi * float(edges[wanted + 1]) * time), config)
+        middle = mel[:, 5:-5].mean(dim=1)
+        assert abs(int(middle.argmax()) - wanted) <= (0 if config is not SMALL else 1)
+
+
+def test_a_click_is_loudest_in_the_frame_centred_on_it() -> None:
+    for frame in (0, 3, 9):
+        samples = torch.zeros(10 * DEMO.hop)
+        samples[frame * DEMO.hop + DEMO.hop // 2] = 1.0
+        assert int(log_mel(samples, DEMO).sum(dim=0).argmax()) == frame
+
+
+def test_slaneys_scale_has_its_published_points_and_an_inverse() -> None:
+    np.testing.assert_allclose(hertz_to_mel(np.array([0.0, 200.0, 1000.0, 6400.0])), [0, 3, 15, 42])
+    hertz = np.linspace(0, 12000, 500)
+    np.testing.assert_allclose(mel_to_hertz(hertz_to_mel(hertz)), hertz, atol=1e-9)
+
+
+def test_each_filter_has_unit_area() -> None:
+    fine = MelConfig(sample_rate=16000, n_fft=16384, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
+    areas = mel_filterbank(fine).sum(axis=1) * fine.sample_rate / fine.n_fft
+    np.testing.assert_allclose(areas, 1, atol=0.02)
+
+
+def test_leading_dimensions_and_zero_padding_change_nothing() -> None:
+    samples = torch.from_numpy(speechlike(1.0, DEMO.sample_rate))[: 50 * DEMO.hop - 77].reshape(1, 1, -1).repeat(2, 3, 1)
+    mel = log_mel(samples, DEMO)
+    assert mel.shape == (2, 3, DEMO.n_mels, 50)
+    torch.testing.assert_close(mel[1, 2], log_mel(samples[0, 0], DEMO))
+    padded = torch.nn.functional.pad(samples, (0, 77))
+    torch.testing.assert_close(log_mel(padded, DEMO), mel)
+
+
+def test_gradients_are_those_of_differences_and_finite_in_silence() -> None:
+    samples = torch.from_numpy(speechlike(0.02, SMALL.sample_rate)).requires_grad_()
+    log_mel(samples, SMALL).sum().backward()
+    direction = torch.from_numpy(np.random.default_rng(1).standard_normal(len(samples)).astype(np.float32))
+    step = 1e-4
+    with torch.no_grad():
+        rise = (log_mel(samples + step * direction, SMALL).sum() - log_mel(samples - step * direction, SMALL).sum()) / (2 * step)
+    assert samples.grad is not None
+    assert float(samples.grad @ direction) == pytest.approx(float(rise), rel=0.02)
+
+    silence = torch.zeros(1000, requires_grad=True)
+    log_mel(silence, SMALL).sum().backward()
+    assert silence.grad is not None
+    assert silence.grad.isfinite().all()
+
+
+def test_autocast_and_half_precision_input_compute_in_float32() -> None:
+    samples = torch.from_numpy(speechlike(0.3, DEMO.sample_rate))
+    plain = log_mel(samples, DEMO)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(log_mel(samples, DEMO), plain)
+    assert log_mel(samples.bfloat16(), DEMO).dtype == torch.float32
+
+
+def test_a_first_call_in_inference_mode_does_not_spoil_training() -> None:
+    fresh = dataclasses.replace(SMALL, f_min=123.0)
+    with torch.inference_mode():
+        log_mel(torch.ones(500), fresh)
+    samples = torch.rand(500, requires_grad=True)
+    log_mel(samples, fresh).sum().backward()
+    assert samples.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hop": 255}, "hop is 255"),
+        ({"hop": 2048}, "hop is 2048"),
+        ({"n_fft": 0}, "n_fft is 0"),
+        ({"f_max": 9000.0}, "f_max 9000"),
+        ({"f_min": 8000.0}, "f_min 8000"),
+        ({"n_mels": 400}, "n_mels 400 is too many"),
+    ],
+)
+def test_contradictions_are_refused_by_name(change: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(DEMO, **change)
