@@ -44,7 +44,7 @@ def murmur() -> Callable[..., np.ndarray]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Trained folders of a tiny acoustic model (speakers anna and ben) and a tiny vocoder, weights random."""
-    from tiny_voice import write_trained
+    from tests.tiny_voice import write_trained
 
     return write_trained(tmp_path_factory.mktemp("trained"))
 

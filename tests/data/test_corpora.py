@@ -1,0 +1,274 @@
+"""Every kind of corpus becomes the same folder; a bad row spoils nothing but itself, and nothing outside the corpus is touched."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from sonorant.audio.wav import read_audio
+from sonorant.data.corpora import CORPORA, CorpusConfig, import_corpus
+from sonorant.data.manifest import Defect, Utterance, read_manifest
+from sonorant.errors import SonorantError
+
+Murmur = Callable[..., np.ndarray]
+
+
+def config(kind: str, **changes: object) -> CorpusConfig:
+    return CorpusConfig(kind=kind, path="unused", **changes)  # type: ignore[arg-type]
+
+
+def imported(source: Path, out: Path, settings: CorpusConfig) -> list[Utterance]:
+    import_corpus(source, out, settings)
+    return read_manifest(out / "manifest.jsonl")
+
+
+def defects(utterances: list[Utterance]) -> dict[str, str | None]:
+    return {utterance.id: utterance.defect for utterance in utterances}
+
+
+def ljspeech_folder(folder: Path, lines: bytes, wavs: dict[str, np.ndarray]) -> Path:
+    (folder / "wavs").mkdir(parents=True)
+    (folder / "metadata.csv").write_bytes(lines)
+    for name, samples in wavs.items():
+        soundfile.write(folder / "wavs" / name, samples, 16000)
+    return folder
+
+
+def test_ljspeech_layout(tmp_path: Path, murmur: Murmur) -> None:
+    lines = (
+        b'\xef\xbb\xbfa|Mr. 1, "quoted"|Mister one, "quoted"\r\nb|Only plain.|\r\n\r\n'
+        + "ü|Fünf\u2028Äpfel, «so».|Fünf\u2028Äpfel, «so».\n".encode()
+    )
+    wavs = {"a.wav": murmur(1, 1), "b.flac": murmur(1, 2), "ü.ogg": murmur(1, 3)}
+    utterances = imported(ljspeech_folder(tmp_path / "in", lines, wavs), tmp_path / "out", config("ljspeech", speaker="anna"))
+    assert [(u.id, u.audio, u.text) for u in utterances] == [
+        ("a", "audio/wavs/a.wav", 'Mister one, "quoted"'),
+        ("b", "audio/wavs/b.flac", "Only plain."),
+        ("ü", "audio/wavs/ü.ogg", "Fünf Äpfel, «so»."),
+    ]
+    assert {(u.speaker, u.language, u.defect) for u in utterances} == {("anna", "en-us", None)}
+    for utterance in utterances:
+        copied = (tmp_path / "out" / str(utterance.audio)).read_bytes()
+        assert copied == (tmp_path / "in" / str(utterance.audio).removeprefix("audio/")).read_bytes()
+
+
+def test_ljspeech_rows_keep_their_defects(tmp_path: Path, murmur: Murmur) -> None:
+    lines = (
+        b"good|Fine text.|Fine text.\nshort|one\nlong|a|b|c\nlatin1|caf\xe9|caf\xe9\n"
+        b"../../secret|Not yours.|Not yours.\nlink|Nor this.|Nor this.\nabsent|Gone.|Gone.\nnul\0|Odd.|Odd.\n"
+    )
+    folder = ljspeech_folder(tmp_path / "a/in", lines, {"good.wav": murmur(1, 1), "latin1.wav": murmur(1, 2)})
+    soundfile.write(tmp_path / "a/secret.wav", murmur(1, 3), 16000)
+    (folder / "wavs/link.wav").symlink_to(tmp_path / "a/secret.wav")
+    utterances = imported(folder, tmp_path / "out", config("ljspeech"))
+    assert defects(utterances) == {
+        "good": None,
+        "short": Defect.WRONG_COLUMNS,
+        "long": Defect.WRONG_COLUMNS,
+        "latin1": Defect.NOT_UTF8,
+        "../../secret": Defect.LEAVES_FOLDER,
+        "link": Defect.LEAVES_FOLDER,
+        "absent": None,  # for prepare to miss
+        "nul\0": Defect.LEAVES_FOLDER,
+    }
+    copied = [path for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != "manifest.jsonl"]
+    assert copied == [tmp_path / "out/audio/wavs/good.wav"]
+
+
+def test_ljspeech_with_two_columns(tmp_path: Path, murmur: Murmur) -> None:
+    folder = ljspeech_folder(tmp_path / "in", b"a|One.\nb|Two.\nc|Three.|Three.\n", {"a.wav": murmur(1, 1)})
+    utterances = imported(folder, tmp_path / "out", config("ljspeech"))
+    assert [u.text for u in utterances][:2] == ["One.", "Two."]
+    assert defects(utterances) == {"a": None, "b": None, "c": Defect.WRONG_COLUMNS}
+
+
+TABLES = {
+    "in.csv": 'audio,text,speaker,language,mood\nx/1.wav,"Hello, ""you"".",bob,de-de,good\ny/1.wav,Bye.,,,\n',
+    "semicolons.csv": 'text;audio;language;speaker\n"Hello, ""you"".";x/1.wav;de-de;bob\nBye.;y/1.wav;;\n',
+    "in.tsv": 'text\taudio\tlanguage\tspeaker\n"Hello, ""you""."\tx/1.wav\tde-de\tbob\nBye.\ty/1.wav\t\t\n',
+    "in.jsonl": '{"audio": "x/1.wav", "text": "Hello, \\"you\\".", "speaker": "bob", "language": "de-de"}\n\n'
+    '{"text": "Bye.", "audio": "y/1.wav", "speaker": null, "mood": 3}\n',
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(tmp_path: Path, murmur: Murmur, name: str) -> None:
+    for number, folder in enumerate("xy"):
+        (tmp_path / folder).mkdir()
+        soundfile.write(tmp_path / folder / "1.wav", murmur(1, number), 16000)
+    (tmp_path / name).write_text(TABLES[name], encoding="utf-8")
+    utterances = imported(tmp_path / name, tmp_path / "out", config("table", language="en-gb"))
+    assert utterances == [
+        Utterance(id="x-1", audio="audio/x/1.wav", text='Hello, "you".', speaker="bob", language="de-de"),
+        Utterance(id="y-1", audio="audio/y/1.wav", text="Bye.", speaker="speaker", language="en-gb"),
+    ]
+    assert all((tmp_path / "out" / str(u.audio)).is_file() for u in utterances)
+
+
+def test_csv_rows_keep_their_defects(tmp_path: Path) -> None:
+    rows = [
+        b"id,audio,text",
+        b"few,a.wav",
+        b"many,a.wav,b,c",
+        b"bytes,a.wav,caf\xe9",
+        b"out,../a.wav,Hi.",
+        b"none,,Hi.",
+        b",a/b.wav,Hi.",
+    ]
+    (tmp_path / "in.csv").write_bytes(b"\n".join(rows) + b"\n")
+    assert defects(imported(tmp_path / "in.csv", tmp_path / "out", config("table"))) == {
+        "few": Defect.WRONG_COLUMNS,
+        "many": Defect.WRONG_COLUMNS,
+        "bytes": Defect.NOT_UTF8,
+        "out": Defect.LEAVES_FOLDER,
+        "none": Defect.MISSING_AUDIO,
+        "a-b": None,
+    }
+
+
+def test_jsonl_rows_keep_their_defects(tmp_path: Path) -> None:
+    rows = [
+        b'{"id": 7, "audio": "a.wav"}',
+        b'{"id": "bytes", "audio": "a.wav", "text": "caf\xe9"}',
+        b'{"id": "lone", "audio": "a.wav", "text": "\\ud800"}',
+        b'{"audio": ',
+        b"[1]",
+        b'{"id": "out", "audio": "/a.wav", "text": "Hi."}',
+    ]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(rows) + b"\n")
+    assert defects(imported(tmp_path / "in.jsonl", tmp_path / "out", config("table"))) == {
+        "7": Defect.WRONG_COLUMNS,
+        "bytes": Defect.NOT_UTF8,
+        "lone": Defect.NOT_UTF8,
+        "row-4": Defect.UNREADABLE_ROW,
+        "row-5": Defect.UNREADABLE_ROW,
+        "out": Defect.LEAVES_FOLDER,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "content", "named"),
+    [
+        ("ljspeech", "nowhere", None, "nowhere"),
+        ("ljspeech", "empty/metadata.csv", "\n", r"metadata\.csv"),
+        ("ljspeech", "other/list.txt", "a|b|c\n", r"no metadata\.csv"),
+        ("table", "in.csv", "file,words\na,b\n", "audio and text"),
+        ("table", "in.csv", 'audio,text\na.wav,"open\n' + "x" * 200_000, "row 2"),
+        ("table", "in.jsonl", "", "no rows"),
+        ("table", "in.xlsx", "x", r"\.xlsx"),
+        ("demo", "prompts/prompts.txt", "One.\n", "fewer than corpus.sentences"),
+        ("demo", "prompts/prompts.txt", "One|two.\n" * 9, r"prompts\.txt:1"),
+    ],
+)
+def test_what_is_no_corpus_is_one_line(tmp_path: Path, kind: str, name: str, content: str | None, named: str) -> None:
+    source = tmp_path / name
+    if content is not None:
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(content, encoding="utf-8")
+    if kind != "table" and content is not None:
+        source = source.parent
+    with pytest.raises(SonorantError, match=named) as caught:
+        import_corpus(source, tmp_path / "out", config(kind, sentences=5))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": "lhotse"}, {"recipe": "vctk"}, {"voice": "nobody"}, {"sentences": 0}, {"language": " "}]
+)
+def test_contradictions_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"kind|recipe|voice|sentences|language"):
+        config(**({"kind": "ljspeech"} | changes))  # type: ignore[arg-type]
+
+
+def test_every_kind_has_its_importer() -> None:
+    assert set(CORPORA) == {"demo", "ljspeech", "table", "lhotse"}
+
+
+@pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
+def test_flite_speaks_the_demo_the_same_way_twice(tmp_path: Path) -> None:
+    (tmp_path / "prompts.txt").write_text("-o is no option here.\n\nThe second prompt, \"quoted\".\n'Third' & last; $5!\nUnused.\n")
+    settings = config("demo", sentences=3)
+    utterances = imported(tmp_path, tmp_path / "one", settings)
+    assert [u.id for u in utterances] == ["demo-0001", "demo-0002", "demo-0003"]
+    assert (tmp_path / "one/metadata.csv").read_text().splitlines()[1] == (
+        'demo-0002|The second prompt, "quoted".|The second prompt, "quoted".'
+    )
+    for utterance in utterances:
+        samples, rate = read_audio(tmp_path / "one" / str(utterance.audio))
+        assert rate == 16000
+        assert len(samples) > rate
+        assert np.abs(samples).max() > 0.1
+    imported(tmp_path, tmp_path / "two", settings)
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").rglob("*") if path.is_file())
+    assert [str(file) for file in files if file.suffix != ".wav"] == ["manifest.jsonl", "metadata.csv"]
+    assert all((tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes() for file in files)
+    again = imported(tmp_path / "one", tmp_path / "three", config("ljspeech"))
+    assert [(u.id, u.text) for u in again] == [(u.id, u.text) for u in utterances]
+
+
+def test_without_flite_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "prompts.txt").write_text("One.\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SonorantError, match="apt install flite"):
+        import_corpus(tmp_path, tmp_path / "out", config("demo", sentences=1))
+
+
+def test_real_recordings_are_imported(tmp_path: Path, ljspeech_mini: Path) -> None:
+    utterances = imported(ljspeech_mini, tmp_path / "out", config("ljspeech"))
+    assert len(utterances) == 20
+    assert all(u.defect is None and (tmp_path / "out" / str(u.audio)).is_file() for u in utterances)
+
+
+def test_the_same_recordings_as_a_table(tmp_path: Path, ljspeech_mini: Path) -> None:
+    as_ljspeech = imported(ljspeech_mini, tmp_path / "a", config("ljspeech"))
+    shutil.copytree(ljspeech_mini / "wavs", tmp_path / "wavs")
+    rows = [{"id": u.id, "audio": str(u.audio).removeprefix("audio/"), "text": u.text} for u in as_ljspeech]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert imported(tmp_path / "in.jsonl", tmp_path / "b", config("table")) == as_ljspeech
+
+
+def test_a_lhotse_recipe_gives_what_the_layout_gives(tmp_path: Path, ljspeech_mini: Path) -> None:
+    pytest.importorskip("lhotse", reason="the extra 'corpora' (lhotse) is not installed")
+    shutil.copytree(ljspeech_mini, tmp_path / "LJSpeech-1.1")
+    by_recipe = imported(tmp_path / "LJSpeech-1.1", tmp_path / "a", config("lhotse", recipe="ljspeech"))
+    by_layout = imported(ljspeech_mini, tmp_path / "b", config("ljspeech"))
+    assert [(u.id, u.audio, u.language) for u in by_recipe] == [(u.id, u.audio, u.language) for u in by_layout]
+    assert all((tmp_path / "a" / str(u.audio)).is_file() for u in by_recipe)
+
+
+def test_lhotse_segments_are_cut_out_of_their_recording(tmp_path: Path, murmur: Murmur) -> None:
+    pytest.importorskip("lhotse", reason="the extra 'corpora' (lhotse) is not installed")
+    from lhotse import Recording, RecordingSet, SupervisionSegment, SupervisionSet
+
+    from sonorant.data.corpora import lhotse as importer
+
+    long = murmur(4, 1)
+    soundfile.write(tmp_path / "long.wav", long, 16000, subtype="PCM_16")
+    recordings = RecordingSet.from_recordings([Recording.from_file(tmp_path / "long.wav", recording_id="long")])
+    segment = SupervisionSegment(
+        id="long/1", recording_id="long", start=1.0, duration=1.5, text="A part.", speaker="eve", language="EN"
+    )
+    ((held, segments),) = importer._parts({"train": {"recordings": recordings, "supervisions": SupervisionSet([segment])}})
+    utterance = importer._utterance(held, next(iter(segments)), tmp_path, tmp_path / "out", config("lhotse", recipe="vctk"))
+    assert (utterance.audio, utterance.speaker, utterance.language) == ("audio/long_1.wav", "eve", "en-us")
+    samples, rate = read_audio(tmp_path / "out" / str(utterance.audio))
+    assert rate == 16000
+    np.testing.assert_allclose(samples, long[16000:40000], atol=2**-14)
+
+
+def test_without_lhotse_one_line_says_what_to_install(tmp_path: Path) -> None:
+    try:
+        import lhotse  # noqa: F401
+    except ImportError:
+        with pytest.raises(SonorantError, match=r"sonorant\[corpora\]"):
+            import_corpus(tmp_path, tmp_path / "out", config("lhotse", recipe="vctk"))
+    else:
+        with pytest.raises(SonorantError, match="no recipe 'nonesuch'"):
+            import_corpus(tmp_path, tmp_path / "out", config("lhotse", recipe="nonesuch"))

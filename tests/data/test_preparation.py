@@ -1,0 +1,298 @@
+"""Each defect is found, named and reported once; sound utterances pass; an id's split depends on nothing else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sonorant.data.corpora import CorpusConfig, import_corpus
+from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
+from sonorant.data.preparation import PrepareConfig, prepare
+from sonorant.data.preparation.checks import CHECKS
+from sonorant.data.preparation.container import cut_off
+from sonorant.data.preparation.splits import split_of
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, read_jsonl, sha256_file
+
+Murmur = Callable[..., np.ndarray]
+ROOT = Path(__file__).parents[2]
+TEXT = "A sound sentence of some words."
+
+
+def ljspeech(folder: Path, rows: dict[str, bytes], recordings: dict[str, np.ndarray]) -> Path:
+    """An LJSpeech-like folder; a row's value is the rest of its line, without one it is `TEXT`."""
+    (folder / "wavs").mkdir(parents=True)
+    line = f"|{TEXT}|{TEXT}".encode()
+    ids = list(dict.fromkeys([*recordings, *rows]))
+    (folder / "metadata.csv").write_bytes(b"".join(id.encode() + rows.get(id, line) + b"\n" for id in ids))
+    for id, samples in recordings.items():
+        soundfile.write(folder / f"wavs/{id}.wav", samples, 16000, subtype="FLOAT")
+    return folder
+
+
+def prepared(source: Path, work: Path, config: PrepareConfig, workers: int = 1) -> tuple[list[Utterance], dict[str, str]]:
+    """Import and prepare; return the accepted utterances and the reason by id of the others."""
+    import_corpus(source, work / "corpus", CorpusConfig(kind="ljspeech", path=str(source)))
+    prepare(work / "corpus", work / "prepared", config, "gruut", workers)
+    rejected = read_jsonl(work / "prepared/rejected.jsonl")
+    assert all(row.keys() == {"id", "file", "reason", "detail"} and row["detail"] for row in rejected)
+    return read_manifest(work / "prepared/manifest.jsonl"), {row["id"]: row["reason"] for row in rejected}
+
+
+def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
+    """Fill `folder` with two sound utterances and one of each defect; return the reason expected for each id."""
+    number = iter(range(100))
+
+    def sound(seconds: float = 2.0) -> np.ndarray:
+        return murmur(seconds, next(number))
+
+    nan, infinite = sound(), sound()
+    nan[500], infinite[900] = np.nan, -np.inf
+    copied = sound()
+    recordings = {
+        "good-1": sound(), "good-2": copied, "empty-text": sound(), "blank-text": sound(), "not-utf8": sound(), "chinese": sound(),
+        "only-dots": sound(), "columns": sound(), "nan": nan, "infinite": infinite, "short": sound(0.2), "no-samples": sound(0),
+        "long": sound(12.5), "silent": np.zeros(32000), "hiss": sound() * 1e-3, "clipped": np.sign(sound()), "copy": copied,
+        "too-fast": sound(0.8), "too-slow": sound(11.0), "truncated": sound(), "zero-bytes": sound(), "garbage": sound(),
+    }  # fmt: skip
+    rows = {
+        "empty-text": b"||", "blank-text": b"| |\t", "only-dots": b"|...|...", "not-utf8": b"|na\xefve words, said|na\xefve words, said",
+        "chinese": "|He said 你好 to all of us.|He said 你好 to all of us.".encode(), "columns": b"|one|two|three",
+        "missing": f"|{TEXT}|{TEXT}".encode(), "../../outside": f"|{TEXT}|{TEXT}".encode(),
+    }  # fmt: skip
+    ljspeech(folder, rows, recordings)
+    with (folder / "metadata.csv").open("ab") as file:
+        file.write(b"good-1|Another text for the same id.|Another text for the same id.\n")
+    soundfile.write(folder.parent / "outside.wav", sound(), 16000)
+    whole = (folder / "wavs/truncated.wav").read_bytes()
+    (folder / "wavs/truncated.wav").write_bytes(whole[: len(whole) * 2 // 3])
+    (folder / "wavs/zero-bytes.wav").write_bytes(b"")
+    (folder / "wavs/garbage.wav").write_bytes(np.random.default_rng(1).bytes(5000))
+    return {
+        "empty-text": Defect.EMPTY_TEXT, "blank-text": Defect.EMPTY_TEXT, "only-dots": Defect.EMPTY_TEXT, "not-utf8": Defect.NOT_UTF8,
+        "chinese": Defect.UNSPEAKABLE, "columns": Defect.WRONG_COLUMNS, "missing": Defect.MISSING_AUDIO, "nan": Defect.NOT_FINITE,
+        "../../outside": Defect.LEAVES_FOLDER, "infinite": Defect.NOT_FINITE, "short": Defect.TOO_SHORT, "no-samples": Defect.TOO_SHORT,
+        "long": Defect.TOO_LONG, "silent": Defect.SILENT, "hiss": Defect.SILENT, "clipped": Defect.CLIPPED, "copy": Defect.DUPLICATE_AUDIO,
+        "too-fast": Defect.SPEAKING_RATE, "too-slow": Defect.SPEAKING_RATE, "truncated": Defect.TRUNCATED, "good-1": Defect.DUPLICATE_ID,
+        "zero-bytes": Defect.EMPTY_FILE, "garbage": Defect.UNREADABLE,
+    }  # fmt: skip
+
+
+def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+    expected = every_defect(tmp_path / "in/corpus", murmur)
+    accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, replace(prepare_config, max_rejected=1.0))
+    assert rejected == expected
+    assert set(expected.values()) == set(Defect) - {Defect.UNREADABLE_ROW}  # JSONL's own; see test_corpora
+    assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
+    files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
+    assert files["nan"] == "audio/wavs/nan.wav"
+    assert files["../../outside"] == "wavs/../../outside.wav"
+
+
+def test_an_accepted_utterance_has_all_its_fields(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+    source = ljspeech(tmp_path / "in", {"a": b"|It cost $12 in 1999.|"}, {"a": murmur(2.5, 1)})
+    (utterance,), _ = prepared(source, tmp_path, prepare_config)
+    assert utterance.text == "It cost $12 in 1999."
+    assert "twelve dollars" in str(utterance.spoken)
+    assert (utterance.seconds, utterance.sample_rate, utterance.defect) == (2.5, 16000, None)
+    assert utterance.sha256 == sha256_file(source / "wavs/a.wav")
+    assert utterance.split == split_of("a", validation=prepare_config.validation, test=prepare_config.test)
+
+
+def test_the_result_does_not_depend_on_the_number_of_processes(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
+    every_defect(tmp_path / "in/corpus", murmur)
+    lenient = replace(prepare_config, max_rejected=1.0)
+    for workers in (1, 2):
+        prepared(tmp_path / "in/corpus", tmp_path / str(workers), lenient, workers)
+    one, two = ({f.name: f.read_bytes() for f in (tmp_path / n / "prepared").iterdir()} for n in "12")
+    assert one == two
+    assert set(one) == {"manifest.jsonl", "rejected.jsonl", "summary.json", "summary.html"}
+
+
+def test_a_rejected_utterance_takes_no_sound_one_along(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+    same = murmur(2, 1)
+    source = ljspeech(tmp_path / "in", {"bad-text": b"|...|..."}, {"bad-text": same, "good": same})
+    accepted, rejected = prepared(source, tmp_path, replace(prepare_config, max_rejected=1.0))
+    assert [u.id for u in accepted] == ["good"]
+    assert rejected == {"bad-text": Defect.EMPTY_TEXT}
+
+
+def test_a_copy_in_another_format_is_the_same_audio(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+    source = ljspeech(tmp_path / "in", {"b": f"|{TEXT}|{TEXT}".encode()}, {})
+    samples = np.round(murmur(2, 1) * 32767).astype(np.int16)
+    (source / "metadata.csv").write_text(f"a|{TEXT}|{TEXT}\nb|{TEXT}|{TEXT}\n")
+    soundfile.write(source / "wavs/a.wav", samples, 16000, subtype="PCM_16")
+    soundfile.write(source / "wavs/b.flac", samples, 16000, subtype="PCM_16")
+    _, rejected = prepared(source, tmp_path, replace(prepare_config, max_rejected=1.0))
+    assert rejected == {"b": Defect.DUPLICATE_AUDIO}
+
+
+def test_too_many_rejections_fail_in_one_line_and_leave_the_report(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
+    recordings = {f"u{number}": murmur(2, number) for number in range(9)}
+    source = ljspeech(tmp_path / "in", {"missing": f"|{TEXT}|{TEXT}".encode()}, recordings)
+    accepted, _ = prepared(source, tmp_path, replace(prepare_config, max_rejected=0.1))
+    assert len(accepted) == 9
+    before = (tmp_path / "prepared/manifest.jsonl").read_bytes()
+    with pytest.raises(SonorantError, match=r"prepared\.rejected\.jsonl: 1 of 10 .*10\.0%.*1 missing audio") as caught:
+        prepared(source, tmp_path, replace(prepare_config, max_rejected=0.09))
+    assert "\n" not in str(caught.value)
+    report = tmp_path / "prepared.rejected.jsonl"
+    assert [row["id"] for row in read_jsonl(report)] == ["missing"]
+    assert (tmp_path / "prepared/manifest.jsonl").read_bytes() == before
+    prepared(source, tmp_path, replace(prepare_config, max_rejected=0.1))
+    assert not report.exists()
+
+
+def test_the_stages_run_as_commands_and_fail_without_a_traceback(tmp_path: Path, murmur: Murmur) -> None:
+    every_defect(tmp_path / "in/corpus", murmur)
+    params = (ROOT / "params.yaml").read_text().replace("kind: demo", "kind: ljspeech")
+    (tmp_path / "params.yaml").write_text(params)
+
+    def stage(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", f"tasks.{name}", *arguments]
+        return subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+
+    done = stage("corpus", "--source", "in/corpus", "--out", "data/corpus")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    done = stage("prepare", "--corpus", "data/corpus", "--out", "data/prepared")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: data/prepared.rejected.jsonl: 23 of 25 utterances rejected")
+    assert not (tmp_path / "data/prepared").exists()
+
+
+@pytest.mark.parametrize("form", ["wav", "flac", "ogg", "mp3"])
+@pytest.mark.parametrize("kept", [0.05, 0.5, 0.9])
+def test_files_of_every_format_are_seen_to_be_cut_off(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig, form: str, kept: float
+) -> None:
+    source = ljspeech(tmp_path / "in", {}, {})
+    (source / "metadata.csv").write_text(f"whole|{TEXT}|{TEXT}\ncut|{TEXT}|{TEXT}\n")
+    for number, id in enumerate(["whole", "cut"]):
+        soundfile.write(source / f"wavs/{id}.{form}", murmur(2, number), 16000)
+    whole = (source / f"wavs/cut.{form}").read_bytes()
+    (source / f"wavs/cut.{form}").write_bytes(whole[: int(len(whole) * kept)])
+    accepted, rejected = prepared(source, tmp_path, replace(prepare_config, max_rejected=1.0))
+    assert [u.id for u in accepted] == ["whole"]
+    assert rejected == {"cut": Defect.TRUNCATED}
+
+
+def test_a_streamed_wav_whose_length_was_never_filled_in_is_whole(tmp_path: Path, murmur: Murmur) -> None:
+    soundfile.write(tmp_path / "a.wav", murmur(1, 1), 16000)
+    data = bytearray((tmp_path / "a.wav").read_bytes())
+    data[40:44] = b"\xff\xff\xff\xff"
+    (tmp_path / "a.wav").write_bytes(data)
+    assert data[36:40] == b"data"
+    assert cut_off(tmp_path / "a.wav") is None
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    data=st.binary(min_size=1, max_size=80),
+    magic=st.sampled_from([b"", b"RIFF", b"RIFF\0\0\0\0WAVEdata", b"OggS", b"ID3", b"\xff\xfbInfo"]),
+)
+def test_no_bytes_whatever_upset_the_look_at_the_container(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, magic: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "bytes.wav"
+    path.write_bytes(magic + data)
+    assert cut_off(path) is None or cut_off(path)
+
+
+@given(ids=st.lists(st.text(max_size=20), max_size=50), validation=st.floats(0, 0.4), test=st.floats(0, 0.4))
+def test_a_larger_fraction_takes_from_train_alone(ids: list[str], validation: float, test: float) -> None:
+    for id in ids:
+        before, after = split_of(id, validation=validation, test=test), split_of(id, validation=validation + 0.1, test=test + 0.1)
+        assert after == before or before == "train"
+
+
+def test_splits_have_the_fractions_asked_for() -> None:
+    counts = Counter(split_of(f"utterance-{number}", validation=0.02, test=0.11) for number in range(20000))
+    assert abs(counts["validation"] / 20000 - 0.02) < 0.005
+    assert abs(counts["test"] / 20000 - 0.11) < 0.01
+
+
+def test_adding_recordings_moves_none_between_splits(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+    config = replace(prepare_config, validation=0.3, test=0.3)
+    some = {f"u{number}": murmur(2, number) for number in range(8)}
+    more = {f"new{number}": murmur(2, 50 + number) for number in range(4)} | dict(reversed(some.items()))
+    first, _ = prepared(ljspeech(tmp_path / "a", {}, some), tmp_path / "1", config)
+    second, _ = prepared(ljspeech(tmp_path / "b", {}, more), tmp_path / "2", config)
+    splits = {u.id: u.split for u in second}
+    assert len(splits) == 12
+    assert all(splits[u.id] == u.split for u in first)
+    assert len({u.split for u in first}) == 3
+
+
+def test_each_utterance_is_spoken_in_its_language(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    soundfile.write(corpus / "a.wav", murmur(2, 1), 16000)
+    english = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us")
+    write_manifest(corpus / "manifest.jsonl", [english, replace(english, id="b", language="xx-yy")])
+    with pytest.raises(SonorantError, match=r"utterance b: .*xx-yy"):
+        prepare(corpus, tmp_path / "out", prepare_config, "gruut")
+
+
+@pytest.mark.parametrize("audio", ["../outside.wav", "/etc/hostname", None, "a" * 3000, "a\0.wav", "."])
+def test_a_manifest_by_hand_leads_nowhere_else(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig, audio: str | None
+) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    soundfile.write(tmp_path / "outside.wav", murmur(2, 2), 16000)
+    soundfile.write(corpus / "a.wav", murmur(2, 1), 16000)
+    sound = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us")
+    write_manifest(corpus / "manifest.jsonl", [sound, replace(sound, id="b", audio=audio)])
+    prepare(corpus, tmp_path / "out", replace(prepare_config, max_rejected=1.0), "gruut")
+    (row,) = read_jsonl(tmp_path / "out/rejected.jsonl")
+    assert (row["id"], row["reason"] in (Defect.LEAVES_FOLDER, Defect.MISSING_AUDIO)) == ("b", True)
+
+
+def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
+    source = ljspeech(tmp_path / "in", {"<script>": b"|<b>bold</b>|<b>bold</b>"}, {"a": murmur(2, 1), "b": murmur(2, 2)})
+    prepared(source, tmp_path, replace(prepare_config, max_rejected=1.0))
+    page = (tmp_path / "prepared/summary.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 4
+    assert "&lt;script&gt;" in page
+    for resource in ("<script", "<link", "<img", "@import", "src="):
+        assert resource not in page
+    summary = read_json(tmp_path / "prepared/summary.json")
+    assert summary["utterances"] == sum(split["utterances"] for split in summary["splits"].values()) == 2
+    assert summary["rejected"] == {"utterances": 1, "reasons": {"missing audio": 1}}
+    assert summary["hours"] == pytest.approx(4 / 3600, abs=1e-4)
+    assert summary["characters"] == dict(Counter(TEXT * 2))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"min_seconds": 13.0}, {"min_characters_per_second": 31.0}, {"silence_db": 3.0}, {"max_rejected": 1.5}, {"validation": 0.9}],
+)
+def test_contradictory_settings_are_refused(prepare_config: PrepareConfig, changes: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        replace(prepare_config, **changes)
+
+
+def test_the_real_recordings_are_all_sound(tmp_path: Path, ljspeech_mini: Path, prepare_config: PrepareConfig) -> None:
+    accepted, rejected = prepared(ljspeech_mini, tmp_path, prepare_config)
+    assert (len(accepted), rejected) == (20, {})
+    assert {u.sample_rate for u in accepted} == {22050}
+    assert len({check for _, check in CHECKS}) == len(CHECKS)
+    assert all(json.loads(json.dumps(u.spoken)) for u in accepted)
