@@ -1,0 +1,66 @@
+"""A tiny corpus, really turned into features, and a process group of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch.distributed as dist
+
+from sonorant.audio.mel import MelConfig
+from sonorant.audio.wav import write_wav
+from sonorant.data.feature_writer import write_features
+from sonorant.data.manifest import Utterance
+from sonorant.text import TextConfig
+
+AUDIO = MelConfig(sample_rate=8000, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
+TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you", "look at me")
+
+
+@pytest.fixture(scope="session")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A feature store of 20 utterances of tones that change with the text, 1.0 to 1.6 s long; 16 of them to train on."""
+    folder = tmp_path_factory.mktemp("tiny")
+    random = np.random.default_rng(0)
+    utterances = []
+    for number in range(20):
+        text = TEXTS[number % len(TEXTS)]
+        rate, seconds = AUDIO.sample_rate, 1.0 + 0.6 * random.random()
+        time = np.arange(int(rate * seconds)) / rate
+        tone = sum(np.sin(2 * np.pi * (120 + 9 * ord(letter)) * time + place) * np.exp(-((time * len(text) / seconds - place) ** 2))
+                   for place, letter in enumerate(text))  # fmt: skip
+        write_wav(folder / f"{number}.wav", (0.3 * tone + 0.01 * random.standard_normal(len(time))).astype(np.float32), rate)
+        utterances.append(
+            Utterance(id=f"u{number:02d}", audio=f"{number}.wav", text=text, speaker=f"s{number % 2}", language="en-us", spoken=text,
+                      seconds=seconds, sample_rate=rate, sha256="", split="validation" if number >= 16 else "train")
+        )  # fmt: skip
+    write_features(folder, utterances, folder / "features", AUDIO, TextConfig(frontend="gruut"), processes=1)
+    return folder / "features"
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[None]:
+    """This process as a process group of its own, for trainings that need no torchrun."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Model and training settings of a tiny model of `kind` (acoustic or vocoder)."""
+    train: dict[str, Any] = {
+        "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01, "clip_norm": 1.0,
+        "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2, "log_every": 1,
+    }  # fmt: skip
+    model: dict[str, Any]
+    if kind == "acoustic":
+        model = {"decoder": "regression", "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3,
+                 "decoder_blocks": 2, "decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}  # fmt: skip
+        train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
+    else:
+        model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
+        train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
+    return {**model, **{k: v for k, v in changes.items() if k in model}}, {**train, **{k: v for k, v in changes.items() if k in train}}

@@ -1,0 +1,172 @@
+"""A training that was interrupted ends with the bits of one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sonorant.errors import SonorantError
+from sonorant.training import checkpoint
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.launch import environment
+from sonorant.training.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.trainer import Trainer
+from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.worker import Job
+from tests.training.conftest import settings
+
+ALONE = Ranks(0, 1, 0, torch.device("cpu"))
+CASES: list[tuple[str, dict[str, Any]]] = [
+    ("acoustic", {}),
+    ("acoustic", {"decoder": "flow"}),
+    ("acoustic", {"precision": "bf16"}),
+    ("vocoder", {}),
+    ("vocoder", {"adversarial": True}),
+]
+
+
+def trainer(kind: str, changes: dict[str, Any], features: Path, run: Path, fingerprint: str = "f") -> Trainer:
+    model, train = settings(kind, **changes)
+    recipe = AcousticRecipe(model, train, features) if kind == "acoustic" else VocoderRecipe(model, train, features)
+    return Trainer(recipe, ALONE, RunDirectory(run), fingerprint)
+
+
+def assert_same(first: Any, second: Any, where: str = "") -> None:
+    if isinstance(first, torch.Tensor):
+        assert torch.equal(first, second), where
+    elif isinstance(first, dict):
+        assert first.keys() == second.keys(), where
+        for key in first:
+            assert_same(first[key], second[key], f"{where}.{key}")
+    else:
+        assert first == second, where
+
+
+@pytest.mark.parametrize(("kind", "changes"), CASES)
+def test_resumed_equals_uninterrupted(kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None) -> None:
+    run = tmp_path / "whole"
+    RunDirectory(run).path.mkdir()
+    whole = trainer(kind, changes, features, run)
+    assert whole.train() == "finished"
+
+    cut = tmp_path / "cut"
+    RunDirectory(cut).path.mkdir()
+    trainer(kind, changes, features, cut).train()
+    for path in checkpoint.existing(cut / "checkpoints"):  # as if it had died after step 6: log and best are from beyond
+        if path != checkpoint.path_of(cut / "checkpoints", 6):
+            path.unlink()
+    resumed = trainer(kind, changes, features, cut)
+    resumed.resume()
+    assert resumed.step == 6
+    assert resumed.train() == "finished"
+    assert_same(whole.state(), resumed.state())
+    rows = read_metrics(cut / "metrics.jsonl")
+    logged = [(row["step"], name) for row in rows for name in row["metrics"]]
+    assert len(logged) == len(set(logged)), "a metric of a step was logged twice"
+
+
+def test_training_learns(features: Path, tmp_path: Path, alone: None) -> None:
+    """Not part of resuming, but without it equality could be that of two trainings that do nothing."""
+    (tmp_path / "run").mkdir()
+    trainer("acoustic", {"steps": 40, "validate_every": 40, "checkpoint_every": 40}, features, tmp_path / "run").train()
+    mels = [row["metrics"]["train/mel"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/mel" in row["metrics"]]
+    assert sum(mels[-5:]) < 0.8 * sum(mels[:5])
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(
+    features: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    trainer("acoustic", {}, features, tmp_path / "run").train()
+    newest = checkpoint.existing(tmp_path / "run" / "checkpoints")[0]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    again = trainer("acoustic", {}, features, tmp_path / "run")
+    again.resume()
+    assert again.step == 6
+    assert f"{newest} is damaged" in capsys.readouterr().out
+    for path in checkpoint.existing(tmp_path / "run" / "checkpoints"):
+        path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(SonorantError, match="none of the 2 checkpoints is whole"):
+        again.resume()
+
+
+def test_a_checkpoint_of_other_settings_is_refused(features: Path, tmp_path: Path, alone: None) -> None:
+    (tmp_path / "run").mkdir()
+    trainer("acoustic", {}, features, tmp_path / "run").train()
+    with pytest.raises(SonorantError, match="other settings"):
+        trainer("acoustic", {}, features, tmp_path / "run", fingerprint="g").resume()
+
+
+def start(features: Path, folder: Path, processes: int, **changes: Any) -> subprocess.Popen[str]:
+    model, train = settings("acoustic", **changes)
+    folder.mkdir(exist_ok=True)
+    job = Job(recipe="acoustic", model=model, train=train, features=str(features), run=str(folder / "run"), out=str(folder / "model"),
+              fingerprint="f", provenance={})  # fmt: skip
+    job.write(folder / "job.json")
+    env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)})
+    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(folder / "job.json")]
+    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
+    return output
+
+
+def last_state(folder: Path) -> dict[str, Any]:
+    state = checkpoint.load(checkpoint.existing(folder / "run" / "checkpoints")[0])
+    state.pop("world_size")
+    return state
+
+
+def test_sigkill_of_the_whole_group_loses_nothing_on_two_ranks(features: Path, tmp_path: Path) -> None:
+    long = {"steps": 60, "validate_every": 60, "checkpoint_every": 5}
+    finish(start(features, tmp_path / "whole", 2, **long))
+    process = start(features, tmp_path / "cut", 2, **long)
+    deadline = time.monotonic() + 120
+    while not checkpoint.existing(tmp_path / "cut" / "run" / "checkpoints") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    killed_at = checkpoint.load(checkpoint.existing(tmp_path / "cut" / "run" / "checkpoints")[0])["step"]
+    assert killed_at < 60, "the training was over before it could be killed"
+    assert "resuming acoustic from its checkpoint" in finish(start(features, tmp_path / "cut", 2, **long))
+    assert_same(last_state(tmp_path / "whole"), last_state(tmp_path / "cut"))
+
+
+def test_sigterm_saves_and_the_next_start_goes_on(features: Path, tmp_path: Path) -> None:
+    long = {"steps": 400, "validate_every": 400, "checkpoint_every": 400}
+    process = start(features, tmp_path / "run", 1, **long)
+    metrics = tmp_path / "run" / "run" / "metrics.jsonl"
+    deadline = time.monotonic() + 120
+    while not read_metrics(metrics) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    status = json.loads((tmp_path / "run" / "run" / "status.json").read_text())
+    assert status["state"] == "stopped"
+    assert 0 < status["step"] < 400
+    assert checkpoint.load(checkpoint.existing(tmp_path / "run" / "run" / "checkpoints")[0])["step"] == status["step"]
+
+
+def test_two_processes_follow_the_curve_of_one(features: Path, tmp_path: Path) -> None:
+    curves = []
+    for processes in (1, 2):
+        finish(start(features, tmp_path / str(processes), processes, steps=20, validate_every=20, checkpoint_every=20))
+        rows = read_metrics(tmp_path / str(processes) / "run" / "metrics.jsonl")
+        curves.append(torch.tensor([row["metrics"]["train/loss"] for row in rows if "train/loss" in row["metrics"]]))
+    torch.testing.assert_close(curves[0], curves[1], rtol=2e-4, atol=2e-5)
+    assert len(curves[0]) == 20
