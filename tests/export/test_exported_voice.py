@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_voice import AUDIO, write_trained
 
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
@@ -17,6 +16,7 @@ from sonorant.export.verify import VerifyConfig, verify_voice
 from sonorant.export.voice import export_voice
 from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from tests.tiny_voice import AUDIO, write_trained
 
 LENGTHS = (3, 4, 5, 9, 16, 33, 60, 121, 257)
 ROOT = Path(__file__).parents[2]
