@@ -26,7 +26,9 @@ class CommandFailed(SonorantError):
     """The command ended with another status than 0."""
 
 
-def run_command(command: Sequence[str], cwd: Path, say: Callable[[str], None], environment: Mapping[str, str], grace: float = GRACE) -> None:
+def run_command(
+    command: Sequence[str], cwd: Path, say: Callable[[str], None], environment: Mapping[str, str], grace: float = GRACE
+) -> None:
     """Run `command` in a session of its own, passing each line it prints to `say`; progress bars are thinned out.
 
     Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) ends the command, with SIGTERM and

@@ -49,12 +49,16 @@ def read_graph(root: Path) -> Graph:
             graph = networkx.DiGraph(repo.index.graph)  # from a stage to those it needs
             named = {stage: stage.addressing for stage in graph if isinstance(stage, PipelineStage)}
             position = {name: number for number, name in enumerate(named.values())}
-            order = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: position.get(named.get(stage, ""), -1))
+            order = networkx.lexicographical_topological_sort(
+                graph.reverse(), key=lambda stage: position.get(named.get(stage, ""), -1)
+            )
             written = {out.fs_path for stage in named for out in stage.outs}
             read = {Path(dep.fs_path) for stage in named for dep in stage.deps if dep.fs_path not in written}
             return Graph(
                 stages=tuple(named[stage] for stage in order if stage in named),
-                needs={name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()},
+                needs={
+                    name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()
+                },
                 sources=tuple(sorted(path.relative_to(root) for path in read if path.is_relative_to(root))),
                 cache=Path(repo.cache.local.path),
             )

@@ -74,7 +74,9 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
         return f"  {NOT_MEASURED}"
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
     widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    return "\n".join("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table)
+    return "\n".join(
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
+    )
 
 
 def _link(target: str) -> str:

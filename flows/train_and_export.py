@@ -113,5 +113,7 @@ def report(where: Path, seconds: dict[str, float], version: dict[str, Any] | Non
             links["registry page"] = f"{shown(store_uri())}/#/models/{version['name']}/versions/{version['version']}"
     sections = {"Intelligibility": wer, "Speed": results.speed_rows(metrics), "Gates": results.gate_rows(gates), "Stages": times}
     create_table_artifact(key="results", table=wer or times, description="Word error rates, or the stages where none were measured")
-    create_markdown_artifact(key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links")
+    create_markdown_artifact(
+        key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links"
+    )
     return {"where": str(where), "seconds": seconds, "metrics": metrics, "version": version, "gates": gates}

@@ -1,0 +1,32 @@
+"""Make the voice bundle a version of the MLflow registry, with its figures, report and samples."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.files import read_json
+from sonorant.registry import RegisterConfig, Registered, register
+from sonorant.tracking.run import execution_id
+from tasks import params
+from tasks.origin import origin_tags
+from tasks.stage import run
+
+
+def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
+    """Register the bundle `voice` with the figures of `metrics` and the page of `report`, as `params_file` says."""
+    config = params.load("register", RegisterConfig, params_file)
+    return register(voice, read_json(metrics), report, config, origin_tags(params_file.parent), execution)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default: %(default)s)")
+    parser.add_argument("--metrics", type=Path, default=Path("reports/metrics.json"), help="its figures (default: %(default)s)")
+    parser.add_argument("--report", type=Path, default=Path("reports/evaluation"), help="page and samples (default: %(default)s)")
+    given = parser.parse_args()
+    print(register_files(given.voice, given.metrics, given.report, params.PARAMS, execution_id()).says())
+
+
+if __name__ == "__main__":
+    run(main)
