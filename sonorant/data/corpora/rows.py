@@ -50,8 +50,8 @@ class Row:
 def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utterance:
     """Copy the row's recording from the folder `source` below `out`/audio and return its utterance, with its defect if any.
 
-    A file outside `source` is never copied, a missing one is left for `prepare` to report. Recordings are copied, not linked: DVC
-    makes the files in its cache read-only, which through a hard link would be the user's own recordings.
+    A file outside `source` is never copied, a missing one is left for `prepare` to report. Recordings are copied, not linked: a
+    DVC cache of hard links (`cache.type hardlink`) makes its files read-only, which would then be the user's own recordings.
     """
     text, audio, defect = row.text or "", row.audio or "", row.defect
     if defect is None and any(_SURROGATE.search(value) for value in (row.id, text, audio, row.speaker or "", row.language or "")):

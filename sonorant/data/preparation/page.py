@@ -46,7 +46,7 @@ def summary_page(summary: dict[str, Any], *, accepted: list[tuple[Utterance, flo
             _table(["", "", "utterances", "hours"], shares),
             f'<div class="charts">{"".join(charts)}</div>',
             f"<h2>Rejected: {summary['rejected']['utterances']}</h2>",
-            _table(["reason", "utterances"], reasons),
+            _table(["reason", "utterances"], reasons) if reasons else "",
             _table(["id", "file", "reason", "found"], rows) + more if rows else "",
             "</body></html>\n",
         ]
@@ -70,7 +70,7 @@ def _histogram(values: Iterable[float], title: str, unit: str) -> str:
 
 def _bars(counts: dict[str, int], title: str) -> str:
     figure, axes = _axes(title)
-    names = [character if character.isprintable() and character != " " else f"{ord(character):02x}" for character in counts]
+    names = [character if character.isprintable() and character != " " else "␣" for character in counts]
     axes.bar(range(len(counts)), list(counts.values()), color="#4878a8")
     axes.set_xticks(range(len(counts)), names, fontsize=6, parse_math=False)
     axes.set_yscale("log")
