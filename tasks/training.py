@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.data.features import FeatureStore
-
+from sonorant.tracking import stage_run
 from sonorant.training.launch import launch
 from sonorant.training.worker import Job
-from tasks.fingerprint import fingerprint, git_commit
+from tasks.fingerprint import fingerprint
+from tasks.origin import origin_tags
+from tasks.stage import stage_params
 
 
 def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, features: Path, runs: Path, out: Path) -> None:
@@ -26,7 +28,9 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
         run=str(run),
         out=str(out),
         fingerprint=key,
-        provenance={"git_commit": git_commit(), "data": data_hash, "fingerprint": key},
+        provenance={"git_commit": origin_tags().get("git_commit", "unknown"), "data": data_hash, "fingerprint": key},
     )
     print(f"training in {run}", flush=True)
-    launch(job)
+    run.mkdir(parents=True, exist_ok=True)
+    with stage_run(stage, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
+        launch(job)

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from sonorant.data.features import FeatureStore
-
 from sonorant.export.cases import shortened, spread_lengths
 from sonorant.export.verify import VerifyConfig, verify_voice
 from sonorant.files import write_json
@@ -41,4 +40,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, stage="verify")

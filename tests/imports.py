@@ -1,0 +1,45 @@
+"""Which project files a module imports, directly or not, read from the source. Knows nothing of what the tests demand of it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("sonorant", "tasks", "flows")
+
+
+def imported_names(file: Path) -> set[str]:
+    """Dotted names in all import statements of a file, inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+def project_files(names: set[str]) -> set[Path]:
+    """The project files that importing these names runs, packages' `__init__.py` included."""
+    files = set()
+    for name in names:
+        parts = name.split(".")
+        if parts[0] not in PACKAGES:
+            continue
+        for end in range(1, len(parts) + 1):
+            stem = ROOT.joinpath(*parts[:end])
+            files.update(path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
+    return files
+
+
+def closure(file: Path) -> set[Path]:
+    """All project files that `file` imports, directly or not, itself included."""
+    seen: set[Path] = set()
+    waiting = {file}
+    while waiting:
+        current = waiting.pop()
+        seen.add(current)
+        waiting |= project_files(imported_names(current)) - seen
+    return seen
