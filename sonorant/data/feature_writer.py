@@ -114,8 +114,8 @@ def _check(utterances: list[Utterance]) -> str:
 def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> Iterator[_Features]:
     """Features in the order of the utterances. At most a few per process are under way, so that memory stays small."""
     processes = min(processes or _cores(), len(utterances))
-    bar = tqdm(total=sum(utterance.seconds or 0 for utterance in utterances), unit="audio s", unit_scale=True, desc="features")
-    with bar:
+    total = sum(utterance.seconds or 0 for utterance in utterances) or None
+    with tqdm(total=total, unit=" audio s", unit_scale=True, desc="features") as bar:
         for utterance, features in zip(utterances, _in_order(job, utterances, processes), strict=True):
             yield features
             bar.update(utterance.seconds or 0)

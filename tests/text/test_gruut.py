@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
 from sonorant.text import SpokenText, load_frontend
-from sonorant.text.frontend import PAUSES
+from sonorant.text.frontend import PAUSES, Phoneme, joined_phonemes
 from sonorant.text.gruut import RULES
 
 FRONTEND = load_frontend("gruut", "en-us")
@@ -103,6 +103,11 @@ def test_characters_that_cannot_be_spoken_are_named_once_and_left_out() -> None:
 def test_punctuation_becomes_pauses() -> None:
     pauses = [p.symbol for p in FRONTEND.speak("Well... (yes); no? Stop! Then: go.").phonemes if p.symbol in PAUSES]
     assert pauses == [",", ",", "?", "!", ",", "."]
+
+
+def test_of_pauses_in_a_row_the_strongest_stays() -> None:
+    symbols = [",", "a", ",", "?", ",", "b", "!", ".", "c", ",", ","]
+    assert [p.symbol for p in joined_phonemes(Phoneme(symbol) for symbol in symbols)] == ["a", "?", "b", "!", "c", ","]
 
 
 @pytest.mark.parametrize("silence", ["", "   ", "...", "?!", "“ ”", "😀", "\n\t"])
