@@ -86,7 +86,7 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """Parse one JSON object a line. Raises SonorantError naming file and line."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run the stage that writes it (dvc repro)") from None
     rows = []

@@ -57,8 +57,10 @@ class AcousticLosses(nn.Module):
         prior = (0.5 * ((aligned_BTM - mel_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
         mel = model.decoder.loss(hidden_BTC + model.speaker(batch["speaker"])[:, None], mask_BT1, mel_BTM)
         log_BN = encoded.log_duration_BN.float()
-        # Poisson likelihood: unlike a squared error of the logarithm its mean is right, so speech is not shortened.
-        duration = ((log_BN.exp() - durations_BN * log_BN) / 8.0 * encoded.mask_BN).sum()
+        # Poisson deviance: unlike a squared error of the logarithm its mean is right, so speech is not shortened.
+        wanted_BN = durations_BN.clamp(min=1)
+        deviance_BN = log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)
+        duration = (deviance_BN / 8.0 * encoded.mask_BN).sum()
         return {"mel": mel, "prior": prior, "duration": duration}
 
     @torch.no_grad()

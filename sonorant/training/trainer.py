@@ -66,7 +66,7 @@ class Trainer:
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
         frames = 0.0
         losses: dict[str, float] = {}
-        for micro_batches, batches in self._steps():
+        for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
             frames += sum(self.recipe.units(batch)["frames"] for batch in micro_batches)
             if self.step % self.config.log_every == 0 or self.step == self.config.steps:
@@ -135,7 +135,8 @@ class Trainer:
         self.scaler.update()
         return float(norm)
 
-    def _steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
+    def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
+        """What is left of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
         while self.step < self.config.steps:
             steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
             own = [batch for step in steps for batch, _ in deal(step, self.ranks.rank, self.ranks.world_size)]

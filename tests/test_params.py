@@ -1,0 +1,82 @@
+"""params.yaml is closed: what is wrong in it is one line that names the key."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import yaml
+
+from sonorant.errors import SonorantError
+from sonorant.models.acoustic import AcousticConfig
+from tasks import params
+from tests.imports import ROOT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    channels: int
+    rate: float
+    kind: Literal["one", "two"]
+
+    def __post_init__(self) -> None:
+        if self.channels < 1:
+            raise ValueError(f"channels must be at least 1, not {self.channels}")
+
+
+def load(tmp_path: Path, text: str) -> Example:
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    return params.load("vocoder", Example, path)
+
+
+def test_a_good_section_is_read(tmp_path: Path) -> None:
+    assert load(tmp_path, "vocoder: {channels: 3, rate: 2, kind: one}") == Example(channels=3, rate=2.0, kind="one")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("vocoder: {chanels: 3, rate: 2.0, kind: one}", "unknown key 'vocoder.chanels'; did you mean 'channels'?"),
+        ("vocoder: {channels: 3, rate: 2.0, kind: one, x: 1}", "unknown key 'vocoder.x'; allowed: channels, rate, kind"),
+        ("vocoder: {channels: 3, rate: 2.0}", "key 'vocoder.kind' is missing"),
+        ("vocoder: {channels: three, rate: 2.0, kind: one}", "key 'vocoder.channels': input should be a valid integer"),
+        ("vocoder: {channels: true, rate: 2.0, kind: one}", "key 'vocoder.channels'"),
+        ("vocoder: {channels: 3, rate: 2.0, kind: three}", "'one' or 'two', not 'three'"),
+        ("vocoder: {channels: 0, rate: 2.0, kind: one}", "channels must be at least 1, not 0"),
+        ("vocodr: {}", "unknown section 'vocodr'; did you mean 'vocoder'?"),
+        ("vocoder: 3", "section 'vocoder' is missing or not a mapping"),
+        ("[1, 2", "not valid YAML"),
+        ("3", "must hold sections"),
+    ],
+)
+def test_what_is_wrong_is_one_line_that_names_it(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SonorantError) as caught:
+        load(tmp_path, text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_says_where_to_stand(tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match=r"run from the folder that holds params\.yaml"):
+        params.read(tmp_path / "params.yaml")
+
+
+def test_a_contradiction_stops_a_stage_in_one_line_before_it_writes(tmp_path: Path) -> None:
+    settings = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    settings["prepare"]["min_seconds"] = 20.0
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "tasks.prepare", "--corpus", "corpus", "--out", "out"]
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: params.yaml: prepare: ")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_section_of_the_real_file_is_what_its_owner_takes() -> None:
+    assert params.load("acoustic", AcousticConfig, ROOT / "params.yaml").channels > 0
