@@ -26,13 +26,11 @@ class CommandFailed(SonorantError):
     """The command ended with another status than 0."""
 
 
-def run_command(
-    command: Sequence[str], cwd: Path, say: Callable[[str], None], environment: Mapping[str, str], grace: float = GRACE
-) -> None:
+def run_command(command: Sequence[str], cwd: Path, say: Callable[[str], None], environment: Mapping[str, str]) -> None:
     """Run `command` in a session of its own, passing each line it prints to `say`; progress bars are thinned out.
 
     Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) ends the command, with SIGTERM and
-    after `grace` seconds SIGKILL, and is raised on once no process of it is left. Raises CommandFailed for a status other than 0.
+    after `GRACE` seconds SIGKILL, and is raised on once no process of it is left. Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -52,19 +50,19 @@ def run_command(
         if status != 0:
             raise CommandFailed(f"'{' '.join(command)}' ended with status {status}; its last line: {last or '(none)'}")
     except BaseException:
-        end_group(process, token, grace)
+        end_group(process, token)
         raise
     finally:
         assert process.stdout is not None
         process.stdout.close()
 
 
-def end_group(process: subprocess.Popen[bytes], token: str, grace: float) -> None:
-    """End the command's processes, also those that outlived it: SIGTERM to its group, SIGKILL to what is left after `grace` seconds."""
+def end_group(process: subprocess.Popen[bytes], token: str) -> None:
+    """End the command's processes, also those that outlived it: SIGTERM to its group, SIGKILL to what is left after `GRACE` seconds."""
     with _signals_held():
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace
+        deadline = time.monotonic() + GRACE
         while (left := members(token)) and time.monotonic() < deadline:
             process.poll()
             time.sleep(0.1)

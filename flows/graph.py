@@ -60,7 +60,7 @@ def read_graph(root: Path) -> Graph:
                     name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()
                 },
                 sources=tuple(sorted(path.relative_to(root) for path in read if path.is_relative_to(root))),
-                cache=Path(repo.cache.local.path),
+                cache=Path(repo.cache.local_cache_dir),
             )
     except DvcException as error:
         raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None

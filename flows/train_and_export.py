@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,9 @@ from sonorant.files import read_json
 from sonorant.tracking.store import shown, store_uri
 from tasks import promote as promoting
 from tasks import register as registering
+
+# pydantic would remark on every run that this parameter's name is also that of a method of the model prefect makes of it.
+warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
 
 METRICS = Path("reports/metrics.json")
 REPORT = Path("reports/evaluation")
@@ -78,7 +82,7 @@ def run_stage(stage: str, where: str, execution: str) -> None:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
     # --single-item leaves the stages before it unlocked, so that several runs can work at once.
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
-    run_command(command, Path(where), logger.info, environment)
+    run_command(command, Path(where), lambda line: logger.info("%s", line) if line.strip() else None, environment)
 
 
 @task(task_run_name="register", **ACTION)

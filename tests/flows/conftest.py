@@ -1,0 +1,87 @@
+"""A Prefect server for the session, and small DVC projects whose stages are a line of Python each."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("prefect")
+
+STAGES = """\
+stages:
+  prepare:
+    cmd: python -c "import shutil; shutil.copy('corpora/words.txt', 'prepared.txt'); open('runs/log', 'a').write('prepare\\\\n')"
+    deps: [corpora/words.txt]
+    params: [corpus.sentences]
+    outs: [prepared.txt]
+  train_acoustic:
+    cmd: python -c "import yaml, sys; n = yaml.safe_load(open('params.yaml'))['train_acoustic']['steps']; w = open('prepared.txt').read(); open('model.txt', 'w').write(w * n); print('trained', n); open('runs/log', 'a').write('train_acoustic\\\\n')"
+    deps: [prepared.txt]
+    params: [train_acoustic.steps]
+    outs: [model.txt]
+  evaluate:
+    cmd: python -c "import os; os.makedirs('reports/evaluation', exist_ok=True); open('reports/evaluation/size', 'w').write(str(len(open('model.txt').read()))); open('runs/log', 'a').write('evaluate\\\\n')"
+    deps: [model.txt, prepared.txt]
+    outs: [reports/evaluation]
+"""  # noqa: E501
+PARAMS = """\
+corpus:
+  sentences: 3   # how many
+train_acoustic:
+  steps: 2       # of the optimizer
+  learning_rate: 1.0e-3
+  precision: bf16
+"""
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a real server over a database of the session."""
+    os.environ["PREFECT_HOME"] = str(tmp_path_factory.mktemp("prefect"))
+    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+    os.environ["DO_NOT_TRACK"] = "1"
+    from prefect.settings import PREFECT_API_URL
+    from prefect.testing.utilities import prefect_test_harness
+
+    with prefect_test_harness(server_startup_timeout=120):
+        yield PREFECT_API_URL.value()
+
+
+@pytest.fixture
+def make_project(tmp_path: Path) -> Callable[[str], Path]:
+    """make_project(name) -> a new folder with git, DVC and three stages, nothing run yet."""
+
+    def make(name: str, stages: str = STAGES) -> Path:
+        root = tmp_path / name
+        (root / "corpora").mkdir(parents=True)
+        (root / "runs").mkdir()
+        (root / "corpora" / "words.txt").write_text("one two\n")
+        (root / "dvc.yaml").write_text(stages)
+        (root / "params.yaml").write_text(PARAMS)
+        (root / ".gitignore").write_text("/runs/\n")
+        (root / ".dvcignore").write_text("runs\n")
+        git(root, "init", "-q")
+        dvc(root, "init", "-q")
+        dvc(root, "config", "core.analytics", "false")
+        git(root, "add", "-A")
+        git(root, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
+        return root
+
+    return make
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
+
+
+def dvc(root: Path, *arguments: str) -> str:
+    """Run DVC as a person would, with this interpreter as `python`."""
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "dvc", *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

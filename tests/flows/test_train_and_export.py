@@ -1,0 +1,179 @@
+"""The flow ends where `dvc repro` ends, leaves the working tree alone, and leaves no process behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.flows.conftest import dvc, git
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_flow(root: Path, monkeypatch: pytest.MonkeyPatch, **parameters: Any) -> Any:
+    from flows.train_and_export import train_and_export
+
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/runs/mlflow.db")
+    return train_and_export(**parameters, return_state=True)
+
+
+def prefect_log(state: Any) -> list[str]:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+
+    with get_client(sync_client=True) as client:
+        run = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[state.state_details.flow_run_id]))
+        return [log.message for log in client.read_logs(run)]
+
+
+def done_stages(root: Path) -> list[str]:
+    log = root / "runs" / "log"
+    return log.read_text().split() if log.exists() else []
+
+
+def test_lock_file_is_that_of_dvc_repro(
+    prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    by_flow, by_dvc = make_project("flow"), make_project("dvc")
+    state = run_flow(by_flow, monkeypatch, register=False)
+    assert state.is_completed()
+    assert "trained 2" in prefect_log(state), "the stages' output is in Prefect's log"
+    dvc(by_dvc, "repro")
+    assert (by_flow / "dvc.lock").read_bytes() == (by_dvc / "dvc.lock").read_bytes()
+    assert done_stages(by_flow) == ["prepare", "train_acoustic", "evaluate"]
+    assert run_flow(by_flow, monkeypatch, register=False).is_completed()
+    assert "up to date" in dvc(by_flow, "repro")
+    assert done_stages(by_flow) == ["prepare", "train_acoustic", "evaluate"], "nothing ran again"
+
+
+def test_overrides_leave_the_working_tree_alone(
+    prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_project("project")
+    assert run_flow(root, monkeypatch, register=False).is_completed()
+    git(root, "add", "-A")
+    before = git(root, "status", "--porcelain"), (root / "dvc.lock").read_bytes()
+    state = run_flow(root, monkeypatch, overrides={"train_acoustic.steps": 5}, register=False)
+    where = Path(state.result()["where"])
+    assert (git(root, "status", "--porcelain"), (root / "dvc.lock").read_bytes()) == before
+    assert (root / "model.txt").read_text() == "one two\n" * 2
+    assert (where / "model.txt").read_text() == "one two\n" * 5
+    assert "steps: 5       # of the optimizer" in (where / "params.yaml").read_text()
+    assert done_stages(root)[3:] == ["train_acoustic", "evaluate"], "what the override does not touch came from the shared cache"
+    assert "up to date" in dvc(root, "repro")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"overrides": {"train_acoustic.stepz": 5}}, "unknown key 'train_acoustic.stepz'; did you mean 'train_acoustic.steps'"),
+        ({"overrides": {"train_acoustic.steps": "many"}}, "expected int such as 2, not 'many'"),
+        ({"overrides": {"train_acoustic": 5}}, "it is a section; name one of train_acoustic.steps"),
+        ({"stages": ["trane"]}, "unknown stage 'trane'; dvc.yaml has: prepare, train_acoustic, evaluate"),
+    ],
+)
+def test_bad_parameters_are_one_line_before_anything_runs(
+    parameters: dict[str, Any],
+    says: str,
+    prefect_server: str,
+    make_project: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    root = make_project("project")
+    state = run_flow(root, monkeypatch, **parameters)
+    assert state.is_failed() and says in state.message and "\n" not in state.message
+    assert "Traceback" not in caplog.text
+    assert done_stages(root) == [] and not (root / "runs" / "workspaces").exists()
+
+
+def test_chosen_stages_bring_what_they_need(
+    prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_project("project")
+    state = run_flow(root, monkeypatch, stages=["train_acoustic"])
+    assert done_stages(root) == ["prepare", "train_acoustic"]
+    assert state.result()["version"] is None
+
+
+def test_failing_stage_fails_the_run_and_names_its_last_line(
+    prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = make_project("project", "stages:\n  prepare:\n    cmd: sh -c 'echo error; exit 3'\n    outs: [prepared.txt]\n")
+    state = run_flow(root, monkeypatch)
+    assert state.is_failed() and "prepare" in state.message
+
+
+SLOW = """\
+stages:
+  prepare:
+    cmd: python stage.py
+    deps: [stage.py]
+    outs: [prepared.txt]
+"""
+# The stage counts what it did in its run directory, like a trainer; its child lives in a session of its own, like torchrun's workers.
+STAGE = """\
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, '-c', 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'],
+                         start_new_session=True)
+log = pathlib.Path('runs/steps')
+done = len(log.read_text()) if log.exists() else 0
+print('resumed at', done, flush=True)
+for step in range(done, 3):
+    with log.open('a') as file:
+        file.write('x')
+    if step == 1 and not pathlib.Path('runs/go').exists():
+        pathlib.Path('runs/waiting').touch()
+        time.sleep(600)
+child.kill()
+pathlib.Path('prepared.txt').write_text(str(3 - done))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_cancelling_leaves_no_process_and_the_next_run_resumes(
+    number: signal.Signals, prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM is what Prefect's worker sends for a cancelled run, SIGINT is Ctrl-C."""
+    root = make_project("project", SLOW)
+    (root / "stage.py").write_text(STAGE)
+    code = "from flows import command, train_and_export\ncommand.GRACE = 3\ntrain_and_export.train_and_export(register=False)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": prefect_server, "SONORANT_TEST": str(root)}
+    flow = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    wait_until(lambda: (root / "runs" / "waiting").exists() or flow.poll() is not None)
+    assert len(processes_of(root)) >= 4, "flow, dvc, stage and its child"
+    flow.send_signal(number)
+    flow.wait(60)
+    assert flow.returncode != 0
+    assert processes_of(root) == []
+    (root / "runs" / "go").touch()
+    assert run_flow(root, monkeypatch, register=False).is_completed()
+    assert (root / "prepared.txt").read_text() == "1", "two of three steps were not done twice"
+
+
+def processes_of(root: Path) -> list[str]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SONORANT_TEST") == str(root) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.1)
