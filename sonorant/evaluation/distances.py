@@ -135,9 +135,16 @@ def _analyse(samples: NDArray[np.floating], rate: int) -> _Analysis:
     f0 = pyworld.stonemask(signal, rough, times, rate)
     power_TF = np.maximum(pyworld.cheaptrick(signal, f0, times, rate), QUIETEST)
     level = 10.0 * np.log10(power_TF.mean(axis=1))
+    return _Analysis(mel_cepstra(power_TF, rate), f0, level)
+
+
+def mel_cepstra(power_TF: Array, rate: int) -> Array:
+    """Coefficients 1 to `ORDER` of the envelopes (T, F), power over 0 to rate / 2 Hz: (T, C).
+
+    On the mel axis ln|H| is c_0 plus the sum of c_k cos(k w), the scale that the formula of the distortion in dB expects.
+    """
     log_amplitude_TN = 0.5 * np.log(power_TF) @ _mel_interpolation(rate, power_TF.shape[1])
-    # With c_k twice the mean of ln|H| cos(k w), ln|H| is the sum of c_k cos(k w): the scale that the formula in dB expects.
-    return _Analysis(dct(log_amplitude_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS, f0, level)
+    return dct(log_amplitude_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS
 
 
 @lru_cache

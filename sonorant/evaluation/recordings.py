@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class RecognizedRecordings:
     """What was heard, in the recogniser's own spelling."""
 
 
-def score(references: tuple[str, ...] | list[str], transcripts: tuple[str, ...] | list[str], normalizer: Normalizer) -> ErrorCounts:
+def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> ErrorCounts:
     """Normalise both sides and count errors. Raises SonorantError as `count_errors`."""
     return count_errors([normalizer(text) for text in references], [normalizer(text) for text in transcripts])
 

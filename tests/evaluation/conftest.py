@@ -1,0 +1,58 @@
+"""Speech for the evaluator: flite's voice where it is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sonorant.audio.wav import read_audio
+from sonorant.data.manifest import Utterance, write_manifest
+from sonorant.evaluation.transcription import Clip
+from sonorant.text import load_frontend
+
+SENTENCES = (
+    "The harbor lights flickered as the ferry came in late.",
+    "Nobody knew why the old clock stopped at noon.",
+    "A thin layer of frost covered every window on the street.",
+    "The train to the coast leaves from platform 2.",
+)
+
+
+@pytest.fixture(scope="session")
+def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Utterance]]:
+    """A corpus folder of four sentences spoken by flite, and its utterances, prepared; the last is not in the test split."""
+    if shutil.which("flite") is None:
+        pytest.skip("flite is not installed")
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "audio").mkdir()
+    frontend = load_frontend("gruut", "en-us")
+    utterances = []
+    for number, text in enumerate(SENTENCES):
+        audio = f"audio/{number}.wav"
+        subprocess.run(["flite", "-voice", "rms", "-t", text, "-o", str(folder / audio)], check=True, timeout=60)
+        spoken = frontend.speak(text).text
+        utterance = Utterance(
+            id=f"set/{number}", audio=audio, text=text, speaker="anna", language="en-us", spoken=spoken, split="test"
+        )
+        utterances.append(utterance)
+    utterances[-1] = replace(utterances[-1], split="train")
+    (folder / "prepared").mkdir()
+    write_manifest(folder / "prepared" / "manifest.jsonl", utterances)
+    return folder, utterances
+
+
+@pytest.fixture(scope="session")
+def clips(spoken_corpus: tuple[Path, list[Utterance]]) -> list[Clip]:
+    """The four recordings."""
+    folder, utterances = spoken_corpus
+    return [Clip(*read_audio(folder / str(utterance.audio))) for utterance in utterances]
+
+
+@pytest.fixture(scope="session")
+def references(spoken_corpus: tuple[Path, list[Utterance]]) -> list[str]:
+    """What the four recordings say, numbers in words."""
+    return [str(utterance.spoken) for utterance in spoken_corpus[1]]

@@ -1,0 +1,106 @@
+"""Distances are zero between equals, grow with what they measure, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+from sonorant.evaluation.distances import align, distance, distances, mel_cepstra, summarize
+
+RATE = 16000
+
+
+def vowel(pitch: float, seconds: float = 1.0, formants: tuple[float, ...] = (700.0, 1200.0, 2600.0)) -> np.ndarray:
+    """A buzz through resonances, float64 (S,): a voiced sound of known pitch, with soft ends."""
+    count = round(seconds * RATE)
+    phase = np.cumsum(np.full(count, pitch / RATE))
+    buzz = np.diff(np.floor(phase), prepend=0.0) + np.random.default_rng(0).standard_normal(count) * 1e-3
+    for formant in formants:
+        radius = np.exp(-np.pi * 100.0 / RATE)
+        buzz = lfilter([1.0], [1.0, -2 * radius * np.cos(2 * np.pi * formant / RATE), radius**2], buzz)
+    return 0.3 * buzz / np.abs(buzz).max()
+
+
+def figures(samples: np.ndarray, reference: np.ndarray) -> dict[str, float]:
+    return summarize([distance(samples, reference, RATE)])
+
+
+def test_a_sound_is_at_no_distance_from_itself() -> None:
+    same = figures(vowel(120), vowel(120))
+    assert same["mcd_db"] == same["f0_rmse_cents"] == same["voicing_error"] == 0
+    assert same["duration_ratio"] == 1
+
+
+def test_loudness_does_not_count_and_noise_does() -> None:
+    assert figures(0.5 * vowel(120), vowel(120))["mcd_db"] < 1
+    noise = 0.1 * np.random.default_rng(1).standard_normal(RATE)
+    other = figures(vowel(120, formants=(300.0, 2200.0, 3000.0)), vowel(120))["mcd_db"]
+    assert other > 3
+    assert figures(noise, vowel(120))["mcd_db"] > max(8, other)
+
+
+def test_distortion_has_the_scale_of_its_formula() -> None:
+    """A ripple of 6 dB (peak) along the mel axis differs from a flat spectrum by 6 / sqrt 2 dB RMS, and that is its distortion."""
+    frequencies = np.linspace(0, RATE / 2, 513)
+    mel = np.log1p(frequencies / 700) / np.log1p(RATE / 2 / 700)
+    ripple_db = 6.0 * np.cos(np.pi * 5 * mel)
+    cepstra = mel_cepstra(np.stack([10 ** (ripple_db / 10), np.ones(513)]), RATE)
+    assert 10 / np.log(10) * np.sqrt(2 * np.square(cepstra[0] - cepstra[1]).sum()) == pytest.approx(6 / np.sqrt(2), rel=0.01)
+
+
+def test_pitch_is_measured_in_cents() -> None:
+    octave = figures(vowel(220), vowel(110))["f0_rmse_cents"]
+    semitone = figures(vowel(110 * 2 ** (1 / 12)), vowel(110))["f0_rmse_cents"]
+    assert octave == pytest.approx(1200, rel=0.05)
+    assert semitone == pytest.approx(100, rel=0.1)
+
+
+def test_voicing_errors_are_frames_voiced_on_one_side_only() -> None:
+    noise = 0.1 * np.random.default_rng(1).standard_normal(RATE)
+    assert figures(noise, vowel(120))["voicing_error"] > 0.7
+
+
+def test_a_pause_changes_the_length_and_hardly_the_rest() -> None:
+    reference = np.concatenate([vowel(120), vowel(150, formants=(300.0, 2200.0, 3000.0))])
+    paused = np.concatenate([reference, np.zeros(RATE)])
+    longer = figures(paused, reference)
+    assert longer["duration_ratio"] == pytest.approx(1.5)
+    assert longer["f0_rmse_cents"] < 50
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (4, 1), (3, 4), (5, 3)])
+def test_alignment_is_the_cheapest_of_all_paths(shape: tuple[int, int]) -> None:
+    cost = np.random.default_rng(sum(shape)).random(shape)
+    i, j = align(cost)
+    assert (i[0], j[0], i[-1], j[-1]) == (0, 0, shape[0] - 1, shape[1] - 1)
+    steps = {(int(a), int(b)) for a, b in zip(np.diff(i), np.diff(j), strict=True)}
+    assert steps <= {(0, 1), (1, 0), (1, 1)}
+    assert cost[i, j].sum() == pytest.approx(min(_path_costs(cost)))
+
+
+def _path_costs(cost: np.ndarray) -> list[float]:
+    """The cost of every monotonic path from corner to corner."""
+    end = (cost.shape[0] - 1, cost.shape[1] - 1)
+    paths, costs = [((0, 0), float(cost[0, 0]))], []
+    while paths:
+        (i, j), spent = paths.pop()
+        if (i, j) == end:
+            costs.append(spent)
+        for di, dj in itertools.product((0, 1), (0, 1)):
+            if (di or dj) and i + di <= end[0] and j + dj <= end[1]:
+                paths.append(((i + di, j + dj), spent + float(cost[i + di, j + dj])))
+    return costs
+
+
+def test_several_processes_measure_as_one_and_silence_has_no_pitch() -> None:
+    pairs = [(vowel(120).astype(np.float32), vowel(140).astype(np.float32), RATE)] * 2
+    assert distances(pairs) == [distance(*pair) for pair in pairs]
+    silent = figures(np.zeros(RATE), np.zeros(RATE))
+    assert str(silent["f0_rmse_cents"]).startswith("not run: ")
+
+
+def test_a_sound_too_short_for_a_frame_is_measured_all_the_same() -> None:
+    assert np.isfinite(figures(vowel(120, 0.01), vowel(120))["mcd_db"])

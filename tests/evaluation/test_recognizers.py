@@ -1,0 +1,88 @@
+"""A recogniser hears the words of real speech, whatever it heard before and at whatever rate, and refuses what it cannot be."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from sonorant.audio.wav import resample
+from sonorant.errors import SonorantError
+from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.recognizers import PocketSphinx, Recognizer, RecognizerConfig, load_recognizer
+from sonorant.evaluation.recordings import score
+from sonorant.evaluation.transcription import Clip, transcribe
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Recognizer:
+    return load_recognizer("pocketsphinx")
+
+
+def test_most_words_of_clear_speech_are_heard(recognizer: Recognizer, clips: list[Clip], references: list[str]) -> None:
+    heard = [recognizer.transcribe(clip.samples, clip.rate) for clip in clips]
+    assert score(references, heard, Normalizer("en-us")).wer < 20
+    assert "pocketsphinx" in recognizer.revision
+
+
+def test_several_processes_hear_the_same_in_the_same_order(recognizer: Recognizer, clips: list[Clip]) -> None:
+    alone = [recognizer.transcribe(clip.samples, clip.rate) for clip in clips[:2]]
+    assert transcribe(clips[:2], "pocketsphinx", "en-us", processes=2) == alone
+
+
+def test_what_is_heard_does_not_depend_on_the_clips_before(clips: list[Clip]) -> None:
+    """Told by the scores of the words: they change long before a word does."""
+    noise = Clip(0.1 * np.random.default_rng(0).standard_normal(4000).astype(np.float32), 16000)
+    used = PocketSphinx()
+    for before in (clips[0], noise):
+        used.transcribe(before.samples, before.rate)
+    fresh = PocketSphinx()
+    scores = []
+    for recognizer in (used, fresh):
+        recognizer.transcribe(clips[1].samples, clips[1].rate)
+        scores.append([(segment.word, segment.ascore, segment.end_frame) for segment in recognizer._decoder.seg()])
+    assert scores[0] == scores[1]
+
+
+def test_other_rates_are_resampled(recognizer: Recognizer, clips: list[Clip], references: list[str]) -> None:
+    clip = clips[1]
+    upsampled = resample(clip.samples, clip.rate, 44100)
+    rates = score(references[1:2], [recognizer.transcribe(upsampled, 44100)], Normalizer("en-us"))
+    assert rates.wer <= 25
+    wrong_rate = score(references[1:2], [recognizer.transcribe(upsampled, 16000)], Normalizer("en-us"))
+    assert wrong_rate.wer > 50
+
+
+@pytest.mark.parametrize("samples", [np.zeros(0, np.float32), np.zeros(16, np.float32)])
+def test_nothing_is_heard_in_nothing(recognizer: Recognizer, samples: np.ndarray) -> None:
+    assert recognizer.transcribe(samples, 16000) == ""
+
+
+@pytest.mark.parametrize("name", ["sphinx", "pocketsphinx:big", "faster-whisper", "onnx-asr:", ""])
+def test_an_unknown_name_is_refused_with_those_that_are_allowed(name: str) -> None:
+    with pytest.raises(ValueError, match=r"allowed: pocketsphinx, faster-whisper:<model>, onnx-asr:<model>"):
+        RecognizerConfig(name=name, sentences=10)
+    with pytest.raises(SonorantError, match="allowed: pocketsphinx"):
+        load_recognizer(name)
+
+
+def test_no_sentences_are_refused() -> None:
+    with pytest.raises(ValueError, match="sentences must be at least 1"):
+        RecognizerConfig(name="pocketsphinx", sentences=0)
+
+
+def test_a_language_it_does_not_know_is_refused() -> None:
+    with pytest.raises(SonorantError, match="English only"):
+        load_recognizer("pocketsphinx", "de-de")
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "extra"),
+    [("faster-whisper:tiny.en", "faster_whisper", "whisper"), ("onnx-asr:whisper-base", "onnx_asr", "onnx-asr")],
+)
+def test_a_missing_extra_is_named(name: str, module: str, extra: str) -> None:
+    if importlib.util.find_spec(module):
+        pytest.skip(f"{module} is installed")
+    with pytest.raises(SonorantError, match=rf"pip install 'sonorant\[{extra}\]'"):
+        load_recognizer(name)

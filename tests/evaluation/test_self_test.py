@@ -1,0 +1,72 @@
+"""The evaluator finds out a recogniser that cheats and texts that are not what was said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.recognizers import load_recognizer
+from sonorant.evaluation.self_test import LEAST_NOISE_WER, NOISE_CLIPS, REPEATED_CLIPS, check_ears, check_texts, noise_clips
+from sonorant.evaluation.transcription import Clip
+
+REFERENCES = (
+    "the harbor lights flickered as the ferry came in late",
+    "nobody knew why the old clock stopped at noon",
+    "a thin layer of frost covered every window on the street",
+    "turn left at the church and follow the narrow road",
+    "wild geese were flying south above the silent lake",
+)
+HEARD = tuple(text.replace("late", "lake").replace("noon", "new") for text in REFERENCES)
+MUMBLE = ("", "oh", "", "the")
+normalize = Normalizer("en-us")
+
+
+def test_an_honest_recogniser_passes_with_its_figures() -> None:
+    texts = check_texts(REFERENCES, HEARD, normalize)
+    assert texts["own_wer"] < 10 < 80 < texts["shuffled_wer"]
+    ears = check_ears(REFERENCES, HEARD, MUMBLE, HEARD[:3], normalize)
+    assert ears["noise_wer"] >= LEAST_NOISE_WER
+    assert ears["repeated_wer"] == ears["repeated_wer_known"] > 0
+    assert ears["repeated_equal"] == ears["repeated"] == 3
+
+
+def test_one_that_returns_the_text_whatever_it_hears_is_caught() -> None:
+    with pytest.raises(SonorantError, match=r"white noise scores 0\.0 %"):
+        check_ears(REFERENCES, REFERENCES, REFERENCES[:4], REFERENCES[:3], normalize)
+
+
+@pytest.mark.parametrize("always", ["", REFERENCES[0]])
+def test_one_that_always_says_the_same_is_caught(always: str) -> None:
+    with pytest.raises(SonorantError, match="self-test failed"):
+        check_texts(REFERENCES, [always] * 5, normalize)
+
+
+def test_texts_that_belong_to_other_recordings_are_caught() -> None:
+    with pytest.raises(SonorantError, match="may belong to other recordings"):
+        check_texts(REFERENCES, [*REFERENCES[2:], *REFERENCES[:2]], normalize)
+
+
+def test_sentences_that_are_all_alike_cannot_tell_a_good_voice_from_a_bad_one() -> None:
+    with pytest.raises(SonorantError, match="against other sentences' texts"):
+        check_texts([REFERENCES[0]] * 5, [HEARD[0]] * 5, normalize)
+
+
+def test_a_recogniser_that_changed_since_the_recordings_were_recognised_is_caught() -> None:
+    with pytest.raises(SonorantError, match="run recognize_recordings again"):
+        check_ears(REFERENCES, HEARD, MUMBLE, ["the lights", "nobody", "a thin layer"], normalize)
+
+
+def test_a_single_sentence_says_what_could_not_be_tested() -> None:
+    assert check_texts(REFERENCES[:1], HEARD[:1], normalize)["shuffled_wer"].startswith("not run: ")
+
+
+def test_real_noise_holds_no_words_and_is_the_same_each_time() -> None:
+    silence = [Clip(np.zeros(length, np.float32), 16000) for length in (8000, 24000, 16000, 16000, 16000)]
+    noise = noise_clips(silence)
+    assert [clip.samples.shape for clip in noise] == [clip.samples.shape for clip in silence[:NOISE_CLIPS]]
+    assert all(np.array_equal(a.samples, b.samples) for a, b in zip(noise, noise_clips(silence), strict=True))
+    recognizer = load_recognizer("pocketsphinx")
+    heard = [recognizer.transcribe(clip.samples, clip.rate) for clip in noise]
+    assert check_ears(REFERENCES, HEARD, heard, HEARD[:REPEATED_CLIPS], normalize)["noise_wer"] >= LEAST_NOISE_WER

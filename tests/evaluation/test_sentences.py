@@ -1,0 +1,43 @@
+"""The judged sentences depend on ids alone, and are held out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sonorant.data.manifest import Utterance
+from sonorant.errors import SonorantError
+from sonorant.evaluation.sentences import held_out, spoken_text
+
+
+def utterance(id: str, split: str = "test", language: str = "en-us") -> Utterance:
+    return Utterance(id=id, audio=f"{id}.wav", text=id, speaker="s", language=language, spoken=id, split=split)
+
+
+def test_only_test_sentences_in_an_order_that_the_corpus_does_not_change() -> None:
+    corpus = [utterance(f"u{number}", ("train", "test", "validation")[number % 3]) for number in range(90)]
+    chosen = held_out(corpus, 10)
+    assert len(chosen) == 10
+    assert {u.split for u in chosen} == {"test"}
+    random.Random(0).shuffle(corpus)
+    assert held_out(corpus, 10) == chosen
+    grown = held_out([*corpus, utterance("another")], 11)
+    assert set(chosen) <= set(grown)
+    assert [u.id for u in chosen] != sorted(u.id for u in chosen)
+
+
+def test_all_are_used_where_there_are_fewer() -> None:
+    assert len(held_out([utterance("a"), utterance("b")], 160)) == 2
+
+
+def test_the_most_frequent_language_is_judged() -> None:
+    corpus = [utterance("a"), utterance("b", language="de-de"), utterance("c", language="de-de")]
+    assert {u.id for u in held_out(corpus, 160)} == {"b", "c"}
+
+
+def test_an_empty_split_and_an_unprepared_utterance_are_refused() -> None:
+    with pytest.raises(SonorantError, match=r"prepare\.test"):
+        held_out([utterance("a", "train")], 10)
+    with pytest.raises(SonorantError, match=r"utterance 'a'.*run the stage prepare"):
+        spoken_text(Utterance(id="a", audio="a.wav", text="a", speaker="s", language="en-us"))
