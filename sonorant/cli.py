@@ -76,9 +76,12 @@ def _say(arguments: argparse.Namespace) -> None:
 def _bundle(voice: str) -> Path:
     if not voice.startswith("models:/"):
         return Path(voice)
-    from sonorant.registry import download_bundle  # imports mlflow, which speaking from a folder does not need
+    try:
+        from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
 
-    return download_bundle(voice)
+        return download_bundle(voice)
+    except ModuleNotFoundError as error:
+        raise SonorantError(f"{voice}: the registry needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
 
 
 def _standard_input() -> str:

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 import soundfile
 
+from sonorant.registry import RegisterConfig, register
+
 
 def sonorant(*arguments: str | Path, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
@@ -55,6 +57,23 @@ def test_an_error_is_one_line_and_no_file(
     assert done.stderr.decode().startswith(message)
     assert done.stderr.count(b"\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_say_with_a_voice_of_the_registry(
+    voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("registry")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    register(voice_bundle, {}, folder / "no report", RegisterConfig(model="tiny"), {})
+    done = sonorant("say", "Hello there.", "--voice", "models:/tiny@challenger", "-o", "hello.wav")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert soundfile.info(folder / "hello.wav").duration > 0.1
+    done = sonorant("say", "Hello there.", "--voice", "models:/tiny@nobody", "-o", "nobody.wav")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: models:/tiny@nobody")
+    assert done.stderr.count(b"\n") == 1
+    assert not (folder / "nobody.wav").exists()
 
 
 def test_a_folder_as_output_is_refused(voice_bundle: Path, tmp_path: Path) -> None:

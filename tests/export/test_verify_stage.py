@@ -1,0 +1,75 @@
+"""The stage `verify` as DVC runs it: a report over all lengths of a real feature store, or one line and no report."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonorant.audio.mel import MelConfig
+from sonorant.audio.wav import write_wav
+from sonorant.data.feature_writer import write_features
+from sonorant.data.manifest import Utterance
+from sonorant.text import TextConfig
+from tasks.params import load
+from tests.export.test_verify import change_largest, plant
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [
+    "No.", "Come in.", "What is it?", "The kettle sings.", "She walked along the river.", "We never saw the old boat again, did we?",
+    "A narrow path led through the wood to a small white house.", "On Monday the post came late, because the bridge was under water.",
+    "He wrote three letters, sealed them with red wax, and left them on the table for the boy to find in the morning.",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def features(murmur: Callable[..., np.ndarray], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("store")
+    utterances = []
+    for number, text in enumerate(TEXTS):
+        write_wav(folder / f"{number}.wav", murmur(1.0, number), 16000)
+        utterances.append(
+            Utterance(
+                id=str(number), audio=f"{number}.wav", text=text, spoken=text, speaker="anna", language="en-us", split="train"
+            )
+        )
+    write_features(
+        folder, utterances, folder / "features", load("audio", MelConfig, ROOT / "params.yaml"), TextConfig(frontend="gruut"), 1
+    )
+    return folder / "features"
+
+
+def verify(voice: Path, trained: tuple[Path, Path], features: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    arguments = ["--voice", voice, "--acoustic", trained[0], "--vocoder", trained[1], "--features", features, "--out", out]
+    command = [sys.executable, "-m", "tasks.verify", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_report_covers_one_phoneme_to_the_longest(
+    voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path
+) -> None:
+    done = verify(voice_bundle, trained, features, tmp_path / "parity.json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "parity.json").read_text())
+    longest = max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
+    alone = [case["length"] for case in report["acoustic"]["cases"] if case["batch"] == 1]
+    assert len(set(alone)) >= 8
+    assert (min(alone), max(alone)) == (3, longest)
+    assert any(length % 2 for length in alone)
+    assert any(case["batch"] > 1 for case in report["acoustic"]["cases"])
+    for graph in ("acoustic", "vocoder"):
+        assert 0 <= report[graph]["max_abs_diff"] <= report[graph]["tolerance"]
+        assert report[graph]["max_abs_diff"] == max(case["max_abs_diff"] for case in report[graph]["cases"])
+
+
+def test_a_fault_is_one_line_and_no_report(voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path) -> None:
+    faulty = plant(voice_bundle, "vocoder", change_largest(lambda weight: weight * np.float32(1.2)), tmp_path / "planted")
+    done = verify(faulty.folder, trained, features, tmp_path / "parity.json")
+    assert done.returncode == 1
+    assert "error: graph vocoder, output samples, length" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "parity.json").exists()
