@@ -16,20 +16,19 @@ def imported_names(file: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= members
+            if not project_files(members):
+                names.add(node.module)
     return names
 
 
 def project_files(names: set[str]) -> set[Path]:
-    """The project files that importing these names runs, packages' `__init__.py` included."""
+    """The project files that these names are. A package's `__init__.py` counts when the package itself is named, not a module in it."""
     files = set()
     for name in names:
-        parts = name.split(".")
-        if parts[0] not in PACKAGES:
-            continue
-        for end in range(1, len(parts) + 1):
-            stem = ROOT.joinpath(*parts[:end])
+        stem = ROOT.joinpath(*name.split("."))
+        if name.split(".")[0] in PACKAGES:
             files.update(path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
     return files
 

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from sonorant.errors import SonorantError
+from sonorant.text.phonemes import PAUSES, Phoneme, SpokenText
 
 FrontendName = Literal["gruut", "espeak"]
-
-PAUSES = (",", ".", "?", "!")
-"""Pause symbols, last in every frontend's inventory. A voice learns how long each lasts and how speech sounds before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,30 +22,6 @@ class TextConfig:
     def __post_init__(self) -> None:
         if self.frontend not in get_args(FrontendName):
             raise ValueError(f"frontend is '{self.frontend}'; allowed: {', '.join(get_args(FrontendName))}")
-
-
-@dataclass(frozen=True, slots=True)
-class Phoneme:
-    """One token: a phone of the language or a pause."""
-
-    symbol: str
-    """IPA of one phone, without stress; a long vowel is one symbol with its length mark (`iː`). Or one of `PAUSES`."""
-    stress: int = 0
-    """0 none, 1 primary, 2 secondary."""
-    word_start: bool = False
-    """Whether a word begins here; never true of a pause."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpokenText:
-    """What a frontend makes of a text."""
-
-    text: str
-    """The text as spoken: numbers, dates and abbreviations written out, as far as the frontend tells."""
-    phonemes: tuple[Phoneme, ...]
-    """Empty when there is nothing to say: pauses alone are not speech."""
-    unknown: tuple[str, ...]
-    """Characters of the text that cannot be spoken and were left out; each once, in order of appearance."""
 
 
 class Frontend(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import Phoneme
+from sonorant.text.phonemes import Phoneme
 
 PADDING, START, END = 0, 1, 2
 _RESERVED = 3

@@ -5,7 +5,6 @@ An importer lets bad rows through with their defect noted, so that `prepare` nam
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,14 +56,31 @@ class CorpusConfig:
 Importer = Callable[[Path, Path, CorpusConfig], None]
 
 
-def _lazily(module: str) -> Importer:
-    def import_with(source: Path, out: Path, config: CorpusConfig) -> None:
-        importlib.import_module(f"sonorant.data.corpora.{module}").import_corpus(source, out, config)
+def _demo(source: Path, out: Path, config: CorpusConfig) -> None:
+    from sonorant.data.corpora import demo
 
-    return import_with
+    demo.import_corpus(source, out, config)
 
 
-CORPORA: dict[str, Importer] = {kind: _lazily(kind) for kind in ("demo", "ljspeech", "table", "lhotse")}
+def _ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
+    from sonorant.data.corpora import ljspeech
+
+    ljspeech.import_corpus(source, out, config)
+
+
+def _table(source: Path, out: Path, config: CorpusConfig) -> None:
+    from sonorant.data.corpora import table
+
+    table.import_corpus(source, out, config)
+
+
+def _lhotse(source: Path, out: Path, config: CorpusConfig) -> None:
+    from sonorant.data.corpora import lhotse
+
+    lhotse.import_corpus(source, out, config)
+
+
+CORPORA: dict[str, Importer] = {"demo": _demo, "ljspeech": _ljspeech, "table": _table, "lhotse": _lhotse}
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
