@@ -58,11 +58,11 @@ def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] 
             started = time.monotonic()
             run_stage(stage, str(where), execution)
             seconds[stage] = round(time.monotonic() - started, 1)
-        gates, version = {}, None
+        verdict, version = None, None
         if register and order == read_graph(where).order(None):
             version = register_voice(str(where), execution)
-            gates = promote_voice(str(where), version["version"])
-        return report(where, seconds, version, gates)
+            verdict = promote_voice(str(where), version["version"])
+        return report(where, seconds, version, verdict)
     except SonorantError as error:
         # A state instead of the exception: one line in log and UI, not a traceback through the engine.
         logger.error("%s", error)
@@ -97,16 +97,19 @@ def register_voice(where: str, execution: str) -> dict[str, Any]:
 
 
 @task(task_run_name="promote", **ACTION)
-def promote_voice(where: str, version: int) -> dict[str, str]:
-    """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said."""
+def promote_voice(where: str, version: int) -> dict[str, Any]:
+    """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said and what came of it."""
     verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
     for line in verdict.says():
         get_run_logger().info("%s", line)
-    return {gate.name: gate.says() for gate in verdict.gates}
+    return {"gates": {gate.name: gate.says() for gate in verdict.gates}, "champion": verdict.passed}
 
 
-def report(where: Path, seconds: dict[str, float], version: dict[str, Any] | None, gates: dict[str, str]) -> dict[str, Any]:
+def report(
+    where: Path, seconds: dict[str, float], version: dict[str, Any] | None, verdict: dict[str, Any] | None
+) -> dict[str, Any]:
     """Keep the results as Prefect artifacts and return them."""
+    verdict = verdict or {"gates": {}, "champion": False}
     metrics = read_json(where / METRICS) if (where / METRICS).exists() else {}
     wer, times = results.intelligibility_rows(metrics), results.stage_rows(seconds)
     links = {"project": str(where), "report": str(where / REPORT), "voice": str(where / VOICE), "MLflow": shown(store_uri())}
@@ -115,9 +118,14 @@ def report(where: Path, seconds: dict[str, float], version: dict[str, Any] | Non
         links["registry"] = f"models:/{version['name']}/{version['version']}"
         if store_uri().startswith("http"):
             links["registry page"] = f"{shown(store_uri())}/#/models/{version['name']}/versions/{version['version']}"
-    sections = {"Intelligibility": wer, "Speed": results.speed_rows(metrics), "Gates": results.gate_rows(gates), "Stages": times}
+    sections = {
+        "Intelligibility": wer,
+        "Speed": results.speed_rows(metrics),
+        "Gates": results.gate_rows(verdict["gates"]),
+        "Stages": times,
+    }
     create_table_artifact(key="results", table=wer or times, description="Word error rates, or the stages where none were measured")
     create_markdown_artifact(
         key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links"
     )
-    return {"where": str(where), "seconds": seconds, "metrics": metrics, "version": version, "gates": gates}
+    return {"where": str(where), "seconds": seconds, "metrics": metrics, "version": version, **verdict}

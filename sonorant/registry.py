@@ -209,6 +209,9 @@ def _judge_wer(metrics: Mapping[str, Any], config: PromoteConfig) -> Gate:
     low, high = metrics["intelligibility"]["voice"].get("wer_ci95", (math.nan, math.nan))
     above = voice - recordings
     reason = f"{voice:.1f} % (95 % interval {low:.1f} - {high:.1f}), recordings {recordings:.1f} %: {above:+.1f} points"
+    paired = metrics["intelligibility"]["voice"].get("above_recordings", {}).get("wer_ci95")
+    if paired:
+        reason += f" (paired 95 % interval {paired[0]:+.1f} to {paired[1]:+.1f})"
     limit = config.max_wer_above_recordings
     return Gate(name="wer", passed=above <= limit, reason=f"{reason}, at most {limit:+.1f}")
 

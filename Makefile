@@ -1,0 +1,53 @@
+# Commands of the project; `make` alone lists them. Each sets up what it needs.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check serve stop bench clean
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+READY := $(VENV)/.installed
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# No tool reports home, and Prefect keeps its things in the project.
+export DO_NOT_TRACK := 1
+export PREFECT_SERVER_ANALYTICS_ENABLED := false
+export MLFLOW_DISABLE_TELEMETRY := true
+export PREFECT_HOME := $(CURDIR)/runs/prefect
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## from prompts to a registered voice on this machine, then its figures
+	@sh infra/install_system_packages.sh
+	@python -m flows.demo
+
+test: $(READY) ## run the test suite
+	@python -m pytest
+
+check: $(READY) ## linting, formatting, types
+	@ruff check .
+	@ruff format --check .
+	@mypy
+
+serve: $(READY) ## start Prefect server, worker and MLflow server on loopback (SONORANT_PREFECT_PORT, SONORANT_MLFLOW_PORT)
+	@python -m infra.local_servers start
+
+stop: $(READY) ## end what `make serve` started
+	@python -m infra.local_servers stop
+
+bench: $(READY) ## run the benchmarks and keep their results
+	@for name in features training synthesis overhead; do python -m benchmarks.$$name --save; done
+
+clean: ## remove the tools' caches and the copies of runs with overrides; results stay
+	@rm -rf .pytest_cache .ruff_cache .mypy_cache runs/workspaces
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment that holds a version of the lock keeps it: a CPU build of torch stays. What make says here goes to stderr, because
+# the output of `make serve` is to be evaluated.
+$(READY): requirements.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=<python>" >&2; exit 1; }
+	@test -x $(VENV)/bin/python || { echo "making the environment $(VENV)" >&2; $(PYTHON) -m venv $(VENV); }
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r requirements.lock >&2
+	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e . >&2
+	@touch $@

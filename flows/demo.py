@@ -1,0 +1,73 @@
+"""`make demo`: run the flow in this process and say what came of it. Knows nothing of how it came."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flows.results import gate_rows, intelligibility_rows, plain_table, speed_rows, stage_rows
+from sonorant.errors import SonorantError
+from sonorant.tracking.store import DEFAULT_DATABASE, shown
+from tasks.stage import run
+
+# Read by prefect when it is imported. Without PREFECT_API_URL it starts a server of its own for as long as the flow runs.
+PREFECT_ENVIRONMENT = {
+    "PREFECT_HOME": str(Path("runs/prefect").resolve()),
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "DO_NOT_TRACK": "1",
+}
+NEXT = """\
+  source .venv/bin/activate
+  sonorant say "Good morning." --voice {voice} -o morning.wav
+  dvc repro                                   # the same graph: nothing to be done
+  make serve                                  # Prefect and MLflow to look at: models, runs, pictures, sound
+"""
+
+
+def main() -> None:
+    """Run the pipeline and print figures, registry version, samples and the next commands."""
+    for name, value in PREFECT_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from flows.train_and_export import train_and_export
+
+    state: Any = train_and_export(return_state=True)
+    if not state.is_completed():
+        raise SonorantError(f"the flow ended as {state.name}: {state.message}; the same command goes on from there")
+    print(summary(state.result()))
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """What a person wants to know of a run: the flow's result as text."""
+    where, metrics, version = Path(found["where"]), found["metrics"], found["version"]
+    sections = {
+        "Word error rates": plain_table(intelligibility_rows(metrics)),
+        "Speed": plain_table(speed_rows(metrics)),
+        "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
+    }
+    if version:
+        sections["Gates"] = plain_table(gate_rows(found["gates"]))
+        sections["Registry"] = registry_lines(version, found["champion"])
+    samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))
+    sections["To listen to"] = "\n".join(f"  {path.relative_to(where)}" for path in samples[:6]) or "  no samples"
+    sections["To look at"] = "  reports/evaluation/index.html"
+    sections["Next"] = NEXT.format(voice="artifacts/voice").rstrip()
+    return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
+
+
+def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
+    """Where the voice is in the registry, and how to reach it from another program."""
+    alias = "champion" if champion else "challenger"
+    address = shown(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE}")
+    return (
+        f"  models:/{version['name']}/{version['version']}, alias {alias}\n"
+        f"  export MLFLOW_TRACKING_URI={address}\n"
+        f'  sonorant say "From the registry." --voice models:/{version["name"]}@{alias} -o registry.wav'
+    )
+
+
+if __name__ == "__main__":
+    run(main)
