@@ -98,12 +98,14 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
     beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
     metrics = {
-        "intelligibility": _intelligibility(counts, config.bootstrap, beside) | {"requested": known.requested},
+        "intelligibility": _intelligibility(counts, config.bootstrap, beside),
         "naturalness": _naturalness(renderings, voice.sample_rate),
         "speed": measure(inputs.voice, inputs.trained, sentence_classes([r.tokens for r in renderings]), config.latency_repeats),
         "size": _size(voice.bundle),
         "parity": read_parity(inputs.parity),
-        "evaluator": {"passed": True} | texts_tested | ears_tested,
+        "evaluator": {"passed": True, "sentences": len(known.ids), "sentences_requested": known.requested}
+        | texts_tested
+        | ears_tested,
         "environment": describe_environment(),
     }
     return Evaluation(
