@@ -32,6 +32,7 @@ def main() -> None:
     """Run the pipeline and print figures, registry version, samples and the next commands."""
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # its server does not make it
     from flows.train_and_export import train_and_export
 
     state: Any = train_and_export(return_state=True)

@@ -10,13 +10,10 @@ from typing import Any
 
 from prefect.cache_policies import NO_CACHE
 
-from sonorant.errors import SonorantError
-from sonorant.tracking import TrackingUnavailable
-
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Whether the failure may be gone later: everything but bad input."""
-    return isinstance(state.data, TrackingUnavailable) or not isinstance(state.data, SonorantError)
+    """Whether the failure may be gone later: an exception may; bad input is a state without one."""
+    return isinstance(state.data, Exception)
 
 
 # DVC alone decides what is up to date; Prefect's own cache would not see deleted outputs.

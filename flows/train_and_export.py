@@ -15,15 +15,16 @@ from typing import Any
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 from prefect.runtime import flow_run
-from prefect.states import Failed
+from prefect.states import Failed, State
 
 from flows import results
-from flows.command import run_command
+from flows.command import CommandFailed, run_command
 from flows.graph import read_graph
 from flows.policy import ACTION, STAGE
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
+from sonorant.tracking import TrackingUnavailable
 from sonorant.tracking.store import shown, store_uri
 from tasks import promote as promoting
 from tasks import register as registering
@@ -34,6 +35,7 @@ warnings.filterwarnings("ignore", message='Field name "register"', category=User
 METRICS = Path("reports/metrics.json")
 REPORT = Path("reports/evaluation")
 VOICE = Path("artifacts/voice")
+ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
 
 
 @flow(name="train-and-export")
@@ -56,12 +58,12 @@ def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] 
         seconds = {}
         for stage in order:
             started = time.monotonic()
-            run_stage(stage, str(where), execution)
+            outcome(run_stage(stage, str(where), execution, return_state=True))
             seconds[stage] = round(time.monotonic() - started, 1)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
-            version = register_voice(str(where), execution)
-            verdict = promote_voice(str(where), version["version"])
+            version = outcome(register_voice(str(where), execution, return_state=True))
+            verdict = outcome(promote_voice(str(where), version["version"], return_state=True))
         return report(where, seconds, version, verdict)
     except SonorantError as error:
         # A state instead of the exception: one line in log and UI, not a traceback through the engine.
@@ -70,9 +72,16 @@ def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] 
 
 
 @task(task_run_name="{stage}", **STAGE)
-def run_stage(stage: str, where: str, execution: str) -> None:
+def run_stage(stage: str, where: str, execution: str) -> State[Any] | None:
     """Bring one stage of the project in the folder `where` up to date, with its output in this task's log."""
-    logger = get_run_logger()
+    logger, errors = get_run_logger(), []
+
+    def say(line: str) -> None:
+        if line.strip() and not line.strip().startswith(ADVICE):
+            logger.info("%s", line)
+        if line.startswith("error: "):
+            errors.append(line.removeprefix("error: "))
+
     environment = os.environ | {
         "SONORANT_EXECUTION": execution,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -82,27 +91,51 @@ def run_stage(stage: str, where: str, execution: str) -> None:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
     # --single-item leaves the stages before it unlocked, so that several runs can work at once.
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
-    run_command(command, Path(where), lambda line: logger.info("%s", line) if line.strip() else None, environment)
+    try:
+        run_command(command, Path(where), say, environment)
+    except CommandFailed as failure:
+        return Failed(message=f"stage '{stage}': {errors[-1] if errors else failure}")
+    return None
 
 
 @task(task_run_name="register", **ACTION)
-def register_voice(where: str, execution: str) -> dict[str, Any]:
+def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
     """Make the voice a version of the MLflow registry, or find the version it already is."""
     root = Path(where)
-    found = registering.register_files(
-        voice=root / VOICE, metrics=root / METRICS, report=root / REPORT, params_file=root / "params.yaml", execution=execution
-    )
+    try:
+        found = registering.register_files(
+            voice=root / VOICE, metrics=root / METRICS, report=root / REPORT, params_file=root / "params.yaml", execution=execution
+        )
+    except SonorantError as error:
+        return refused(error)
     get_run_logger().info("%s", found.says())
     return {"name": found.name, "version": found.version, "run_id": found.run_id, "new": found.new}
 
 
 @task(task_run_name="promote", **ACTION)
-def promote_voice(where: str, version: int) -> dict[str, Any]:
+def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
     """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said and what came of it."""
-    verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
+    try:
+        verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
+    except SonorantError as error:
+        return refused(error)
     for line in verdict.says():
         get_run_logger().info("%s", line)
     return {"gates": {gate.name: gate.says() for gate in verdict.gates}, "champion": verdict.passed}
+
+
+def refused(error: SonorantError) -> State[Any]:
+    """Bad input as a failed state: one line, and no retry. A store that was away is raised on, and asked again (policy.py)."""
+    if isinstance(error, TrackingUnavailable):
+        raise error
+    return Failed(message=str(error))
+
+
+def outcome(state: Any) -> Any:
+    """A task's result. Raises SonorantError with its one line if it failed, and whatever ended it if that was something else."""
+    if state.is_failed() and state.message:
+        raise SonorantError(" ".join(state.message.split()))
+    return state.result()
 
 
 def report(

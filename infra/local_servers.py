@@ -163,7 +163,8 @@ def check_free(ports: Ports) -> None:
 
 def launch(name: str, command: list[str], environment: dict[str, str]) -> None:
     """Start a server that outlives this process, its output in runs/serve/<name>.log."""
-    STATE.mkdir(parents=True, exist_ok=True)
+    for folder in (STATE, Path(environment["PREFECT_HOME"])):
+        folder.mkdir(parents=True, exist_ok=True)
     print(f"starting {name}", file=sys.stderr)
     with (STATE / f"{name}.log").open("w") as log:
         child = subprocess.Popen(

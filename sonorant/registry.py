@@ -103,7 +103,7 @@ class Verdict:
     def says(self) -> list[str]:
         """Lines for a person."""
         end = f"is {BEST}" + (f"; version {self.former} is {FORMER}" if self.former else "")
-        end = end if self.passed else f"is refused by {', '.join(g.name for g in self.gates if not g.passed)}; {BEST} stays"
+        end = end if self.passed else f"is refused by {', '.join(g.name for g in self.gates if not g.passed)}; {BEST} does not move"
         return [*(f"gate {gate.name} {gate.says()}" for gate in self.gates), f"models:/{self.name}/{self.version} {end}"]
 
 
