@@ -18,7 +18,7 @@ from typing import Any
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, sha256_file, write_json
 from sonorant.runtime.bundle import read_bundle
-from sonorant.tracking.run import RunSpec, flat, open_run
+from sonorant.tracking.run import RunSpec, close_run, flat, open_run
 from sonorant.tracking.store import DEFAULT_DATABASE, Store, TrackingUnavailable, locked, open_store, shown
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
@@ -138,6 +138,7 @@ def register(
                 config.model, source=model.model_uri, run_id=run_id, tags=tags, model_id=model.model_id
             )
         _describe(store, version, metrics, report, origin)
+        close_run(store, version.run_id, "FINISHED")
         newest = max(int(each.version) for each in _versions(store, config.model))
         store.client.set_registered_model_alias(config.model, NEWEST, str(newest))
         return Registered(name=config.model, version=int(version.version), run_id=version.run_id, new=not found)

@@ -1,0 +1,159 @@
+"""`make serve` on a small project: real servers, a real worker, a deployment run and a cancelled one."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.flows.conftest import dvc, git
+
+ROOT = Path(__file__).parents[2]
+GRAPH = """\
+stages:
+  prepare:
+    cmd: echo done > prepared.txt
+    outs: [prepared.txt]
+  train_acoustic:
+    cmd: touch runs/started && sleep 600
+    params: [train_acoustic.steps]
+    outs: [model.txt]
+"""
+
+
+@dataclass
+class Served:
+    """A project with its servers."""
+
+    root: Path
+    environment: dict[str, str]
+    printed: str
+
+    def servers(self, action: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "infra.local_servers", action]
+        return subprocess.run(
+            command, cwd=self.root, env=self.environment | more, capture_output=True, text=True, check=False, timeout=400
+        )
+
+    def prefect(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "prefect", *arguments]
+        done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def run_deployment(self, **parameters: object) -> str:
+        given = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
+        line = next(x for x in self.prefect("deployment", "run", "train-and-export/local", *given).splitlines() if "UUID" in x)
+        return line.split()[-1]
+
+    def state(self, run: str) -> str:
+        return str(json.loads(self.prefect("flow-run", "inspect", run, "--output", "json"))["state"]["type"])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("served") / "project"
+    for package in ("flows", "tasks", "sonorant", "infra"):
+        shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "prefect.yaml", root)
+    shutil.copy(ROOT / "params.yaml", root)
+    (root / "dvc.yaml").write_text(GRAPH)
+    (root / ".gitignore").write_text("/runs/\n__pycache__/\n")
+    git(root, "init", "-q")
+    dvc(root, "init", "-q")
+    ports = {"SONORANT_PREFECT_PORT": str(free_port()), "SONORANT_MLFLOW_PORT": str(free_port())}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MLFLOW"))}
+    environment |= ports | {"SONORANT_TEST": str(root), "PYTHONPATH": str(root), "DO_NOT_TRACK": "1"}
+    project = Served(root, environment, "")
+    try:
+        done = project.servers("start")
+        assert done.returncode == 0, done.stderr
+        project.printed = done.stdout
+        exports = dict(line.removeprefix("export ").split("=", 1) for line in done.stdout.splitlines())
+        environment |= exports | {"PREFECT_HOME": str(root / "client")}
+        yield project
+    finally:
+        project.servers("stop")
+        for process in processes_of(root):
+            process.kill()
+
+
+def test_prints_what_to_paste_and_a_second_start_prints_it_again(served: Served) -> None:
+    assert [line.split("=")[0] for line in served.printed.splitlines()] == ["export PREFECT_API_URL", "export MLFLOW_TRACKING_URI"]
+    again = served.servers("start")
+    assert (again.returncode, again.stdout) == (0, served.printed)
+
+
+def test_deployment_runs_as_any_other(served: Served) -> None:
+    run = served.run_deployment(stages=["prepare"])
+    wait_until(lambda: served.state(run) in ("COMPLETED", "FAILED", "CRASHED"))
+    assert served.state(run) == "COMPLETED"
+    assert (served.root / "prepared.txt").read_text() == "done\n"
+
+
+def test_cancelled_run_leaves_no_process(served: Served) -> None:
+    run = served.run_deployment(overrides={"train_acoustic.steps": 7}, register=False)
+    wait_until((served.root / "runs" / "started").exists)
+    assert any("sleep 600" in " ".join(p.cmdline()) for p in processes_of(served.root))
+    served.prefect("flow-run", "cancel", run)
+    wait_until(lambda: served.state(run) == "CANCELLED")
+    wait_until(lambda: not [p for p in processes_of(served.root) if "SONORANT_COMMAND" in p.environ()])
+
+
+def test_port_in_use_is_one_line_and_starts_nothing(served: Served, tmp_path: Path) -> None:
+    other = Served(tmp_path, served.environment, "")
+    done = other.servers("start", SONORANT_TEST=str(tmp_path))
+    port = served.environment["SONORANT_PREFECT_PORT"]
+    assert done.returncode == 1
+    assert done.stderr == f"error: port {port} is in use; choose another: SONORANT_PREFECT_PORT=<port> make serve\n"
+    assert processes_of(tmp_path) == []
+
+
+def test_stop_ends_all_it_started_and_spares_a_stranger_with_an_old_pid(served: Served) -> None:
+    state = served.root / "runs" / "serve"
+    worker = json.loads((state / "worker.json").read_text())
+    stranger = subprocess.Popen(["sleep", "600"])
+    try:
+        (state / "worker.json").write_text(json.dumps({"pid": stranger.pid, "created": worker["created"]}))
+        assert served.servers("stop").returncode == 0
+        assert stranger.poll() is None
+        left = {p.pid for p in processes_of(served.root)}
+        assert worker["pid"] in left, "the one whose pid was lost"
+        (state / "worker.json").write_text(json.dumps(worker))
+        assert served.servers("stop").returncode == 0
+        assert processes_of(served.root) == []
+        assert served.servers("stop").returncode == 0, "stopping twice is no error"
+    finally:
+        stranger.kill()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def processes_of(root: Path) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SONORANT_TEST") == str(root) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.3)
