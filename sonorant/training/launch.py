@@ -24,15 +24,20 @@ SHUTDOWN_SECONDS = 20
 """How long torchrun waits for its ranks to save after a SIGTERM."""
 
 
-def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """`given` with torchrun's settings completed: one node, a process a GPU or one for all CPU cores, threads to match."""
+def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
+    """`given` with torchrun's settings completed: one node, a process a GPU or a CPU core, threads to match.
+
+    There are never more processes than micro-batches in a step, since the others would have nothing to do. On CPUs, processes with a
+    thread each are 1.8 times as fast as one process with two threads: what the loss needs (Fourier transforms, sorting) has no threads.
+    """
+    cores = len(os.sched_getaffinity(0))
     env = dict(given)
     env.setdefault("PET_NNODES", "1")
-    processes = env.setdefault("PET_NPROC_PER_NODE", str(torch.cuda.device_count() or 1))
+    processes = env.setdefault("PET_NPROC_PER_NODE", str(min(torch.cuda.device_count() or cores, micro_batches_per_step)))
     if env["PET_NNODES"] == "1" and "PET_RDZV_ENDPOINT" not in env:
         env.setdefault("PET_STANDALONE", "1")
     if processes.isdigit():
-        env.setdefault("OMP_NUM_THREADS", str(max(1, len(os.sched_getaffinity(0)) // int(processes))))
+        env.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(processes))))
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")
     env.setdefault("GOMP_SPINCOUNT", "0")
@@ -50,7 +55,7 @@ def launch(job: Job) -> None:
     job_file = run.path / "job.json"
     job.write(job_file)
     command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(job_file)]
-    child = subprocess.Popen(command, env=environment(os.environ), start_new_session=True, preexec_fn=die_with_parent)
+    child = subprocess.Popen(command, env=environment(os.environ, job.train["micro_batches_per_step"]), start_new_session=True, preexec_fn=die_with_parent)
     former = {
         number: signal.signal(number, lambda *_: child.send_signal(signal.SIGTERM)) for number in (signal.SIGTERM, signal.SIGINT)
     }

@@ -93,15 +93,19 @@ class DiscriminatorLosses(nn.Module):
 def spectral_loss(fake_BS: torch.Tensor, real_BS: torch.Tensor) -> torch.Tensor:
     """Sum over items of the mean distance of magnitude spectra, linear (relative) and logarithmic, over `RESOLUTIONS`."""
     total = fake_BS.new_zeros(())
-    both = torch.cat([fake_BS, real_BS])
     for n_fft in RESOLUTIONS:
-        window = torch.hann_window(n_fft, device=both.device)
-        spectrum = torch.stft(both, n_fft, n_fft // 4, window=window, return_complex=True)
-        magnitude = (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
-        fake, real = magnitude.chunk(2)
+        fake = _magnitude(fake_BS, n_fft)
+        with torch.no_grad():
+            real = _magnitude(real_BS, n_fft)
         relative = (fake - real).square().sum((1, 2)).add(1e-9).sqrt() / real.square().sum((1, 2)).add(1e-9).sqrt()
         total = total + relative.sum() + _sum_of_means((fake.log() - real.log()).abs())
     return total / len(RESOLUTIONS)
+
+
+def _magnitude(samples_BS: torch.Tensor, n_fft: int) -> torch.Tensor:
+    window = torch.hann_window(n_fft, device=samples_BS.device)
+    spectrum = torch.stft(samples_BS, n_fft, n_fft // 4, window=window, return_complex=True)
+    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
 
 
 def _sum_of_means(x: torch.Tensor) -> torch.Tensor:

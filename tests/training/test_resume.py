@@ -115,7 +115,7 @@ def start(features: Path, folder: Path, processes: int, **changes: Any) -> subpr
     job = Job(recipe="acoustic", model=model, train=train, features=str(features), run=str(folder / "run"), out=str(folder / "model"),
               fingerprint="f", provenance={})  # fmt: skip
     job.write(folder / "job.json")
-    env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)})
+    env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, train["micro_batches_per_step"])
     command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(folder / "job.json")]
     return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True)
 
