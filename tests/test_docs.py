@@ -1,0 +1,75 @@
+"""Every command in the documentation exists as it is written; those that are quick are run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.imports import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+NEEDS_MORE = ("hardware:",)
+"""A command whose comment says so needs what is not here, and says what."""
+OTHERS = {"source", "prefect", "mlflow", "bash", "pip", "export"}
+"""Run by other tests (tests/flows, tests/test_registry.py) or by the CI itself."""
+
+
+def commands() -> list[tuple[str, str]]:
+    found = []
+    for page in PAGES:
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+            for line in block.splitlines():
+                if line.strip() and not any(mark in line for mark in NEEDS_MORE):
+                    found.append((page.name, line.split(" # ")[0].strip()))
+    return found
+
+
+def words_of(command: str) -> list[str]:
+    words = shlex.split(command)
+    while "=" in words[0] and not words[0].startswith("-"):
+        words = words[1:]
+    return words
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_the_command_exists(page: str, command: str, tmp_path: Path, voice_bundle: Path) -> None:
+    words = words_of(command)
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    elif words[:2] == ["dvc", "repro"]:
+        stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+        assert {word for word in words[2:] if not word.startswith("-")} <= set(stages)
+    elif words[0] == "dvc":
+        assert subprocess.run([sys.executable, "-m", "dvc", *words[1:3], "--help"], capture_output=True).returncode == 0
+    elif words[0] == "sonorant":
+        words = [str(voice_bundle) if word == "artifacts/voice" else word for word in words[1:]]
+        done = subprocess.run([sys.executable, "-m", "sonorant.cli", *words], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "morning.wav").stat().st_size > 1000
+    elif words[:2] == ["python", "-m"]:
+        help_text = subprocess.run([sys.executable, "-m", words[2], "--help"], cwd=ROOT, capture_output=True, text=True)
+        assert help_text.returncode == 0, help_text.stderr
+        assert {word for word in words[3:] if word.startswith("--")} <= set(re.findall(r"--[\w-]+", help_text.stdout))
+    elif words[:2] == ["python", "-c"]:
+        compile(words[2], page, "exec")
+    else:
+        assert words[0] in OTHERS, f"{page}: no test knows the command '{command}'"
+
+
+def test_commands_in_tables_exist() -> None:
+    named = re.findall(r"`python -m ([\w.]+)", "".join(page.read_text(encoding="utf-8") for page in PAGES))
+    assert named
+    assert [name for name in named if not (ROOT / (name.replace(".", "/") + ".py")).exists()] == []
+
+
+def test_links_and_files_named_in_the_documentation_exist() -> None:
+    place = re.compile(r"`((?:docs|tasks|flows|sonorant|tests|benchmarks|infra|corpora)/[\w./-]+)`")
+    for page in PAGES:
+        for name in place.findall(page.read_text(encoding="utf-8")):
+            assert (ROOT / name).exists(), f"{page.name} names {name}"
