@@ -1,6 +1,6 @@
 """torchrun, saying in a line per rank what went wrong instead of in a traceback of its own. Knows nothing of the job.
 
-    python -m sonorant.training.agent -m sonorant.training.worker job.json    takes torchrun's arguments and PET_* variables
+python -m sonorant.training.agent -m sonorant.training.worker job.json    takes torchrun's arguments and PET_* variables
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ def run() -> None:
         main()
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
-            cause = f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
+            cause = (
+                f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
+            )
             print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
         raise SystemExit(1) from None
 

@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-
 Tensors = tuple[torch.Tensor, ...] | list[torch.Tensor]
 
 

@@ -55,7 +55,12 @@ def launch(job: Job) -> None:
     job_file = run.path / "job.json"
     job.write(job_file)
     command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(job_file)]
-    child = subprocess.Popen(command, env=environment(os.environ, job.train["micro_batches_per_step"]), start_new_session=True, preexec_fn=die_with_parent)
+    child = subprocess.Popen(
+        command,
+        env=environment(os.environ, job.train["micro_batches_per_step"]),
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
     former = {
         number: signal.signal(number, lambda *_: child.send_signal(signal.SIGTERM)) for number in (signal.SIGTERM, signal.SIGINT)
     }

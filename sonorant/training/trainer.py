@@ -65,13 +65,11 @@ class Trainer:
         log = MetricsLog(self.run.metrics) if self.ranks.first else None
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
         frames = 0.0
-        losses: dict[str, float] = {}
         for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
             frames += sum(self.recipe.units(batch)["frames"] for batch in micro_batches)
             if self.step % self.config.log_every == 0 or self.step == self.config.steps:
-                losses = self.ranks.sum(taken["losses"])
-                row = self._row(losses, taken["norms"], frames)
+                row = self._row(self.ranks.sum(_floats(taken["losses"])), _floats(taken["norms"]), frames)
                 frames = 0.0
                 progress.show(self.step, row)
                 if log:
@@ -89,8 +87,11 @@ class Trainer:
                 return "stopped"
         return "finished"
 
-    def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Any]:
-        """One optimizer step over a global batch, of which this rank computes its share."""
+    def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, dict[str, torch.Tensor]]:
+        """One optimizer step over a global batch, of which this rank computes its share.
+
+        Returns this rank's share of each loss and each phase's gradient norm, as tensors: reading them would make a GPU wait.
+        """
         own = deal(micro_batches, self.ranks.rank, self.ranks.world_size)
         totals = _totals(self.recipe, micro_batches)
         learning_rate = self.config.learning_rate_at(self.step)
@@ -98,7 +99,7 @@ class Trainer:
             optimizer.zero_grad(set_to_none=True)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
-        losses: dict[str, float] = {}
+        losses: dict[str, torch.Tensor] = {}
         for place, (micro_batch, weight) in enumerate(own):
             with self.stopwatch("data"):
                 batch = {name: value.to(self.ranks.device, non_blocking=True) for name, value in next(batches).items()}
@@ -106,9 +107,11 @@ class Trainer:
             for phase in self.recipe.phases:
                 summed = self._accumulate(phase, batch, totals, weight, last=place == len(own) - 1)
                 for name, value in summed.items():
-                    losses[name] = losses.get(name, 0.0) + weight * float(value) / totals[phase.terms[name].unit]
+                    share = value * (weight / totals[phase.terms[name].unit])
+                    losses[name] = losses[name] + share if name in losses else share
         with self.stopwatch("optimizer"):
             norms = {phase.name: self._update(phase) for phase in self.recipe.phases}
+            self.scaler.update()
             self.ema.update_parameters(self.recipe.model)
         self.step += 1
         self.step_in_epoch += 1
@@ -127,13 +130,12 @@ class Trainer:
                 self.scaler.scale(loss).backward()
         return {name: value.detach() for name, value in summed.items()}
 
-    def _update(self, phase: Phase) -> float:
+    def _update(self, phase: Phase) -> torch.Tensor:
         optimizer = self.optimizers[phase.name]
         self.scaler.unscale_(optimizer)
         norm = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
         self.scaler.step(optimizer)
-        self.scaler.update()
-        return float(norm)
+        return norm
 
     def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
         """What is left of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
@@ -269,6 +271,10 @@ class Trainer:
         kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
         kind = kinds.get(self.config.precision)
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
+
+
+def _floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items()}
 
 
 def _totals(recipe: Recipe, micro_batches: list[MicroBatch]) -> dict[str, float]:
