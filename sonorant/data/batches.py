@@ -32,9 +32,7 @@ class UtteranceBatches(Dataset[Batch]):
         items = self.batches[index].items
         token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
         tokens = np.zeros((len(items), _round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
-        mel = np.zeros(
-            (len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32
-        )
+        mel = np.zeros((len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32)
         for row, item in enumerate(items):
             tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
             mel[row, : mel_lengths[row]] = self.store.mel(int(item))

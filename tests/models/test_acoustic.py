@@ -26,7 +26,8 @@ def test_an_utterance_in_a_batch_equals_itself_alone(model: AcousticModel) -> No
     text, lengths = tokens(3, 9), torch.tensor([9, 4, 6])
     mel, mel_lengths = model.synthesize(text, lengths, torch.tensor([0, 1, 2]), torch.ones(3))
     for item in range(3):
-        alone, length = model.synthesize(text[item : item + 1, : lengths[item]], lengths[item : item + 1], torch.tensor([item]), torch.ones(1))
+        own = text[item : item + 1, : lengths[item]]
+        alone, length = model.synthesize(own, lengths[item : item + 1], torch.tensor([item]), torch.ones(1))
         assert length[0] == mel_lengths[item]
         torch.testing.assert_close(mel[item : item + 1, :, : length[0]], alone, atol=1e-5, rtol=1e-5)
         assert (mel[item, :, length[0] :] == SILENCE).all()

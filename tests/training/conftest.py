@@ -63,4 +63,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     else:
         model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
         train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
-    return {**model, **{k: v for k, v in changes.items() if k in model}}, {**train, **{k: v for k, v in changes.items() if k in train}}
+    return {**model, **{k: v for k, v in changes.items() if k in model}}, {
+        **train,
+        **{k: v for k, v in changes.items() if k in train},
+    }

@@ -79,7 +79,9 @@ def test_training_learns(features: Path, tmp_path: Path, alone: None) -> None:
     """Not part of resuming, but without it equality could be that of two trainings that do nothing."""
     (tmp_path / "run").mkdir()
     trainer("acoustic", {"steps": 40, "validate_every": 40, "checkpoint_every": 40}, features, tmp_path / "run").train()
-    mels = [row["metrics"]["train/mel"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/mel" in row["metrics"]]
+    mels = [
+        row["metrics"]["train/mel"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/mel" in row["metrics"]
+    ]
     assert sum(mels[-5:]) < 0.8 * sum(mels[:5])
 
 
