@@ -1,0 +1,155 @@
+"""What orchestration and tracking cost: the same stages bare, with MLflow, through DVC, through the flow; and a run with nothing to do.
+
+    python -m benchmarks.overhead
+
+Each stage imports nothing heavy and works for --work seconds, so all beyond that is overhead. MLflow is imported and fed beside the
+work, as in the real stages. Every way starts from a fresh project; of several rounds the fastest counts, because a neighbour on the
+machine only ever adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.report import finish, save_option
+
+ROOT = Path(__file__).parents[1]
+STAGES = ("first", "second", "third")
+STAGE = """\
+import contextlib, os, pathlib, sys, time
+from sonorant.tracking import stage_run
+with stage_run(sys.argv[1], {"work": sys.argv[2]}) if os.environ.get("TRACKED") else contextlib.nullcontext():
+    time.sleep(float(sys.argv[2]))
+    pathlib.Path(sys.argv[1]).write_text(sys.argv[1])
+"""
+FLOW = """\
+import json, time
+start = time.perf_counter()
+from flows.train_and_export import train_and_export
+imported = time.perf_counter()
+state = train_and_export(register=False, return_state=True)
+print(json.dumps({"stages": state.result()["seconds"], "import": imported - start, "run": time.perf_counter() - imported}))
+"""
+ADDING = ("mlflow", "mlflow_dvc", "mlflow_dvc_prefect")
+MAX_ADDED, MAX_NOTHING = 5.0, 10.0
+
+
+def main() -> None:
+    """Measure and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=float, default=3.0, help="seconds a stage works (default 3)")
+    parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured (default 2)")
+    save_option(parser)
+    arguments = parser.parse_args()
+    rounds = []
+    with tempfile.TemporaryDirectory() as folder, tqdm(total=6 * arguments.rounds, desc="overhead", unit="way") as bar:
+        for number in range(arguments.rounds):
+            (Path(folder) / str(number)).mkdir()
+            rounds.append(measure(Path(folder) / str(number), arguments.work, bar))
+    result = summary({way: min(measured[way] for measured in rounds) for way in rounds[0]})
+    most = max(result[f"added_s_per_stage_{way}"] for way in ADDING)
+    claims = {
+        f"MLflow, DVC and Prefect together add at most {MAX_ADDED:g} s to a stage": most <= MAX_ADDED,
+        f"a run with nothing to do takes at most {MAX_NOTHING:g} s by dvc repro": result["nothing_to_do_s_dvc"] <= MAX_NOTHING,
+        f"a run with nothing to do takes at most {MAX_NOTHING:g} s in the flow": result["nothing_to_do_s_flow"] <= MAX_NOTHING,
+    }
+    finish("overhead", result, claims, arguments.save)
+
+
+def measure(folder: Path, work: float, bar: Any) -> dict[str, float]:
+    """Seconds of all stages together by each way; the flow's own start is apart."""
+    found = {}
+    for way in ("bare", "mlflow"):
+        found[way] = by_hand(project(folder / way, work), work, tracked=way == "mlflow")
+        bar.update()
+    repro = [sys.executable, "-m", "dvc", "repro"]
+    by_dvc, by_flow = project(folder / "dvc", work), project(folder / "flow", work)
+    for way in ("mlflow_dvc", "nothing_dvc"):
+        found[way] = seconds(repro, by_dvc, tracked=True)
+        bar.update()
+    for way in ("mlflow_dvc_prefect", "nothing_flow"):
+        flow = run_flow(by_flow)
+        found[way] = sum(flow["stages"].values())
+        found["flow_start"] = flow["import"] + flow["run"] - found[way]
+        bar.update()
+    return found
+
+
+def summary(found: dict[str, float]) -> dict[str, float]:
+    """What each way adds to a bare stage, and what a run with nothing to do takes."""
+    count = len(STAGES)
+    added = {f"added_s_per_stage_{way}": (found[way] - found["bare"]) / count for way in ADDING}
+    figures = {
+        "stages": count,
+        "bare_s_per_stage": found["bare"] / count,
+        **added,
+        "flow_start_s": found["flow_start"],
+        "nothing_to_do_s_dvc": found["nothing_dvc"],
+        "nothing_to_do_s_flow": found["nothing_flow"],
+    }
+    return {name: round(value, 2) for name, value in figures.items()}
+
+
+def project(root: Path, work: float) -> Path:
+    """A new DVC project with a chain of stages."""
+    root.mkdir()
+    (root / "stage.py").write_text(STAGE)
+    lines = ["stages:"]
+    for before, name in zip((None, *STAGES), STAGES, strict=False):
+        deps = f"[stage.py, {before}]" if before else "[stage.py]"
+        lines.append(f"  {name}: {{cmd: python stage.py {name} {work}, deps: {deps}, outs: [{name}]}}")
+    (root / "dvc.yaml").write_text("\n".join(lines) + "\n")
+    (root / ".dvcignore").write_text("runs\n")
+    seconds([sys.executable, "-m", "dvc", "init", "-q", "--no-scm"], root, tracked=False)
+    return root
+
+
+def by_hand(root: Path, work: float, tracked: bool) -> float:
+    """Seconds of all stages, one after the other, as a person would type them."""
+    return sum(seconds([sys.executable, "stage.py", name, str(work)], root, tracked) for name in STAGES)
+
+
+def run_flow(root: Path) -> dict[str, Any]:
+    """The flow in a process of its own, which starts a Prefect server for itself: seconds of each stage, of import, of the whole run."""
+    (root / "runs" / "prefect").mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FLOW], cwd=root, env=environment(root, tracked=True), stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def seconds(command: list[str], root: Path, tracked: bool) -> float:
+    """Wall time of a command."""
+    start = time.perf_counter()
+    subprocess.run(command, cwd=root, env=environment(root, tracked), stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - start
+
+
+def environment(root: Path, tracked: bool) -> dict[str, str]:
+    """This process's, with the project's own stores and this interpreter as `python`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MLFLOW", "SONORANT"))}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PREFECT_HOME": str(root / "runs" / "prefect"),
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "1",
+        "DVC_NO_ANALYTICS": "1",
+        **({"TRACKED": "1"} if tracked else {}),
+    }
+
+
+if __name__ == "__main__":
+    main()
