@@ -189,7 +189,7 @@ def download_bundle(uri: str, out: Path | None = None) -> Path:
         if out:
             out.mkdir(parents=True, exist_ok=True)
         folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(out) if out else None)
-    bundles = sorted(Path(folder).glob("artifacts/*/voice.json"))
+    bundles = sorted((Path(folder) / "artifacts").glob("*/voice.json"))
     if not bundles:
         raise SonorantError(f"{uri}: holds no voice bundle; name a model that sonorant registered")
     return bundles[0].parent

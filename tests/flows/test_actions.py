@@ -1,0 +1,101 @@
+"""Register and promote as part of the flow, what is tried again, and what people read at the end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.tracking import TrackingUnavailable, open_store
+from tests.flows.test_train_and_export import run_flow
+from tests.test_registry import figures
+
+GRAPH = """\
+stages:
+  export:
+    cmd: mkdir -p artifacts && cp -r corpora/voice artifacts/voice
+    deps: [corpora/voice]
+    outs: [artifacts/voice]
+  evaluate:
+    cmd: mkdir -p reports/evaluation/samples && touch reports/evaluation/samples/a.wav && cp corpora/metrics.json reports/metrics.json
+    deps: [artifacts/voice, corpora/metrics.json]
+    outs: [reports/evaluation]
+    metrics: [reports/metrics.json: {cache: false}]
+"""
+GATES = "register: {model: flow-voice}\npromote: {max_wer_above_recordings: 4.0, max_rtf: 0.05, max_abs_diff: 1.0e-3}\n"
+
+
+@pytest.fixture
+def project(make_project: Callable[..., Path], voice_bundle: Path) -> Path:
+    import shutil
+
+    root = make_project("project", GRAPH)
+    shutil.copytree(voice_bundle, root / "corpora" / "voice")
+    (root / "corpora" / "metrics.json").write_text(json.dumps(figures()))
+    (root / "params.yaml").write_text(GATES)
+    return root
+
+
+def test_flow_registers_once_and_shows_its_results(prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.client.orchestration import get_client
+
+    from flows.demo import summary
+
+    found = run_flow(project, monkeypatch).result()
+    again = run_flow(project, monkeypatch).result()
+    assert (found["version"]["version"], found["version"]["new"]) == (1, True)
+    assert (again["version"]["version"], again["version"]["new"]) == (1, False)
+    assert found["champion"] and found["gates"]["wer"].startswith("passed: 19.0 %")
+    store = open_store()
+    runs = {run.data.tags["mlflow.runName"].split()[0]: run for run in store.client.search_runs([store.experiment])}
+    assert runs["register"].data.tags["mlflow.parentRunId"] == runs["pipeline"].info.run_id
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    with get_client(sync_client=True) as client:
+        artifacts = {artifact.key: str(artifact.data) for artifact in client.read_artifacts()}
+    assert "| the voice | 19.0 | 17.0 - 21.0 |" in artifacts["report"] and "models:/flow-voice/1" in artifacts["report"]
+    assert "the recordings" in artifacts["results"]
+    text = summary(found)
+    assert "reports/evaluation/samples/a.wav" in text
+    for part in (
+        "the voice",
+        "19.0",
+        "models:/flow-voice/1, alias champion",
+        "onnxruntime",
+        "evaluate",
+    ):
+        assert part in text
+
+
+def test_refused_voice_is_a_completed_run(prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "corpora" / "metrics.json").write_text(json.dumps(figures(wer=60.0)))
+    found = run_flow(project, monkeypatch).result()
+    assert not found["champion"] and found["gates"]["wer"].startswith("failed")
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"), [(TrackingUnavailable("away"), 3), (OSError("reset"), 3), (SonorantError("bad"), 1)]
+)
+def test_actions_ask_again_only_where_an_answer_did_not_come(prefect_server: str, error: Exception, attempts: int) -> None:
+    from prefect import flow, task
+
+    from flows.policy import ACTION
+    from flows.train_and_export import refused
+
+    calls = []
+
+    @task(**{**ACTION, "retry_delay_seconds": 0})
+    def act() -> Any:
+        calls.append(1)
+        if isinstance(error, SonorantError):
+            return refused(error)
+        raise error
+
+    @flow
+    def acting() -> Any:
+        return act(return_state=True)
+
+    state: Any = acting(return_state=True)
+    assert state.is_failed()
+    assert len(calls) == attempts
