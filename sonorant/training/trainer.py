@@ -8,6 +8,7 @@ from the rank. Exact resume: a step depends on the checkpoint and the plan alone
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -74,14 +75,17 @@ class Trainer:
                 progress.show(self.step, row)
                 if log:
                     log.write(self.step, row)
+                self._refuse_divergence(taken["norms"])
             if self.step % self.config.validate_every == 0 or self.step == self.config.steps:
                 row = self.validate()
                 if log:
                     log.write(self.step, row)
                 self.stopwatch.read()
+                frames = 0.0
             self._guard()
             stop = self.ranks.any(self._stop)
             if stop or self.step % self.config.checkpoint_every == 0 or self.step == self.config.steps:
+                self._refuse_divergence(taken["norms"])
                 self.save()
             if stop:
                 return "stopped"
@@ -203,6 +207,17 @@ class Trainer:
                 "gradients were not averaged. Resume from the last checkpoint; if it happens again, this machine or its links are at fault"
             )
 
+    def _refuse_divergence(self, norms: dict[str, torch.Tensor]) -> None:
+        """Stop before weights that are no numbers reach a checkpoint. All ranks do, for the averaged gradient is the same on all."""
+        if self.scaler.is_enabled():
+            return  # it leaves such steps out and goes on with a smaller scale
+        for name, norm in _floats(norms).items():
+            if not math.isfinite(norm):
+                raise SonorantError(
+                    f"step {self.step}: training of the {name} has diverged (gradient norm {norm}); "
+                    f"lower train_{self.recipe.name}.learning_rate"
+                )
+
     # --- state ------------------------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
@@ -258,8 +273,9 @@ class Trainer:
     # --- parts ------------------------------------------------------------------------------------------------------------------
 
     def _distribute(self, module: nn.Module) -> DistributedDataParallel:
-        devices = [self.ranks.device.index] if self.ranks.device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
+        # Without device_ids, with which it would hand the module a copy of the batch: phases pass tensors on in it (vocoder.FAKE).
+        # Buffers are constants here: nothing to broadcast at every step.
+        return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True)
 
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
