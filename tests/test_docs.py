@@ -49,7 +49,7 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, voice_bundl
         assert subprocess.run([sys.executable, "-m", "dvc", *words[1:3], "--help"], capture_output=True).returncode == 0
     elif words[0] == "sonorant":
         if any(word.startswith("models:/") for word in words):
-            pytest.skip("needs a registry: tests/test_registry.py says the same sentence from one")
+            pytest.skip("needs a registry: tests/test_cli.py speaks from one")
         words = [str(voice_bundle) if word == "artifacts/voice" else word for word in words[1:]]
         done = subprocess.run([sys.executable, "-m", "sonorant.cli", *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
