@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,6 +39,7 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
         env.setdefault("PET_STANDALONE", "1")
     if processes.isdigit():
         env.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(processes))))
+    env.setdefault("PET_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")
     env.setdefault("GOMP_SPINCOUNT", "0")
@@ -51,16 +53,26 @@ def launch(job: Job) -> None:
     SIGTERM is passed on: the ranks save and end, and a SonorantError says how to go on. Raises SonorantError when training fails.
     """
     run = RunDirectory(Path(job.run))
-    run.path.mkdir(parents=True, exist_ok=True)
-    job_file = run.path / "job.json"
-    job.write(job_file)
+    before = run.status()
+    with tempfile.TemporaryDirectory() as folder:  # not in the run directory: another execution may be starting there too
+        job_file = Path(folder) / "job.json"
+        job.write(job_file)
+        _run_agent(job_file, environment(os.environ, job.train["micro_batches_per_step"]))
+    status = run.status()
+    if status == before:
+        raise SonorantError(f"{job.recipe}: training did not start, see above")
+    if status["state"] == "stopped":
+        raise SonorantError(f"{job.recipe}: stopped and saved at step {status['step']}; the same command resumes there")
+    if status["state"] != "finished":
+        raise SonorantError(
+            f"{job.recipe}: training failed after step {status['step']}, see above; the same command resumes from its last checkpoint"
+        )
+
+
+def _run_agent(job_file: Path, env: dict[str, str]) -> None:
+    """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it."""
     command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(job_file)]
-    child = subprocess.Popen(
-        command,
-        env=environment(os.environ, job.train["micro_batches_per_step"]),
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    )
+    child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
     former = {
         number: signal.signal(number, lambda *_: child.send_signal(signal.SIGTERM)) for number in (signal.SIGTERM, signal.SIGINT)
     }
@@ -69,10 +81,3 @@ def launch(job: Job) -> None:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-    status = run.status()
-    if status["state"] == "stopped":
-        raise SonorantError(f"{job.recipe}: stopped and saved at step {status['step']}; the same command resumes there")
-    if status["state"] != "finished":
-        raise SonorantError(
-            f"{job.recipe}: training failed after step {status['step']}, see above; the same command resumes from its last checkpoint"
-        )

@@ -77,6 +77,7 @@ def work(job: Job, ranks: Ranks) -> None:
     run = RunDirectory(Path(job.run))
     if ranks.first:
         run.lock()
+        job.write(run.path / "job.json")  # for people: what is trained here
     dist.barrier()
     trainer = Trainer(RECIPES[job.recipe](job), ranks, run, job.fingerprint, workers=loader_workers())
     if ranks.first:
@@ -92,7 +93,7 @@ def work(job: Job, ranks: Ranks) -> None:
 def loader_workers() -> int:
     """Loader processes a rank: none where the cores are busy computing anyway."""
     cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(4, cores - 1) if torch.cuda.is_available() else 0
+    return max(0, min(4, cores - 1)) if torch.cuda.is_available() else 0
 
 
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
