@@ -79,6 +79,6 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | No
 
 
 def prune(folder: Path) -> None:
-    """Remove all but the newest `KEEP` checkpoints."""
-    for path in existing(folder)[KEEP:]:
+    """Remove all but the newest `KEEP` checkpoints, and what a trainer that was killed while it wrote one has left."""
+    for path in [*existing(folder)[KEEP:], *folder.glob(".*.ckpt.*.tmp")]:
         path.unlink()
