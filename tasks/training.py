@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.data.features import FeatureStore
+from sonorant.files import sha256_tree
 from sonorant.tracking import stage_run
 from sonorant.training.launch import launch
+from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job
 from tasks.fingerprint import fingerprint
 from tasks.origin import origin_tags
@@ -17,7 +19,7 @@ from tasks.stage import stage_params
 def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, features: Path, runs: Path, out: Path) -> None:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`."""
     stage = f"train_{recipe}"
-    data_hash = FeatureStore.open(features).header["content"]
+    data_hash = hash_of(features)
     key = fingerprint(stage, {"model": model, "train": settings}, data_hash)
     run = runs / stage / key
     job = Job(
@@ -31,6 +33,13 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
         provenance={"git_commit": origin_tags().get("git_commit", "unknown"), "data": data_hash, "fingerprint": key},
     )
     print(f"training in {run}", flush=True)
-    run.mkdir(parents=True, exist_ok=True)
+    # Before the MLflow run is opened: two processes of one run directory would both send its points.
+    RunDirectory(run).wait_until_free(lambda message: print(message, flush=True))
     with stage_run(stage, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
         launch(job)
+
+
+def hash_of(features: Path) -> str:
+    """Hex SHA-256 of a feature store: its arrays, whose hash is in the header, and whose utterance is in which split."""
+    FeatureStore.open(features)  # damaged ones are refused here, in one line
+    return sha256_tree([features / "header.json", features / "index.json"])

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -28,29 +29,37 @@ class RunDirectory:
 
     def lock(self, patience: float = 60.0) -> None:
         """Become the only trainer here, waiting up to `patience` seconds for one that is just ending. Raises SonorantError."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self._open_lock()
+        deadline = time.monotonic() + patience
+        while not _taken(lock):
+            if time.monotonic() > deadline:
+                raise SonorantError(
+                    f"{self.path}: another trainer (process {_owner(lock)}) is at work here; wait for it or stop it"
+                )
+            time.sleep(0.5)
+        self._lock = lock
+        self._lock.truncate(0)
+        self._lock.write(str(os.getpid()))
+        self._lock.flush()
+
+    def wait_until_free(self, say: Callable[[str], None]) -> None:
+        """Make the folder and return once no trainer is at work in it.
+
+        One that is does what the caller is about to do, for another execution: afterwards its result is there to be used.
+        """
+        with self._open_lock() as lock:
+            if not _taken(lock):
+                say(f"waiting for the trainer that is at work in {self.path} (process {_owner(lock)})")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+
+    def _open_lock(self) -> IO[str]:
         try:
-            self._lock = (self.path / "lock").open("a+", encoding="utf-8")
+            self.path.mkdir(parents=True, exist_ok=True)
+            return (self.path / "lock").open("a+", encoding="utf-8")
         except OSError as error:
             raise SonorantError(
                 f"{self.path}: cannot be written to ({error.strerror}); choose another folder with --runs"
             ) from None
-        deadline = time.monotonic() + patience
-        while True:
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    self._lock.seek(0)
-                    owner = self._lock.read().strip() or "unknown"
-                    raise SonorantError(
-                        f"{self.path}: another trainer (process {owner}) is at work here; wait for it or stop it"
-                    ) from None
-                time.sleep(0.5)
-        self._lock.truncate(0)
-        self._lock.write(str(os.getpid()))
-        self._lock.flush()
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
         """`state` is running, stopped (may be resumed), finished or failed."""
@@ -78,6 +87,19 @@ class MetricsLog:
             self._file.write(json.dumps({"step": step, "time": time.time(), "metrics": new}) + "\n")
             self._file.flush()
             self.logged.update((step, name) for name in new)
+
+
+def _taken(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner(lock: IO[str]) -> str:
+    lock.seek(0)
+    return lock.read().strip() or "unknown"
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,74 @@
+"""Who may train in a run directory, when, and what is believed of what was left in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.training import checkpoint
+from sonorant.training.launch import launch
+from sonorant.training.run_directory import RunDirectory
+from sonorant.training.worker import Job
+from tasks.training import hash_of
+from tests.training.conftest import settings
+
+
+def test_a_second_trainer_is_refused_and_told_who_is_at_work(tmp_path: Path) -> None:
+    first = RunDirectory(tmp_path / "run")
+    first.lock()
+    with pytest.raises(SonorantError, match=r"another trainer \(process \d+\) is at work here"):
+        RunDirectory(tmp_path / "run").lock(patience=0.0)
+
+
+def test_who_waits_goes_on_when_the_trainer_has_ended(tmp_path: Path) -> None:
+    first, said, free = RunDirectory(tmp_path / "run"), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        RunDirectory(tmp_path / "run").wait_until_free(lambda message: said.set())
+        free.set()
+
+    first.lock()
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    assert said.wait(60)
+    assert not free.wait(0.2)
+    assert first._lock is not None
+    first._lock.close()
+    assert free.wait(60)
+    RunDirectory(tmp_path / "run").wait_until_free(lambda message: pytest.fail(message))
+    RunDirectory(tmp_path / "run").lock(patience=0.0)
+
+
+def test_a_training_that_did_not_start_is_not_taken_for_the_finished_one_before_it(tmp_path: Path) -> None:
+    run = RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    run.write_status("finished", 8)
+    model, train = settings("acoustic")
+    job = Job(recipe="acoustic", model=model, train=train, features=str(tmp_path / "absent"), run=str(run.path), out=str(tmp_path / "out"),
+              fingerprint="f", provenance={})  # fmt: skip
+    with pytest.raises(SonorantError, match="did not start"):
+        launch(job)
+
+
+def test_what_a_killed_writer_left_goes_with_the_old_checkpoints(tmp_path: Path) -> None:
+    for step in range(4):
+        checkpoint.save(checkpoint.path_of(tmp_path, step), {"step": step})
+    checkpoint.save(tmp_path / checkpoint.BEST, {"step": 0})
+    (tmp_path / ".step-00000009.ckpt.123.tmp").write_bytes(b"half")
+    checkpoint.prune(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "step-00000002.ckpt", "step-00000003.ckpt"]
+
+
+def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: Path) -> None:
+    """Else a training would resume on what is now held out."""
+    copy = Path(shutil.copytree(features, tmp_path / "features"))
+    assert hash_of(copy) == hash_of(features)
+    index = json.loads((copy / "index.json").read_text())
+    index[0]["split"] = "test"
+    (copy / "index.json").write_text(json.dumps(index))
+    assert hash_of(copy) != hash_of(features)
