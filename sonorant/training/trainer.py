@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from sonorant.data.batches import Batch, load
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder
 from sonorant.training import checkpoint
 from sonorant.training.ema import averaged
 from sonorant.training.progress import Progress
@@ -179,9 +180,8 @@ class Trainer:
                     self.run.checkpoints / checkpoint.BEST, {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
                 )
         if self.ranks.first:
-            folder = self.run.samples / f"step-{self.step:06d}"
-            folder.mkdir(parents=True, exist_ok=True)
-            self.recipe.write_sample(model, folder)
+            with atomic_folder(self.run.samples / f"step-{self.step:06d}") as folder:  # MLflow is sent a sample once it is there
+                self.recipe.write_sample(model, folder)
         return {f"validation/{name}": value for name, value in losses.items()}
 
     def _row(self, losses: dict[str, float], norms: dict[str, float], frames: float) -> dict[str, float]:

@@ -40,6 +40,21 @@ def test_a_diverged_training_ends_in_one_line_and_saves_nothing(
     assert checkpoint.existing(tmp_path / "run" / "checkpoints") == []
 
 
+def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, alone: None) -> None:
+    """What carries samples to MLflow takes each once, whenever it sees it."""
+    model, train = settings("vocoder", steps=4)
+    samples, seen = tmp_path / "samples", []
+
+    class Watched(VocoderRecipe):
+        def write_sample(self, model: torch.nn.Module, folder: Path) -> None:
+            super().write_sample(model, folder)
+            seen.append(list(samples.glob("step-*")))
+
+    Trainer(Watched(model, train, features), Ranks(0, 1, 0, torch.device("cpu")), RunDirectory(tmp_path), "f").train()
+    assert seen == [[]]
+    assert sorted(path.name for path in (samples / "step-000004").iterdir()) == ["mel.npz", "sample.wav"]
+
+
 @pytest.fixture
 def alone_on_a_gpu(tmp_path: Path) -> Iterator[None]:
     """This process as an NCCL group of its own."""
