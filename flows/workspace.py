@@ -42,13 +42,15 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
-    """Copy the project `root` to the new `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return `folder`.
+    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return `folder`.
 
-    Copied is what git tracks and what it neither tracks nor ignores. Shared by links are `runs/` and sources that git ignores;
-    DVC's cache is the project's own. Raises SonorantError for a wrong override or if `root` is not a git repository.
+    What is in `folder` goes, as when Prefect runs a flow run again: DVC's cache has what its stages wrote. Copied is what git tracks
+    and what it neither tracks nor ignores. Shared by links are `runs/` and sources that git ignores; DVC's cache is the project's own.
+    Raises SonorantError for a wrong override or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for name in _files(root):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
