@@ -1,0 +1,309 @@
+"""The whole pipeline as a person runs it: real recordings, training under torchrun, ONNX, recogniser, MLflow, Prefect, DVC.
+
+One tiny project is run from prompts to figures; the tests look at it, or go on in projects that share its cache.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sonorant.data.manifest import read_manifest
+from sonorant.training import checkpoint
+from sonorant.training.run_directory import read_metrics
+from tests.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
+
+for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
+    pytest.importorskip(needed)
+needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks the demo's corpus, is not installed")
+
+GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+STAGES = sorted(GRAPH)
+PERSON = ("-c", "user.name=test", "-c", "user.email=test@localhost")
+Make = Callable[..., Project]
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; all share one DVC cache."""
+    folder = tmp_path_factory.mktemp("projects")
+    original = copy_of_this_project(folder / "original")
+
+    def make(name: str, **sections: dict[str, Any]) -> Project:
+        shutil.copytree(original, folder / name)
+        project = Project(folder / name, folder / "cache")
+        project.set(**by_section(TINY))
+        project.set(**sections)
+        git(project.root, *PERSON, "commit", "-qam", "settings")
+        return project
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def finished(make: Make) -> Project:
+    """A project after its first `dvc repro`."""
+    project = make("finished")
+    assert sorted(ran(project.run("dvc", "repro"))) == STAGES
+    return project
+
+
+@pytest.fixture(scope="module")
+def client(finished: Project) -> Any:
+    """The MLflow store of `finished`."""
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=finished.store)
+
+
+def ran(printed: str) -> list[str]:
+    """Stages that DVC says it runs."""
+    return [line.split("'")[1] for line in printed.splitlines() if "Running stage '" in line]
+
+
+def mlflow_runs(client: Any) -> dict[str, Any]:
+    """The project's MLflow runs by name; no two may share one."""
+    found = client.search_runs([client.get_experiment_by_name("sonorant").experiment_id])
+    named = {run.data.tags["mlflow.runName"]: run for run in found}
+    assert len(named) == len(found), sorted(run.data.tags["mlflow.runName"] for run in found)
+    return named
+
+
+def numbers(value: Any) -> Iterator[float]:
+    """All numbers in a JSON value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from numbers(each)
+    elif isinstance(value, int | float):
+        yield value
+
+
+def assert_whole(project: Project, sentences: int) -> None:
+    """Every stage has written what dvc.yaml says, and metrics.json has each figure that is promised."""
+    for stage in GRAPH.values():
+        for out in [*stage["outs"], *(next(iter(metrics)) for metrics in stage.get("metrics", []))]:
+            path = project.root / out
+            assert path.is_file() or any(path.iterdir()), f"{out} is empty"
+    metrics = project.json("reports/metrics.json")
+    assert all(math.isfinite(number) for number in numbers(metrics))
+    for kind in ("recordings", "vocoder", "voice"):
+        figures = metrics["intelligibility"][kind]
+        low, high = figures["wer_ci95"]
+        assert 0 <= low <= figures["wer"] <= high
+        assert figures["cer"] >= 0 and figures["words"] > sentences and figures["utterances"] == sentences
+        assert figures["recognizer"] and figures["revision"] and figures["normalizer"]
+    for runtime in ("onnxruntime", "torch"):
+        for length in ("short", "medium", "long"):
+            for threads in ("threads_1", "threads_all"):
+                figures = metrics["speed"][runtime][length][threads]
+                assert 0 < figures["p50_ms"] <= figures["p95_ms"] <= figures["p99_ms"]
+                assert figures["rtf"] > 0
+    assert sorted(metrics["parity"]) == ["acoustic", "vocoder"]
+    assert all(0 <= parity["max_abs_diff"] <= parity["tolerance"] for parity in metrics["parity"].values())
+    assert metrics["evaluator"]["passed"] and metrics["environment"]
+
+
+@needs_flite
+def test_every_stage_writes_what_it_promises(finished: Project) -> None:
+    assert_whole(finished, sentences=TINY["recognizer.sentences"])
+    for model in ("acoustic", "vocoder"):
+        with (finished.root / "models" / model / "curves.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        plotted = [[row[name] for row in rows if row[name]] for name in ("train/loss", "validation/loss")]
+        assert [len(points) for points in plotted] == [6, 2]
+    assert finished.processes() == []
+    assert git(finished.root, "status", "--porcelain") == "?? dvc.lock\n"
+
+
+@needs_flite
+def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alone(finished: Project) -> None:
+    lock, settings = finished.lock, (finished.root / "params.yaml").read_bytes()
+    printed = finished.run("dvc", "repro")
+    assert ran(printed) == [] and "Data and pipelines are up to date." in printed
+    assert finished.lock == lock
+    finished.set(evaluate={"bootstrap": 101})
+    try:
+        # Without --dry this would be the minute again that the fixture took.
+        assert ran(finished.run("dvc", "repro", "--dry")) == ["evaluate"]
+    finally:
+        (finished.root / "params.yaml").write_bytes(settings)
+
+
+@needs_flite
+def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, client: Any) -> None:
+    runs = mlflow_runs(client)
+    [parent] = [run for run in runs.values() if "mlflow.parentRunId" not in run.data.tags]
+    assert sorted(runs) == sorted([*STAGES, parent.data.tags["mlflow.runName"]])
+    settings = yaml.safe_load((finished.root / "params.yaml").read_text())
+    commit = git(finished.root, "rev-parse", "HEAD").strip()
+    [corpus] = yaml.safe_load(finished.lock)["stages"]["corpus"]["outs"]
+    for stage in STAGES:
+        run = runs[stage]
+        assert run.info.status == "FINISHED"
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert run.data.tags["git_commit"] == commit and run.data.tags["git_dirty"] == "false"
+        if stage != "corpus":  # it makes the data
+            assert run.data.tags["data"] == corpus["md5"]
+        params = {f"{section}.{key}": str(value) for section in GRAPH[stage]["params"] for key, value in settings[section].items()}
+        assert run.data.params == params
+        assert any(name.startswith("system/cpu") for name in run.data.metrics)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.tags["git_commit"] == commit and parent.data.tags["data"] == corpus["md5"]
+    figures = finished.json("reports/metrics.json")["intelligibility"]
+    assert runs["evaluate"].data.metrics["intelligibility.voice.wer"] == figures["voice"]["wer"]
+
+
+@needs_flite
+@pytest.mark.parametrize("model", ["acoustic", "vocoder"])
+def test_mlflow_has_each_point_of_a_training_once_with_pictures_and_sound(finished: Project, client: Any, model: str) -> None:
+    run = mlflow_runs(client)[f"train_{model}"].info.run_id
+    [directory] = (finished.root / "runs" / f"train_{model}").iterdir()
+    written: dict[str, list[tuple[int, float]]] = {}
+    for row in read_metrics(directory / "metrics.jsonl"):
+        for name, value in row["metrics"].items():
+            written.setdefault(name, []).append((row["step"], value))
+    assert [step for step, _ in written["train/loss"]] == [5, 10, 15, 20, 25, 30]
+    assert [step for step, _ in written["validation/loss"]] == [15, 30]
+    for name, points in written.items():
+        assert sorted((point.step, point.value) for point in client.get_metric_history(run, name)) == points
+    pictures = {"acoustic": ["alignment.png", "mel.png"], "vocoder": ["mel.png"]}[model]
+    for step in (15, 30):
+        folder = f"samples/step-{step:06d}"
+        assert sorted(Path(file.path).name for file in client.list_artifacts(run, folder)) == [*pictures, "sample.wav"]
+    sound = Path(client.download_artifacts(run, "samples/step-000030/sample.wav"))
+    assert sound.read_bytes()[:4] == b"RIFF" and sound.stat().st_size > 10_000
+
+
+@needs_flite
+def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: Make) -> None:
+    """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the very same stages."""
+    from mlflow.tracking import MlflowClient
+
+    demo = make("demo")
+    printed = demo.run("flows.demo")
+    assert ran(printed) == [], "what was run before came from the cache"
+    assert demo.lock == finished.lock
+    assert demo.json("reports/metrics.json") == finished.json("reports/metrics.json")
+    assert git(demo.root, "status", "--porcelain") == "?? dvc.lock\n"
+    shown = printed[printed.index("Word error rates") :]
+    for promised in ("the recordings", "the voice", "onnxruntime", "models:/sonorant-demo/1, alias ", "sonorant say", ".voice.wav"):
+        assert promised in shown
+    registry = MlflowClient(tracking_uri=demo.store, registry_uri=demo.store)
+    assert registry.get_model_version_by_alias("sonorant-demo", "challenger").version == 1
+    assert demo.processes() == []
+
+
+@needs_flite
+def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Project, make: Make) -> None:
+    steps, every = 400, 20
+    project = make("killed", train_acoustic={"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1})
+    command = project.start("dvc", "repro", "train_acoustic")
+    trainings = project.root / "runs" / "train_acoustic"
+    wait_for(lambda: command.poll() is not None or last_step(trainings) > 2 * every)
+    [directory] = trainings.iterdir()
+    os.kill(int((directory / "lock").read_text()), signal.SIGKILL)
+    printed, _ = command.communicate(timeout=120)
+    assert command.returncode != 0 and "was killed by signal 9" in printed and "the same command resumes" in printed
+    assert "Traceback" not in printed
+    assert project.processes() == []
+    assert not (project.root / "models" / "acoustic").exists()
+    saved = checkpoint.load(checkpoint.existing(directory / "checkpoints")[0])["step"]
+    reached = last_step(trainings)
+    assert 2 * every <= saved <= reached < steps, "killed too late to tell"
+
+    printed = project.run("dvc", "repro", "train_acoustic")
+    assert f"resuming acoustic from its checkpoint at step {saved} of {steps}" in printed
+    assert ran(printed) == ["train_acoustic"]
+    rows = read_metrics(directory / "metrics.jsonl")
+    assert [row["step"] for row in rows if "train/loss" in row["metrics"]] == list(range(1, steps + 1))
+    assert project.json("models/acoustic/model.json")["provenance"]["steps"] == steps
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=project.store)
+    [run] = [run for run in client.search_runs(["1"]) if run.data.tags["mlflow.runName"] == "train_acoustic"]
+    assert run.info.status == "FINISHED"
+    points = [point.step for point in client.get_metric_history(run.info.run_id, "train/loss")]
+    assert sorted(points) == list(range(1, steps + 1)), "a point was lost or sent twice"
+
+
+def last_step(trainings: Path) -> int:
+    """The newest step that a training below the folder has logged; 0 before there is one."""
+    rows = [row["step"] for path in trainings.glob("*/metrics.jsonl") for row in read_metrics(path)]
+    return max(rows, default=0)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make) -> None:
+    project = make(
+        "ljspeech",
+        corpus={"kind": "ljspeech", "path": "data/raw/ljspeech-mini"},
+        prepare={"validation": 0.1, "test": 0.2},
+        audio={"sample_rate": 22050},
+        recognizer={"sentences": 2},
+        train_acoustic={"steps": 10, "validate_every": 10, "frames_per_micro_batch": 1100},
+        train_vocoder={"steps": 10, "validate_every": 10},
+    )
+    shutil.copytree(ljspeech_mini, project.root / "data" / "raw" / "ljspeech-mini")
+    assert sorted(ran(project.run("dvc", "repro"))) == STAGES
+    assert_whole(project, sentences=2)
+    assert len(read_manifest(project.root / "data" / "prepared" / "manifest.jsonl")) == 20, "none of them is rejected"
+    assert project.json("artifacts/voice/voice.json")["audio"]["sample_rate"] == 22050
+
+
+@needs_flite
+@pytest.mark.parametrize(
+    ("name", "stage", "settings", "words"),
+    [
+        (
+            "key",
+            "corpus",
+            {"corpus": {"sentencez": 3}},
+            ["error: params.yaml: unknown key 'corpus.sentencez'; did you mean 'sentences'?"],
+        ),
+        ("path", "corpus", {"corpus": {"path": "corpora/absent"}}, ["ERROR: failed to reproduce 'corpus'", "corpora/absent"]),
+        (
+            "value",
+            "train_acoustic",
+            {"train_acoustic": {"precision": "fp8"}},
+            ["error: params.yaml: key 'train_acoustic.precision'", "'fp32', 'bf16' or 'fp16'", "not 'fp8'"],
+        ),
+        (
+            "budget",
+            "train_acoustic",
+            {"train_acoustic": {"frames_per_micro_batch": 100}},
+            ["error: utterance demo-", "raise train_acoustic.frames_per_micro_batch (100)"],
+        ),
+    ],
+)
+def test_bad_settings_are_one_line_and_nothing_half_written(
+    finished: Project, make: Make, name: str, stage: str, settings: dict[str, Any], words: list[str]
+) -> None:
+    project = make(f"bad-{name}", **settings)
+    status, printed = project.attempt("dvc", "repro", stage)
+    assert status != 0
+    assert [line for line in printed.splitlines() if all(word in line for word in words)], printed
+    assert "Traceback" not in printed
+    [out] = GRAPH[stage]["outs"]
+    assert not (project.root / out).exists()
+    assert stage not in (yaml.safe_load(project.lock) or {"stages": {}})["stages"]
+    left = [path for path in project.root.rglob("*.tmp") if ".dvc" not in path.parts]
+    assert left == []
+    assert project.processes() == []
