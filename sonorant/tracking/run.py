@@ -11,6 +11,8 @@ from sonorant.tracking.store import DEFAULT_DATABASE, Store, locked
 KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
+ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
+"""What a stage's tags say of its whole execution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +81,20 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[st
 
 
 def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
-    """Id of the run above the stages of one pipeline execution, found by its id or made."""
+    """Id of the run above the stages of one pipeline execution, found by its id or made.
+
+    It takes the origin of its newest stage: the hash of the data is known only once the corpus has been imported.
+    """
+    origin = {key: value for key, value in tags.items() if key in ORIGIN_TAGS}
     with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
         run = _newest(store, EXECUTION_TAG, execution)
         if run is None:
             run = store.client.create_run(
-                store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution, **tags}
+                store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution, **origin}
             )
     if run.info.status != "RUNNING":
         store.client.update_run(run.info.run_id, status="RUNNING")
+    _add(store, run, origin, {})
     return str(run.info.run_id)
 
 
