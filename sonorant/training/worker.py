@@ -23,6 +23,9 @@ from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 
+PEER_GONE = ("Connection closed by peer", "Connection reset by peer")
+"""How gloo's errors tell the ranks that are left that one has died; torchrun says which and why."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -127,6 +130,11 @@ def main() -> None:
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # without waiting for peers that may never come
+    except RuntimeError as error:
+        if not any(words in str(error) for words in PEER_GONE):
+            raise
+        print(f"rank {ranks.rank}: another rank is gone", file=sys.stderr, flush=True)
+        os._exit(1)
     dist.destroy_process_group()
 
 
