@@ -23,6 +23,7 @@ demo: $(READY) ## from prompts to a registered voice on this machine, then its f
 	@python -m flows.demo
 
 test: $(READY) ## run the test suite
+	@sh infra/install_system_packages.sh || echo "without flite, tests that need it are skipped" >&2
 	@python -m pytest
 
 check: $(READY) ## linting, formatting, types
@@ -47,7 +48,8 @@ clean: ## remove the tools' caches and the copies of runs with overrides; result
 # the output of `make serve` is to be evaluated.
 $(READY): requirements.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or 3.12 is needed; install one, or name it: make PYTHON=<python>" >&2; exit 1; }
-	@test -x $(VENV)/bin/python || { echo "making the environment $(VENV)" >&2; $(PYTHON) -m venv $(VENV); }
+	@# By its pip, because a venv that failed for want of it (Debian's package python3-venv) leaves a folder behind.
+	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || { echo "making the environment $(VENV)" >&2; $(PYTHON) -m venv $(VENV) >&2; }
 	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r requirements.lock >&2
 	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check --no-deps -e . >&2
 	@touch $@
