@@ -21,7 +21,7 @@ from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.alignment import diagonal_prior, monotonic_alignment
 from sonorant.models.saved import build_acoustic, describe
 from sonorant.training.config import TrainConfig
-from sonorant.training.recipe import Phase, Term
+from sonorant.training.recipe import Phase, Term, utterances_of
 
 DIAGONAL_WEIGHT = 2000.0
 """Strength of the diagonal prior at step 0, in nats of a frame's log-likelihood at a distance of the whole utterance."""
@@ -85,7 +85,8 @@ class AcousticRecipe:
         self.config = AcousticTrainConfig(**train)
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
-        self.items = _alignable(self.store, "train")
+        self.items = _trainable(self.store, "train", self.config)
+        self.validation_items = _trainable(self.store, "validation", self.config)
         self._description = describe("acoustic", AcousticConfig(**model), self.store.header)
         torch.manual_seed(self.config.seed)
         self.model = build_acoustic(self._description)
@@ -107,7 +108,7 @@ class AcousticRecipe:
 
     def validation(self) -> list[MicroBatch]:
         """The whole validation split, in one fixed order."""
-        return self._plan(_alignable(self.store, "validation"), 0)
+        return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
         """Mel, prior and duration losses around `model`."""
@@ -144,14 +145,18 @@ class AcousticRecipe:
         return self._description
 
 
-def _alignable(store: FeatureStore, split: str) -> np.ndarray:
-    items = store.indices(split)
-    if not len(items):
-        raise SonorantError(f"the feature store has no utterances in its {split} split: add recordings or raise prepare.{split}")
+def _trainable(store: FeatureStore, split: str, config: AcousticTrainConfig) -> np.ndarray:
+    items = utterances_of(store, split)
     too_short = items[store.frames[items] < store.tokens_count[items]]
     if len(too_short):
         raise SonorantError(
             f"utterance {store.ids[int(too_short[0])]} ({split}) has fewer mel frames than phonemes: "
             "its text cannot belong to its audio; lower prepare.max_characters_per_second"
+        )
+    longest = int(items[store.frames[items].argmax()])
+    if store.frames[longest] > config.frames_per_micro_batch:
+        raise SonorantError(
+            f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a micro-batch may hold: "
+            f"raise train_acoustic.frames_per_micro_batch ({config.frames_per_micro_batch}) or lower prepare.max_seconds"
         )
     return items

@@ -6,12 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import nn
 from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch
+from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan
+from sonorant.errors import SonorantError
 from sonorant.training.config import TrainConfig
 
 
@@ -90,6 +93,17 @@ class Recipe(Protocol):
     def description(self) -> dict[str, Any]:
         """The content of the trained model's `model.json`, provenance of the run excluded."""
         ...
+
+
+def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
+    """Indices int64 of the utterances of a split. Raises SonorantError if there are none: a run must not learn that at its first
+    validation."""
+    items = store.indices(split)
+    if not len(items):
+        raise SonorantError(
+            f"the feature store has no utterances in its {split} split: add recordings or change prepare.validation and prepare.test"
+        )
+    return items
 
 
 def weighted(phase: Phase, losses: dict[str, torch.Tensor], totals: dict[str, float]) -> torch.Tensor:

@@ -21,7 +21,7 @@ from sonorant.models.discriminators import Discriminators
 from sonorant.models.saved import build_vocoder, describe
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.training.config import TrainConfig
-from sonorant.training.recipe import Phase, Term
+from sonorant.training.recipe import Phase, Term, utterances_of
 
 RESOLUTIONS = (256, 512, 1024, 2048)
 """FFT sizes of the spectral loss; hop and window follow (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2)."""
@@ -131,7 +131,8 @@ class VocoderRecipe:
         self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
         if adversaries:
             self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")}))
-        train_items = self.store.indices("train")
+        train_items = utterances_of(self.store, "train")
+        self.validation_items = utterances_of(self.store, "validation")
         self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(train_items, epoch))
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
@@ -155,7 +156,7 @@ class VocoderRecipe:
 
     def validation(self) -> list[MicroBatch]:
         """One fixed segment of each validation utterance."""
-        return self._plan(self.store.indices("validation"), 0)
+        return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
         """Spectral losses around `model`: what adversaries say of it changes as they learn, so it is no measure."""
@@ -166,7 +167,7 @@ class VocoderRecipe:
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
         """The first validation utterance through the vocoder: audio, and its mel beside the recording's."""
-        item = int(self.store.indices("validation")[0])
+        item = int(self.validation_items[0])
         target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
         samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()
         audio = self.store.audio
