@@ -81,7 +81,9 @@ def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
     # git ignores the workspace, and DVC would refuse what git ignores.
     config.read_dict({"core": {"no_scm": "true"}, "cache": {"dir": str(cache), "type": "reflink,hardlink,copy"}})
     (folder / ".dvc").mkdir(exist_ok=True)
-    with (folder / ".dvc" / "config.local").open("w") as file:
+    local = folder / ".dvc" / "config.local"
+    local.touch(mode=0o600)  # it may hold the credentials of a remote
+    with local.open("w") as file:
         config.write(file)
 
 
