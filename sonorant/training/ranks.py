@@ -68,8 +68,12 @@ def join() -> Ranks:
     return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device)
 
 
+# Looked up here: between fork and exec, beside other threads, as little as possible may be done.
+_prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
 def die_with_parent(number: int = signal.SIGTERM) -> None:
     """Ask Linux to send this process a signal when its parent dies, so that a killed launcher leaves no orphan. Elsewhere: nothing."""
-    if sys.platform == "linux":
+    if _prctl is not None:
         pr_set_pdeathsig = 1
-        ctypes.CDLL(None, use_errno=True).prctl(pr_set_pdeathsig, int(number))
+        _prctl(pr_set_pdeathsig, int(number))
