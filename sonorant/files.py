@@ -89,6 +89,8 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run the stage that writes it (dvc repro)") from None
+    except UnicodeDecodeError as error:
+        raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     rows = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

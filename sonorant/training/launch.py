@@ -39,6 +39,8 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
         env.setdefault("PET_STANDALONE", "1")
     if processes.isdigit():
         env.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(processes))))
+        if env["PET_NNODES"].isdigit():
+            env["SONORANT_WORLD_SIZE"] = str(int(env["PET_NNODES"]) * int(processes))  # what the ranks expect to meet
     env.setdefault("PET_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")

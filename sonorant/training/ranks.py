@@ -21,6 +21,8 @@ class Ranks:
     world_size: int
     local_rank: int
     device: torch.device
+    between_cpus: dist.ProcessGroup | None = None
+    """A gloo group beside the GPUs' own; None where the default group is gloo."""
 
     @property
     def first(self) -> bool:
@@ -35,9 +37,9 @@ class Ranks:
         return dict(zip(names, tensor.tolist(), strict=True))
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
-        tensor = torch.tensor(int(flag), device=self.device)
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+        """Whether any rank says so. Asked between CPUs, so that no GPU has to finish its step first."""
+        tensor = torch.tensor(int(flag))
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.between_cpus)
         return bool(tensor.item())
 
     def same(self, tensors: Iterable[torch.Tensor]) -> bool:
@@ -62,10 +64,9 @@ def join() -> Ranks:
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
         dist.init_process_group("nccl", device_id=device)
-    else:
-        device = torch.device("cpu")
-        dist.init_process_group("gloo")
-    return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device)
+        return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device, dist.new_group(backend="gloo"))
+    dist.init_process_group("gloo")
+    return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, torch.device("cpu"))
 
 
 # Looked up here: between fork and exec, beside other threads, as little as possible may be done.

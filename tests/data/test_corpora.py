@@ -257,7 +257,8 @@ def test_lhotse_segments_are_cut_out_of_their_recording(tmp_path: Path, murmur: 
     )
     ((held, segments),) = importer._parts({"train": {"recordings": recordings, "supervisions": SupervisionSet([segment])}})
     utterance = importer._utterance(held, next(iter(segments)), tmp_path, tmp_path / "out", config("lhotse", recipe="vctk"))
-    assert (utterance.audio, utterance.speaker, utterance.language) == ("audio/long_1.wav", "eve", "en-us")
+    assert str(utterance.audio).startswith("audio/long_1-")
+    assert (utterance.speaker, utterance.language) == ("eve", "en-us")
     samples, rate = read_audio(tmp_path / "out" / str(utterance.audio))
     assert rate == 16000
     np.testing.assert_allclose(samples, long[16000:40000], atol=2**-14)

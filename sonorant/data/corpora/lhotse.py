@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import inspect
 import re
@@ -94,7 +95,8 @@ def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: C
 
 
 def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig) -> Utterance:
-    name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}.wav"
+    mark = hashlib.sha256(segment.id.encode()).hexdigest()[:8]  # "a/b" and "a_b" are two segments
+    name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}-{mark}.wav"
     defect = None
     try:
         # past the recording's end by a rounding error is what recipes do; more than that is a segment that is not there
