@@ -285,12 +285,6 @@ def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make)
             {"train_acoustic": {"precision": "fp8"}},
             ["error: params.yaml: key 'train_acoustic.precision'", "'fp32', 'bf16' or 'fp16'", "not 'fp8'"],
         ),
-        (
-            "budget",
-            "train_acoustic",
-            {"train_acoustic": {"frames_per_micro_batch": 100}},
-            ["error: utterance demo-", "raise train_acoustic.frames_per_micro_batch (100)"],
-        ),
     ],
 )
 def test_bad_settings_are_one_line_and_nothing_half_written(
