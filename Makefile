@@ -24,7 +24,7 @@ demo: $(READY) ## from prompts to a registered voice on this machine, then its f
 
 test: $(READY) ## run the test suite
 	@sh infra/install_system_packages.sh || echo "without flite, tests that need it are skipped" >&2
-	@python -m pytest
+	@python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## linting, formatting, types
 	@ruff check .
