@@ -10,6 +10,7 @@ from typing import Any
 from flows.results import gate_rows, intelligibility_rows, plain_table, speed_rows, stage_rows
 from sonorant.errors import SonorantError
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
+from tasks import check_params
 from tasks.stage import run
 
 # Read by prefect when it is imported. Without PREFECT_API_URL it starts a server of its own for as long as the flow runs.
@@ -35,6 +36,7 @@ def main() -> None:
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # its server does not make it
     from flows.train_and_export import train_and_export
 
+    check_params.check()
     state: Any = train_and_export(return_state=True)
     if not state.is_completed():
         raise SonorantError(f"the flow ended as {state.name}: {state.message}; the same command goes on from there")

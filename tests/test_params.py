@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from sonorant.errors import SonorantError
-from sonorant.models.acoustic import AcousticConfig
-from tasks import params
+from tasks import check_params, params
 from tests.imports import ROOT
 
 
@@ -79,4 +78,12 @@ def test_a_contradiction_stops_a_stage_in_one_line_before_it_writes(tmp_path: Pa
 
 
 def test_every_section_of_the_real_file_is_what_its_owner_takes() -> None:
-    assert params.load("acoustic", AcousticConfig, ROOT / "params.yaml").channels > 0
+    assert set(check_params.OWNERS) == set(params.SECTIONS)
+    check_params.check(ROOT / "params.yaml")
+
+
+def test_a_bad_key_in_a_late_section_is_found_before_anything_runs(tmp_path: Path) -> None:
+    text = (ROOT / "params.yaml").read_text(encoding="utf-8").replace("  max_rtf:", "  max_rft:")
+    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SonorantError, match=r"unknown key 'promote\.max_rft'; did you mean 'max_rtf'"):
+        check_params.check(tmp_path / "params.yaml")

@@ -1,0 +1,58 @@
+"""Check every section of params.yaml at once, before anything runs: what a stage would refuse in an hour is refused now."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.audio.mel import MelConfig
+from sonorant.data.corpora import CorpusConfig
+from sonorant.data.preparation import PrepareConfig
+from sonorant.evaluation.evaluation import EvaluateConfig
+from sonorant.evaluation.recognizers import RecognizerConfig
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.verify import VerifyConfig
+from sonorant.models.acoustic import AcousticConfig
+from sonorant.models.vocoder import VocoderConfig
+from sonorant.registry import PromoteConfig, RegisterConfig
+from sonorant.text import TextConfig
+from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.vocoder import VocoderTrainConfig
+from tasks import params
+from tasks.stage import run
+
+OWNERS: dict[str, type] = {
+    "corpus": CorpusConfig,
+    "text": TextConfig,
+    "prepare": PrepareConfig,
+    "audio": MelConfig,
+    "vocoder": VocoderConfig,
+    "train_vocoder": VocoderTrainConfig,
+    "acoustic": AcousticConfig,
+    "train_acoustic": AcousticTrainConfig,
+    "export": ExportConfig,
+    "verify": VerifyConfig,
+    "recognizer": RecognizerConfig,
+    "evaluate": EvaluateConfig,
+    "register": RegisterConfig,
+    "promote": PromoteConfig,
+}
+
+
+def check(path: Path = params.PARAMS) -> None:
+    """Raises SonorantError naming the first key that is unknown, missing, of the wrong type or in contradiction with another."""
+    for section, owner in OWNERS.items():
+        params.load(section, owner, path)
+
+
+def main() -> None:
+    """Check and say so."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.check_params", description=__doc__)
+    parser.add_argument("params", type=Path, nargs="?", default=params.PARAMS, help="the file (default params.yaml)")
+    path = parser.parse_args().params
+    check(path)
+    print(f"{path}: all {len(OWNERS)} sections are in order")
+
+
+if __name__ == "__main__":
+    run(main)
