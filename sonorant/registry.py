@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.files import read_json, sha256_file, write_json
-from sonorant.runtime.bundle import read_bundle
+from sonorant.files import read_json, write_json
+from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.tracking.run import RunSpec, close_run, flat, open_run
 from sonorant.tracking.store import DEFAULT_DATABASE, Store, TrackingUnavailable, locked, open_store, shown
 
@@ -122,8 +121,7 @@ def register(
 
     Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
-    read_bundle(bundle).check_files()
-    content = bundle_hash(bundle)
+    content = content_hash(read_bundle(bundle))
     with _answering() as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
         _ensure_model(store, config.model)
         found = [version for version in _versions(store, config.model) if version.tags.get(HASH_TAG) == content]
@@ -193,14 +191,6 @@ def download_bundle(uri: str, out: Path | None = None) -> Path:
     if not bundles:
         raise SonorantError(f"{uri}: holds no voice bundle; name a model that sonorant registered")
     return bundles[0].parent
-
-
-def bundle_hash(bundle: Path) -> str:
-    """Hex SHA-256 over names and bytes of a bundle's files, whatever the folder is called."""
-    digest = hashlib.sha256()
-    for file in sorted(path for path in bundle.rglob("*") if path.is_file()):
-        digest.update(f"{file.relative_to(bundle).as_posix()}\0{sha256_file(file)}\n".encode())
-    return digest.hexdigest()
 
 
 def _judge_wer(metrics: Mapping[str, Any], config: PromoteConfig) -> Gate:

@@ -13,7 +13,8 @@ import pytest
 import soundfile
 
 from sonorant.errors import SonorantError
-from sonorant.registry import PromoteConfig, RegisterConfig, bundle_hash, download_bundle, judge, promote, register
+from sonorant.registry import PromoteConfig, RegisterConfig, download_bundle, judge, promote, register
+from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.tracking import open_store
 
 pytest.importorskip("mlflow")
@@ -115,7 +116,8 @@ def test_requirements_name_no_torch_and_exact_versions(voice_bundle: Path, proje
 def test_bundle_comes_back_from_the_registry(voice_bundle: Path, project: Path) -> None:
     register(voice_bundle, figures(), project / "report", CONFIG, {})
     for out in (None, project / "got"):
-        assert bundle_hash(download_bundle("models:/test-voice@challenger", out)) == bundle_hash(voice_bundle)
+        downloaded = download_bundle("models:/test-voice@challenger", out)
+        assert content_hash(read_bundle(downloaded)) == content_hash(read_bundle(voice_bundle))
     with pytest.raises(SonorantError, match="champion"):
         download_bundle("models:/test-voice@champion")
 
