@@ -148,7 +148,12 @@ def test_cancelling_leaves_no_process_and_the_next_run_resumes(
     code = "from flows import command, train_and_export\ncommand.GRACE = 3\ntrain_and_export.train_and_export(register=False)"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": prefect_server, "SONORANT_TEST": str(root)}
     flow = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code],
+        cwd=root,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     wait_until(lambda: (root / "runs" / "waiting").exists() or flow.poll() is not None)
     assert len(processes_of(root)) >= 4, "flow, dvc, stage and its child"
