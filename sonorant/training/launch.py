@@ -28,8 +28,8 @@ SHUTDOWN_SECONDS = 20
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
     """`given` with torchrun's settings completed: one node, a process a GPU or a CPU core, threads to match.
 
-    There are never more processes than micro-batches in a step, since the others would have nothing to do. On CPUs, processes with a
-    thread each are 1.8 times as fast as one process with two threads: what the loss needs (Fourier transforms, sorting) has no threads.
+    There are never more processes than micro-batches in a step, since the others would have nothing to do. On CPUs, two processes
+    with a thread each are 1.5 times as fast as one with two threads: what the loss needs (Fourier transforms, sorting) has no threads.
     """
     cores = len(os.sched_getaffinity(0))
     env = dict(given)
