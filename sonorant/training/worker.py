@@ -101,7 +101,7 @@ def loader_workers() -> int:
 
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
     out = Path(job.out)
-    weights = {name: value.detach().cpu().contiguous() for name, value in trainer.ema.module.state_dict().items()}
+    weights = {name: value.detach().cpu().contiguous() for name, value in trainer.trained.ema.module.state_dict().items()}
     description = trainer.recipe.description()
     description["provenance"] = {**job.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
     out.mkdir(parents=True, exist_ok=True)

@@ -82,4 +82,4 @@ def test_everything_trains_validates_and_resumes_on_a_gpu(
     again = trainer(kind, changes, features, tmp_path / "run", "cuda:0")
     again.resume()
     assert again.step == 8
-    assert all(torch.equal(a, b) for a, b in zip(first.ema.parameters(), again.ema.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(first.trained.ema.parameters(), again.trained.ema.parameters(), strict=True))

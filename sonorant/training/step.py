@@ -1,0 +1,132 @@
+"""One optimizer step over a global batch, and all that it changes. Knows nothing of loops, files or logs.
+
+Two promises rest on what is computed here. One global batch whatever the machines: every loss term is a sum over the step's
+micro-batches divided by the step's global count, which the plan knows, and randomness is drawn from (seed, epoch, micro-batch), never
+from the rank. Exact resume: a step depends on this state and the plan alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch, deal
+from sonorant.errors import SonorantError
+from sonorant.training.ema import averaged
+from sonorant.training.ranks import Ranks
+from sonorant.training.recipe import Phase, Recipe, weighted
+from sonorant.training.stopwatch import Stopwatch
+
+
+class TrainStep:
+    """A recipe's weights with their average, optimizers and gradient scaler; `take` changes them by one optimizer step."""
+
+    def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch) -> None:
+        self.recipe, self.config, self.ranks, self.stopwatch = recipe, recipe.config, ranks, stopwatch
+        if self.config.precision == "fp16" and ranks.device.type != "cuda":
+            raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
+        for phase in recipe.phases:
+            phase.module.to(ranks.device)
+        self.ema = averaged(recipe.model, self.config.ema_decay)
+        self.wrapped = {phase.name: self._distribute(phase.module) for phase in recipe.phases}
+        self.optimizers = {phase.name: self._optimizer(phase.module) for phase in recipe.phases}
+        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.config.precision == "fp16")
+
+    def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, dict[str, torch.Tensor]]:
+        """Optimizer step number `step` over a global batch, of which this rank computes its share.
+
+        Returns this rank's share of each loss and each phase's gradient norm, as tensors: reading them would make a GPU wait.
+        """
+        own = deal(micro_batches, self.ranks.rank, self.ranks.world_size)
+        totals = totals_of(self.recipe, micro_batches)
+        learning_rate = self.config.learning_rate_at(step)
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+        losses: dict[str, torch.Tensor] = {}
+        for place, (micro_batch, weight) in enumerate(own):
+            with self.stopwatch("data"):
+                batch = {name: value.to(self.ranks.device, non_blocking=True) for name, value in next(batches).items()}
+            torch.manual_seed(seed_of(self.config.seed, micro_batch))
+            for phase in self.recipe.phases:
+                summed = self._accumulate(phase, step, batch, totals, weight, last=place == len(own) - 1)
+                for name, value in summed.items():
+                    share = value * (weight / totals[phase.terms[name].unit])
+                    losses[name] = losses[name] + share if name in losses else share
+        with self.stopwatch("optimizer"):
+            norms = {phase.name: self._update(phase) for phase in self.recipe.phases}
+            self.scaler.update()
+            self.ema.update_parameters(self.recipe.model)
+        return {"losses": losses, "norms": norms}
+
+    def _accumulate(
+        self, phase: Phase, step: int, batch: Batch, totals: dict[str, float], weight: float, last: bool
+    ) -> dict[str, torch.Tensor]:
+        wrapped = self.wrapped[phase.name]
+        with contextlib.nullcontext() if last else wrapped.no_sync():
+            with self.stopwatch("forward"), self.autocast():
+                summed = wrapped(batch, step)
+            # DDP averages over ranks; the global count is in `totals` already, so undo the average.
+            loss = weighted(phase, summed, totals) * (weight * self.ranks.world_size)
+            with self.stopwatch("backward"):
+                self.scaler.scale(loss).backward()
+        return {name: value.detach() for name, value in summed.items()}
+
+    def _update(self, phase: Phase) -> torch.Tensor:
+        optimizer = self.optimizers[phase.name]
+        self.scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
+        self.scaler.step(optimizer)
+        return norm
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Of the config's precision, on this rank's device."""
+        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+        kind = kinds.get(self.config.precision)
+        return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
+
+    def state(self) -> dict[str, Any]:
+        """Weights, average, optimizers and scaler. No generator states: randomness comes from (seed, epoch, micro-batch)."""
+        return {
+            "phases": {phase.name: phase.module.state_dict() for phase in self.recipe.phases},
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
+            "ema": self.ema.state_dict(),
+            "scaler": self.scaler.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take over what `state` returned."""
+        for phase in self.recipe.phases:
+            phase.module.load_state_dict(state["phases"][phase.name])
+            self.optimizers[phase.name].load_state_dict(state["optimizers"][phase.name])
+        self.ema.load_state_dict(state["ema"])
+        self.scaler.load_state_dict(state["scaler"])
+
+    def _distribute(self, module: nn.Module) -> DistributedDataParallel:
+        # Without device_ids, with which it would hand the module a copy of the batch: phases pass tensors on in it (vocoder.FAKE).
+        # Buffers are constants here: nothing to broadcast at every step.
+        return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True)
+
+    def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
+        others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
+        groups = [{"params": matrices, "weight_decay": self.config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        return torch.optim.AdamW(groups, lr=self.config.learning_rate, betas=(0.9, 0.98), fused=True)
+
+
+def totals_of(recipe: Recipe, micro_batches: list[MicroBatch]) -> dict[str, float]:
+    """Global count of each unit over these micro-batches, known from the plan alone."""
+    counts = [recipe.units(batch) for batch in micro_batches]
+    return {unit: sum(count[unit] for count in counts) for unit in counts[0]}
+
+
+def seed_of(seed: int, batch: MicroBatch) -> int:
+    """Of the random numbers of a micro-batch, on whichever rank it is computed."""
+    return hash((seed, batch.epoch, batch.number)) % 2**63
