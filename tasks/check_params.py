@@ -17,6 +17,7 @@ from sonorant.models.vocoder import VocoderConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.text import TextConfig
 from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks import params
 from tasks.stage import run
@@ -30,6 +31,8 @@ OWNERS: dict[str, type] = {
     "train_vocoder": VocoderTrainConfig,
     "acoustic": AcousticConfig,
     "train_acoustic": AcousticTrainConfig,
+    "data": DataConfig,
+    "machine": MachineConfig,
     "export": ExportConfig,
     "verify": VerifyConfig,
     "recognizer": RecognizerConfig,

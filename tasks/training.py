@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ from sonorant.data.features import FeatureStore
 from sonorant.files import sha256_tree
 from sonorant.tracking import stage_run
 from sonorant.training.launch import launch
+from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job
+from tasks import params
 from tasks.fingerprint import fingerprint
 from tasks.origin import origin_tags
 from tasks.stage import stage_params
@@ -31,6 +34,8 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
         out=str(out),
         fingerprint=key,
         provenance={"git_commit": origin_tags().get("git_commit", "unknown"), "data": data_hash, "fingerprint": key},
+        data=asdict(params.load("data", DataConfig)),
+        machine=asdict(params.load("machine", MachineConfig)),
     )
     print(f"training in {run}", flush=True)
     # Before the MLflow run is opened: two processes of one run directory would both send its points.

@@ -14,6 +14,7 @@ from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
 from sonorant.training import checkpoint
+from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
 from sonorant.training.meter import Meter, floats
 from sonorant.training.progress import Progress
 from sonorant.training.ranks import Ranks
@@ -30,10 +31,18 @@ CHECK_EVERY = 100
 class Trainer:
     """Trains a recipe in a run directory until its last step or a SIGTERM."""
 
-    def __init__(self, recipe: Recipe, ranks: Ranks, run: RunDirectory, fingerprint: str, workers: int = 0) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        ranks: Ranks,
+        run: RunDirectory,
+        fingerprint: str,
+        data: DataConfig | None = None,
+        machine: MachineConfig | None = None,
+    ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
-        self.workers = workers
+        self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch()
         self.trained = TrainStep(recipe, ranks, self.stopwatch)
         self.meter = Meter(recipe, ranks, self.stopwatch)
@@ -92,7 +101,7 @@ class Trainer:
         while self.step < self.config.steps:
             steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
             own = [batch for step in steps for batch, _ in deal(step, self.ranks.rank, self.ranks.world_size)]
-            batches = load(self.recipe.dataset(own), self.workers, pin=self.ranks.device.type == "cuda")
+            batches = load(self.recipe.dataset(own), loader_workers(self.data), pin=self.ranks.device.type == "cuda")
             for micro_batches in steps:
                 yield micro_batches, batches
                 if self.step >= self.config.steps:

@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models.saved import save_model
+from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.ranks import Ranks, die_with_parent, join
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
@@ -47,6 +47,10 @@ class Job:
     """Of params, data and code: a checkpoint of another one is refused."""
     provenance: dict[str, Any]
     """Goes into `model.json`."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """Fields of DataConfig."""
+    machine: dict[str, Any] = field(default_factory=dict)
+    """Fields of MachineConfig."""
 
     def write(self, path: Path) -> None:
         """Save as JSON."""
@@ -82,7 +86,8 @@ def work(job: Job, ranks: Ranks) -> None:
         run.lock()
         job.write(run.path / "job.json")  # for people: what is trained here
     dist.barrier()
-    trainer = Trainer(RECIPES[job.recipe](job), ranks, run, job.fingerprint, workers=loader_workers())
+    data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
+    trainer = Trainer(RECIPES[job.recipe](job), ranks, run, job.fingerprint, data, machine)
     if ranks.first:
         run.write_status("running", trainer.step)
     state = trainer.train()
@@ -91,12 +96,6 @@ def work(job: Job, ranks: Ranks) -> None:
             _save(trainer, job, run)
         run.write_status(state, trainer.step)
     dist.barrier()
-
-
-def loader_workers() -> int:
-    """Loader processes a rank: none where the cores are busy computing anyway."""
-    cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(0, min(4, cores - 1)) if torch.cuda.is_available() else 0
 
 
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
