@@ -1,0 +1,95 @@
+"""A corpus of tones with a phoneme a tone, written as a feature store: real data for measurements that need no recordings.
+
+    python -m benchmarks.synthetic_corpus FOLDER --hours 2
+
+Needs torch and numpy alone, so that it can be made on a machine that only trains. Not speech: nothing is to be learned of quality.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sonorant.audio.mel import MelConfig, frames_of, log_mel
+from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, array_hash, content_hash
+from sonorant.files import atomic_folder, write_json
+from sonorant.text.phonemes import Phoneme
+from sonorant.text.symbols import SymbolTable
+
+SPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
+"""The mel of LJSpeech's recipes."""
+TINY = MelConfig(sample_rate=8000, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
+"""A mel that trains in seconds."""
+SYMBOLS = tuple("abcdefghijklmnopqrstuvwxyz")
+TONES_PER_SECOND = 12.0
+"""About as many as a speaker's phonemes."""
+VALIDATION = 0.2
+"""Share of the utterances to validate with, at least one and at most 100."""
+
+
+def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[float, float], seed: int = 0) -> None:
+    """Write a feature store of `utterances`, their lengths drawn evenly from `seconds`, spoken by two voices in turn."""
+    random = np.random.default_rng(seed)
+    table = SymbolTable(SYMBOLS)
+    held_out = min(100, max(1, round(VALIDATION * utterances)))
+    mels, samples, tokens, index = [], [], [], []
+    frames = count = 0
+    for number in range(utterances):
+        spoken = random.integers(0, len(SYMBOLS), max(2, round(random.uniform(*seconds) * TONES_PER_SECOND)))
+        wave = _tones(spoken, audio, random)
+        mel = log_mel(torch.from_numpy(wave.astype(np.float32) / 32768.0), audio).T.numpy().astype(np.float16)
+        ids = table.encode(Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken))
+        index.append({
+            "id": f"u{number:05d}", "split": "validation" if number >= utterances - held_out else "train", "speaker": number % 2,
+            "language": "en-us", "first_frame": frames, "frames": len(mel), "first_token": count, "tokens": len(ids),
+        })  # fmt: skip
+        frames, count = frames + len(mel), count + len(ids)
+        mels.append(mel)
+        samples.append(wave)
+        tokens.append(ids)
+    train = np.concatenate(mels[: utterances - held_out]).astype(np.float64)
+    with atomic_folder(out) as folder:
+        for name, arrays in ((MELS, mels), (AUDIO, samples), (TOKENS, tokens)):
+            np.save(folder / name, np.concatenate(arrays))
+        header = {
+            "version": VERSION,
+            "audio": dataclasses.asdict(audio),
+            "frontend": {"name": "gruut", "version": "none", "language": "en-us"},
+            "symbols": list(SYMBOLS),
+            "speakers": ["high", "low"],
+            "mel_mean": float(train.mean()),
+            "mel_std": float(train.std()),
+            "content": content_hash([array_hash(folder / name) for name in (MELS, AUDIO, TOKENS)]),
+        }
+        write_json(folder / "index.json", index)
+        write_json(folder / "header.json", header)
+
+
+def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) -> np.ndarray:
+    """int16 (S,), S a whole number of hops: a decaying tone a symbol, in a little noise."""
+    pieces = []
+    for symbol in spoken:
+        time = np.arange(int(audio.sample_rate / TONES_PER_SECOND * random.uniform(0.7, 1.3))) / audio.sample_rate
+        pitch = 0.9 * audio.f_max * (0.05 + 0.95 * symbol / len(SYMBOLS))
+        pieces.append(0.3 * np.sin(2 * np.pi * pitch * time) * np.exp(-6.0 * time))
+    wave = np.concatenate(pieces)
+    wave = np.concatenate([wave, np.zeros(frames_of(len(wave), audio) * audio.hop - len(wave))])
+    return np.clip(np.rint(32768.0 * (wave + 0.003 * random.standard_normal(len(wave)))), -32768, 32767).astype(np.int16)
+
+
+def main() -> None:
+    """Write a corpus of the length distribution of read sentences."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.synthetic_corpus", description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path, metavar="FOLDER", help="feature store to write")
+    parser.add_argument("--hours", type=float, default=1.0, help="length of the corpus (default 1)")
+    arguments = parser.parse_args()
+    seconds = (1.5, 10.0)
+    write_corpus(arguments.out, SPEECH, round(arguments.hours * 3600 / (sum(seconds) / 2)), seconds)
+
+
+if __name__ == "__main__":
+    main()
