@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch.distributed as dist
 
+from benchmarks.tiny_training import settings
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
 from sonorant.text import TextConfig
+
+__all__ = ["settings"]
 
 AUDIO = MelConfig(sample_rate=8000, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
 TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you", "look at me")
@@ -47,23 +49,3 @@ def alone(tmp_path: Path) -> Iterator[None]:
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
-
-
-def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Model and training settings of a tiny model of `kind` (acoustic or vocoder)."""
-    train: dict[str, Any] = {
-        "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01, "clip_norm": 1.0,
-        "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2, "log_every": 1,
-    }  # fmt: skip
-    model: dict[str, Any]
-    if kind == "acoustic":
-        model = {"decoder": "regression", "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3,
-                 "decoder_blocks": 2, "decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}  # fmt: skip
-        train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
-    else:
-        model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
-        train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
-    return {**model, **{k: v for k, v in changes.items() if k in model}}, {
-        **train,
-        **{k: v for k, v in changes.items() if k in train},
-    }
