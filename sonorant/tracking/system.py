@@ -6,6 +6,8 @@ import json
 import time
 from pathlib import Path
 
+from sonorant.gpu import NoNvml, Nvml
+
 
 def append_load(path: Path) -> None:
     """Append one line of the machine's load now, in the format of `metrics.jsonl`; its step counts the lines."""
@@ -29,19 +31,14 @@ def processor_load() -> dict[str, float]:
 def gpu_load() -> dict[str, float]:
     """Use (percent) and memory (MB) of each NVIDIA device; nothing where there is none or NVML is not installed."""
     try:
-        import pynvml
-
-        pynvml.nvmlInit()
-    except Exception:  # NVML raises a class of its own for each way in which there is no GPU
+        with Nvml() as nvml:
+            loads = {gpu.index: nvml.load(gpu.uuid) for gpu in nvml.gpus()}
+    except NoNvml:
         return {}
-    try:
-        load = {}
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            device = pynvml.nvmlDeviceGetHandleByIndex(index)
-            load[f"system/gpu_{index}_utilization_percentage"] = float(pynvml.nvmlDeviceGetUtilizationRates(device).gpu)
-            load[f"system/gpu_{index}_memory_usage_megabytes"] = pynvml.nvmlDeviceGetMemoryInfo(device).used / 1e6
-        return load
-    except pynvml.NVMLError:
-        return {}
-    finally:
-        pynvml.nvmlShutdown()
+    load = {}
+    for index, now in loads.items():
+        if now.utilization is not None:
+            load[f"system/gpu_{index}_utilization_percentage"] = now.utilization
+        if now.memory_used is not None:
+            load[f"system/gpu_{index}_memory_usage_megabytes"] = now.memory_used / 1e6
+    return load

@@ -1,0 +1,140 @@
+"""What NVIDIA's management library (NVML) says of the GPUs of this machine. Knows nothing of torch or of what runs on them.
+
+NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says: a process finds its own by the UUID that CUDA gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+
+class NoNvml(Exception):
+    """NVML cannot be asked; the message says why, in a few words without a full stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """What stays as it is while a GPU is in use. None: this GPU or its driver does not tell."""
+
+    index: int
+    """NVML's, by PCI bus; CUDA may count otherwise."""
+    uuid: str
+    """`GPU-` and 36 characters."""
+    name: str
+    memory: int | None
+    """Bytes in all; None too where it is the machine's own."""
+    mig: bool | None
+    """Whether it is divided into instances."""
+    ecc: bool | None
+    """Whether its memory corrects errors."""
+    uncorrected_errors: int | None
+    """Memory errors since the last reset of the counter that ECC could not correct."""
+    persistence: bool | None
+    """Whether the driver stays loaded while nothing uses the GPU."""
+    power_limit: float | None
+    """Watts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuLoad:
+    """A GPU at this moment. None: this GPU or its driver does not tell."""
+
+    utilization: float | None
+    """Percent of the last fraction of a second in which a kernel ran."""
+    memory_used: int | None
+    """Bytes, by all processes."""
+    temperature: float | None
+    """Degrees Celsius."""
+    power: float | None
+    """Watts."""
+
+
+class Nvml:
+    """An open NVML; `close` it or use it in a `with`. Raises NoNvml where there is no driver, no GPU or no nvidia-ml-py."""
+
+    def __init__(self) -> None:
+        try:
+            import pynvml
+        except ModuleNotFoundError:
+            raise NoNvml("nvidia-ml-py is not installed") from None
+        self._library = pynvml
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError_LibraryNotFound:
+            raise NoNvml("no NVIDIA driver here (libnvidia-ml.so.1)") from None
+        except pynvml.NVMLError as error:
+            raise NoNvml(f"NVML does not start: {error}") from None
+
+    def __enter__(self) -> Nvml:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let NVML go."""
+        self._library.nvmlShutdown()
+
+    @property
+    def driver(self) -> str:
+        """Version of the driver, such as 580.65.06."""
+        return str(self._library.nvmlSystemGetDriverVersion())
+
+    @property
+    def cuda(self) -> tuple[int, int]:
+        """The newest CUDA that the driver can run (major, minor)."""
+        version = self._library.nvmlSystemGetCudaDriverVersion_v2()
+        return version // 1000, version % 1000 // 10
+
+    def gpus(self) -> list[Gpu]:
+        """All GPUs of the machine. Raises NoNvml where one has fallen off its bus."""
+        try:
+            return [self._gpu(index) for index in range(self._library.nvmlDeviceGetCount())]
+        except self._library.NVMLError as error:
+            raise NoNvml(f"a GPU does not answer: {error}") from None
+
+    def load(self, uuid: str) -> GpuLoad:
+        """The GPU, or instance of one, of a UUID with or without its prefix (torch leaves it out). Raises NoNvml if it is not here."""
+        ask, handle = self._library, self._handle(uuid)
+        milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
+        return GpuLoad(
+            utilization=self._told(lambda: float(ask.nvmlDeviceGetUtilizationRates(handle).gpu)),
+            memory_used=self._told(lambda: int(ask.nvmlDeviceGetMemoryInfo(handle).used)),
+            temperature=self._told(lambda: float(ask.nvmlDeviceGetTemperature(handle, ask.NVML_TEMPERATURE_GPU))),
+            power=None if milliwatts is None else milliwatts / 1000,
+        )
+
+    def _gpu(self, index: int) -> Gpu:
+        ask = self._library
+        handle = ask.nvmlDeviceGetHandleByIndex(index)
+        milliwatts = self._told(lambda: ask.nvmlDeviceGetEnforcedPowerLimit(handle))
+        return Gpu(
+            index=index,
+            uuid=str(ask.nvmlDeviceGetUUID(handle)),
+            name=str(ask.nvmlDeviceGetName(handle)),
+            memory=self._told(lambda: int(ask.nvmlDeviceGetMemoryInfo(handle).total)),
+            mig=self._told(lambda: bool(ask.nvmlDeviceGetMigMode(handle)[0])),
+            ecc=self._told(lambda: bool(ask.nvmlDeviceGetEccMode(handle)[0])),
+            uncorrected_errors=self._told(
+                lambda: int(ask.nvmlDeviceGetTotalEccErrors(handle, ask.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, ask.NVML_VOLATILE_ECC))
+            ),
+            persistence=self._told(lambda: bool(ask.nvmlDeviceGetPersistenceMode(handle))),
+            power_limit=None if milliwatts is None else milliwatts / 1000,
+        )
+
+    def _handle(self, uuid: str) -> Any:
+        for prefix in ("", "GPU-", "MIG-"):
+            handle = self._told(partial(self._library.nvmlDeviceGetHandleByUUID, prefix + uuid))
+            if handle is not None:
+                return handle
+        raise NoNvml(f"NVML knows no GPU {uuid}")
+
+    def _told(self, question: Callable[[], Any]) -> Any:
+        """The answer, or None where this GPU has none: each kind supports another part of NVML."""
+        try:
+            return question()
+        except self._library.NVMLError:
+            return None
