@@ -33,22 +33,38 @@ def save(path: Path, state: dict[str, Any]) -> None:
     """Write `state` (tensors, numbers, strings, lists, dicts). Raises SonorantError when the disk refuses; an older file then stays."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    payload = buffer.getvalue()
+    payload = buffer.getbuffer()
     try:
-        with atomic_file(path) as temporary:
-            temporary.write_bytes(payload + MAGIC + hashlib.sha256(payload).digest())
+        with atomic_file(path) as temporary, temporary.open("wb") as file:
+            file.write(payload)
+            file.write(MAGIC + hashlib.sha256(payload).digest())
+            file.flush()  # a disk that is full says so here, before `atomic_file` goes on
     except OSError as error:
         raise SonorantError(
-            f"{path}: checkpoint not written ({error.strerror}); the one before it is untouched: make room and resume"
+            f"{path}: checkpoint not written ({error.strerror}); the one before it is untouched: "
+            "make room or the folder writable, and the same command resumes"
         ) from None
 
 
 def load(path: Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU. Raises DamagedCheckpoint."""
-    data = path.read_bytes()
-    payload, trailer = data[:-TRAILER], data[-TRAILER:]
+    return parse(read(path))
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a whole checkpoint, for `parse`. Raises DamagedCheckpoint, also where the disk cannot read it."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DamagedCheckpoint(f"{path} cannot be read ({error.strerror})") from None
+    payload, trailer = memoryview(data)[:-TRAILER], data[-TRAILER:]
     if trailer != MAGIC + hashlib.sha256(payload).digest():
         raise DamagedCheckpoint(f"{path} is damaged (checksum does not match)")
+    return bytes(payload)
+
+
+def parse(payload: bytes) -> dict[str, Any]:
+    """The state in a checkpoint's bytes, on the CPU."""
     return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
 
 
@@ -62,15 +78,15 @@ def existing(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name)), reverse=True)
 
 
-def load_newest(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """The newest whole checkpoint, or None where there is none yet; says by name which damaged ones it passed over.
+def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
+    """The bytes of the newest whole checkpoint, or None where there is none yet; says by name which damaged ones it passed over.
 
     Raises SonorantError if there are checkpoints but none is whole: training never starts over without being told to.
     """
     paths = existing(folder)
     for path in paths:
         try:
-            return load(path)
+            return read(path)
         except DamagedCheckpoint as error:
             say(f"{error}: using the one before it")
     if paths:
@@ -78,7 +94,13 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | No
     return None
 
 
-def prune(folder: Path) -> None:
-    """Remove all but the newest `KEEP` checkpoints, and what a trainer that was killed while it wrote one has left."""
-    for path in [*existing(folder)[KEEP:], *folder.glob(".*.ckpt.*.tmp")]:
-        path.unlink()
+def prune(folder: Path, saved: Path) -> None:
+    """Keep `saved`, which was just written, and the newest others before it up to `KEEP` in all; the best by validation is no matter here.
+
+    Of later steps there can only be ones that were passed over as damaged: they go, and so does what a trainer that was killed
+    inside a write has left.
+    """
+    paths = existing(folder)
+    keep = [path for path in paths if path <= saved][:KEEP]
+    for path in [*(path for path in paths if path not in keep), *folder.glob(".*.ckpt.*.tmp")]:
+        path.unlink(missing_ok=True)

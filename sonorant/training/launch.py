@@ -1,7 +1,7 @@
 """Starts torchrun for a job and ends it cleanly. Knows nothing of models, DVC or Prefect.
 
-torchrun is configured by `PET_*` variables only: what is set outside (by a person, Slurm, Kubernetes) is kept, the rest is filled in
-from the machine.
+torchrun is configured by `PET_*` variables only: what is set outside (by a person, Slurm, Kubernetes, Prefect) is kept, the rest is
+filled in from the machine. On several nodes each one launches the same job; what came of it is told to every node by its own ranks.
 """
 
 from __future__ import annotations
@@ -17,30 +17,35 @@ from pathlib import Path
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.training.node import Node, interface_towards
 from sonorant.training.ranks import die_with_parent
 from sonorant.training.run_directory import RunDirectory
-from sonorant.training.worker import Job
+from sonorant.training.worker import Job, outcome_beside
 
+JOIN_SECONDS = 600
+"""How long a node waits for the others to come; `PET_RDZV_CONF=timeout=<seconds>` says otherwise."""
 SHUTDOWN_SECONDS = 20
 """How long torchrun waits for its ranks to save after a SIGTERM."""
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
-    """`given` with torchrun's settings completed: one node, a process a GPU or a CPU core, threads to match.
+    """`given` with torchrun's settings completed: a process a GPU or a CPU core, threads to match, how to meet the other nodes.
 
-    There are never more processes than micro-batches in a step, since the others would have nothing to do. On CPUs, two processes
-    with a thread each are 1.5 times as fast as one with two threads: what the loss needs (Fourier transforms, sorting) has no threads.
+    There are never more processes, on all nodes together, than micro-batches in a step, since the others would have nothing to do. On
+    CPUs, two processes with a thread each are 1.5 times as fast as one with two threads: what the loss needs (Fourier transforms,
+    sorting) has no threads. Raises SonorantError where PET_* contradict each other.
     """
+    node = Node.of(given)
     cores = len(os.sched_getaffinity(0))
     env = dict(given)
-    env.setdefault("PET_NNODES", "1")
-    processes = env.setdefault("PET_NPROC_PER_NODE", str(min(torch.cuda.device_count() or cores, micro_batches_per_step)))
-    if env["PET_NNODES"] == "1" and "PET_RDZV_ENDPOINT" not in env:
-        env.setdefault("PET_STANDALONE", "1")
+    env["PET_NNODES"] = str(node.count)
+    most = max(1, micro_batches_per_step // node.count)
+    processes = env.setdefault("PET_NPROC_PER_NODE", str(min(torch.cuda.device_count() or cores, most)))
+    env |= _meeting(node, given)
     if processes.isdigit():
         env.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(processes))))
-        if env["PET_NNODES"].isdigit():
-            env["SONORANT_WORLD_SIZE"] = str(int(env["PET_NNODES"]) * int(processes))  # what the ranks expect to meet
+        env["SONORANT_WORLD_SIZE"] = str(node.count * int(processes))  # what the ranks expect to meet
     env.setdefault("PET_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")
@@ -49,26 +54,46 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
     return env
 
 
-def launch(job: Job) -> None:
-    """Train `job` under torchrun until it is finished.
+def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
+    """How the nodes meet."""
+    if node.count == 1:
+        return {} if "PET_RDZV_ENDPOINT" in given else {"PET_STANDALONE": given.get("PET_STANDALONE", "1")}
+    found = {
+        # Its other backends number the nodes as they come, and the one that writes must be known before.
+        "PET_RDZV_BACKEND": "static",
+        "PET_RDZV_ENDPOINT": f"{node.host}:{node.port}",
+        "PET_RDZV_CONF": given.get("PET_RDZV_CONF", f"timeout={JOIN_SECONDS}"),
+    }
+    interface = None if "GLOO_SOCKET_IFNAME" in given else interface_towards(node.host)
+    return found | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
 
-    SIGTERM is passed on: the ranks save and end, and a SonorantError says how to go on. Raises SonorantError when training fails.
+
+def launch(job: Job) -> None:
+    """Train `job` under torchrun until it is finished, on this node's share of the ranks.
+
+    SIGTERM is passed on: the ranks save and end, and a SonorantError says how to go on. Raises SonorantError when training fails. Only
+    the first node needs the run directory.
     """
     run = RunDirectory(Path(job.run))
-    before = run.status()
+    node, before = Node.of(os.environ), run.status()
     with tempfile.TemporaryDirectory() as folder:  # not in the run directory: another execution may be starting there too
         job_file = Path(folder) / "job.json"
         job.write(job_file)
         _run_agent(job_file, environment(os.environ, job.train["micro_batches_per_step"]))
+        outcome = read_json(outcome_beside(job_file)) if outcome_beside(job_file).exists() else {"state": "failed"}
+    if outcome["state"] == "stopped":
+        raise SonorantError(f"{job.recipe}: stopped and saved at step {outcome['step']}; the same command resumes there")
+    if outcome["state"] == "finished":
+        return
     status = run.status()
+    if not node.first:
+        raise SonorantError(f"{job.recipe}: training failed, see above and on the first node ({node.host})")
     if status == before:
         raise SonorantError(f"{job.recipe}: training did not start, see above")
-    if status["state"] == "stopped":
-        raise SonorantError(f"{job.recipe}: stopped and saved at step {status['step']}; the same command resumes there")
-    if status["state"] != "finished":
-        raise SonorantError(
-            f"{job.recipe}: training failed after step {status['step']}, see above; the same command resumes from its last checkpoint"
-        )
+    cause = status["message"] or "see above"
+    raise SonorantError(
+        f"{job.recipe}: training failed after step {status['step']}: {cause}; the same command resumes from its last checkpoint"
+    )
 
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> None:

@@ -47,6 +47,11 @@ class MachineConfig:
         if not 0.0 < self.stall_warning <= self.stall_limit:
             raise ValueError("stall_warning must be above 0 and at most stall_limit")
 
+    @property
+    def patience(self) -> float:
+        """Seconds a rank waits for another one: longer than `stall_limit`, so that the watchdog says first who is waited for."""
+        return self.stall_limit + 60.0
+
 
 def loader_workers(data: DataConfig) -> int:
     """Loader processes a rank: none where the cores are busy computing anyway."""

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -42,6 +43,16 @@ class Ranks:
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.between_cpus)
         return bool(tensor.item())
 
+    def share(self, data: bytes | None) -> bytes | None:
+        """What rank 0 hands in, on every rank: nodes that share no folder all learn what is on its disk."""
+        size = torch.tensor(-1 if data is None else len(data))
+        dist.broadcast(size, 0, group=self.between_cpus)
+        if size < 0:
+            return None
+        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
+        dist.broadcast(buffer, 0, group=self.between_cpus)
+        return buffer.numpy().tobytes()
+
     def same(self, tensors: Iterable[torch.Tensor]) -> bool:
         """Whether these tensors are bit-identical on all ranks, by the extremes of a checksum of each."""
         sums = torch.stack([_checksum(tensor) for tensor in tensors]).to(self.device)
@@ -57,15 +68,19 @@ def _checksum(tensor: torch.Tensor) -> torch.Tensor:
     return (bits * weights).sum()
 
 
-def join() -> Ranks:
-    """Enter the process group that torchrun prepared: NCCL with a device a local rank on GPUs, gloo on CPUs."""
+def join(patience: float) -> Ranks:
+    """Enter the process group that torchrun prepared: NCCL with a device a local rank on GPUs, gloo on CPUs.
+
+    A rank that waits for another one longer than `patience` seconds ends with an error.
+    """
+    timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
     if torch.cuda.is_available():
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", device_id=device)
-        return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device, dist.new_group(backend="gloo"))
-    dist.init_process_group("gloo")
+        dist.init_process_group("nccl", device_id=device, timeout=timeout)
+        return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device, dist.new_group(backend="gloo", timeout=timeout))
+    dist.init_process_group("gloo", timeout=timeout)
     return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, torch.device("cpu"))
 
 

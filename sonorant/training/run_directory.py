@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -65,6 +66,11 @@ class RunDirectory:
         """`state` is running, stopped (may be resumed), finished or failed."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
+    def fail(self, message: str) -> None:
+        """Leave `message` as the cause of the end, at the last step that was written; a disk that refuses even this is not the cause."""
+        with contextlib.suppress(OSError, SonorantError):
+            self.write_status("failed", self.status()["step"], message)
+
     def status(self) -> dict[str, Any]:
         """The last status, or state `absent`."""
         path = self.path / "status.json"
@@ -74,10 +80,10 @@ class RunDirectory:
 class MetricsLog:
     """Appends rows to `metrics.jsonl`. A row of a step that is there already is not written again, so a resumed run repeats none."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path
         _drop_torn_line(path)
-        self.logged = {(row["step"], name) for row in read_metrics(path) for name in row["metrics"]}
+        self.logged = {(row["step"], name) for row in read_metrics(path, say) for name in row["metrics"]}
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
@@ -87,6 +93,10 @@ class MetricsLog:
             self._file.write(json.dumps({"step": step, "time": time.time(), "metrics": new}) + "\n")
             self._file.flush()
             self.logged.update((step, name) for name in new)
+
+    def flush_to_disk(self) -> None:
+        """Make the rows survive a power cut, before a checkpoint does that stands after them."""
+        os.fsync(self._file.fileno())
 
 
 def _taken(lock: IO[str]) -> bool:
@@ -102,11 +112,18 @@ def _owner(lock: IO[str]) -> str:
     return lock.read().strip() or "unknown"
 
 
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole rows of a `metrics.jsonl`; none where the file is absent."""
+def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) -> list[dict[str, Any]]:
+    """All whole rows of a `metrics.jsonl`; none where the file is absent. Rows that cannot be read are left out and said by name."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")]
+    rows = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            row = json.loads(line)
+            rows.append({"step": int(row["step"]), "time": float(row["time"]), "metrics": dict(row["metrics"])})
+        except (ValueError, KeyError, TypeError):
+            say(f"{path}:{number}: not a row of metrics, left out")
+    return rows
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -7,6 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+REST = "rest"
+"""Where no phase is named."""
+
 
 class Stopwatch:
     """Sums the wall time of named phases since it was last read."""
@@ -14,14 +17,19 @@ class Stopwatch:
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._since = time.perf_counter()
+        self.current = REST, time.monotonic()
+        """The phase this process is in and since when; one value, so that a watching thread never reads half of it."""
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
         """Time the body under `phase`."""
         start = time.perf_counter()
+        outer, _ = self.current
+        self.current = phase, time.monotonic()
         try:
             yield
         finally:
+            self.current = outer, time.monotonic()
             self._seconds[phase] += time.perf_counter() - start
 
     def read(self) -> tuple[float, dict[str, float]]:

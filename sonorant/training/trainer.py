@@ -49,6 +49,7 @@ class Trainer:
         self.step = 0
         self.epoch, self.step_in_epoch = 0, 0
         self.best_loss = float("inf")
+        self.log: MetricsLog | None = None
         self._stop = False
 
     # --- the loop ---------------------------------------------------------------------------------------------------------------
@@ -56,28 +57,32 @@ class Trainer:
     def train(self) -> str:
         """Run to the last step; return `finished`, or `stopped` after a SIGTERM (a checkpoint is then saved)."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
-        self.resume()
+        with self.stopwatch("resume"):
+            self.resume()
         if not self.ranks.same(self.recipe.model.parameters()):
             raise SonorantError(
                 f"rank {self.ranks.rank}: the ranks do not start from the same weights; remove {self.run.path} and start again"
             )
-        log = MetricsLog(self.run.metrics) if self.ranks.first else None
+        if self.ranks.first:
+            self.log = MetricsLog(self.run.metrics, self._say)
+            self.run.write_status("running", self.step)
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
         for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
             if self._due(self.config.log_every):
                 row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
                 progress.show(self.step, row)
-                if log:
-                    log.write(self.step, row)
+                if self.log:
+                    self.log.write(self.step, row)
                 self._refuse_divergence(taken["norms"])
             if self._due(self.config.validate_every):
                 row = self.validate()
-                if log:
-                    log.write(self.step, row)
+                if self.log:
+                    self.log.write(self.step, row)
                 self.meter.restart()
             self._guard()
-            stop = self.ranks.any(self._stop)
+            with self.stopwatch("communication"):
+                stop = self.ranks.any(self._stop)
             if stop or self._due(self.config.checkpoint_every):
                 self._refuse_divergence(taken["norms"])
                 self.save()
@@ -150,8 +155,11 @@ class Trainer:
         if not self.ranks.first:
             return
         with self.stopwatch("checkpoint"):
-            checkpoint.save(checkpoint.path_of(self.run.checkpoints, self.step), self.state())
-            checkpoint.prune(self.run.checkpoints)
+            if self.log:
+                self.log.flush_to_disk()
+            path = checkpoint.path_of(self.run.checkpoints, self.step)
+            checkpoint.save(path, self.state())
+            checkpoint.prune(self.run.checkpoints, path)
             self.run.write_status("running", self.step)
 
     def state(self) -> dict[str, Any]:
@@ -167,10 +175,11 @@ class Trainer:
         }
 
     def resume(self) -> None:
-        """Continue from the newest whole checkpoint of this run directory, if there is one, and say so."""
-        state = checkpoint.load_newest(self.run.checkpoints, self._say)
-        if state is None:
+        """Continue from the newest whole checkpoint of rank 0's run directory, if there is one, and say so."""
+        newest = self.ranks.share(checkpoint.read_newest(self.run.checkpoints, self._say) if self.ranks.first else None)
+        if newest is None:
             return
+        state = checkpoint.parse(newest)
         if state["fingerprint"] != self.fingerprint:
             raise SonorantError(
                 f"{self.run.path}: its checkpoint belongs to other settings, data or code; remove the folder or choose another"

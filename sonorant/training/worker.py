@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -23,8 +24,18 @@ from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 
-PEER_GONE = ("Connection closed by peer", "Connection reset by peer")
-"""How gloo's errors tell the ranks that are left that one has died; torchrun says which and why."""
+PEER_GONE = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "Timed out waiting",
+    "NCCL communicator was aborted",
+    "ncclRemoteError",
+)
+"""How errors of gloo and NCCL tell the ranks that are left that one has died or stands still; torchrun says which and why."""
+
+
+class PeerGone(SonorantError):
+    """A consequence of another rank's end, never its cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,18 +95,46 @@ def work(job: Job, ranks: Ranks) -> None:
     run = RunDirectory(Path(job.run))
     if ranks.first:
         run.lock()
-        job.write(run.path / "job.json")  # for people: what is trained here
+    dist.barrier()  # from here on the run directory is ours to write to
+    try:
+        _train(job, ranks, run)
+    except Exception as error:
+        explained = _explained(error, ranks, run)
+        if not isinstance(explained, PeerGone):  # whoever is gone has said why, or torchrun does
+            run.fail(_line(explained))
+        if explained is error:
+            raise
+        raise explained from error
     dist.barrier()
+
+
+def _train(job: Job, ranks: Ranks, run: RunDirectory) -> None:
+    if ranks.first:
+        job.write(run.path / "job.json")  # for people: what is trained here
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
     trainer = Trainer(RECIPES[job.recipe](job), ranks, run, job.fingerprint, data, machine)
-    if ranks.first:
-        run.write_status("running", trainer.step)
     state = trainer.train()
     if ranks.first:
         if state == "finished":
             _save(trainer, job, run)
         run.write_status(state, trainer.step)
-    dist.barrier()
+
+
+def _line(error: Exception) -> str:
+    words = " ".join(str(error).split())
+    return words if isinstance(error, SonorantError) else f"{type(error).__name__}: {words}"
+
+
+def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
+    """The error a person should read instead of `error`, or `error` itself where nobody foresaw it."""
+    if isinstance(error, OSError):
+        return SonorantError(
+            f"rank {ranks.rank} on {platform.node()}: {error.filename or run.path}: {error.strerror or error}; mend that, and the same "
+            "command resumes from the last checkpoint"
+        )
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_GONE):
+        return PeerGone(f"rank {ranks.rank} on {platform.node()}: another rank is gone or no longer answers")
+    return error
 
 
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
@@ -123,17 +162,12 @@ def main() -> None:
     """Read the job, join the others, train."""
     die_with_parent()
     job = Job(**read_json(Path(sys.argv[1])))
-    ranks = join()
+    ranks = join(MachineConfig(**job.machine).patience)
     try:
         work(job, ranks)
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # without waiting for peers that may never come
-    except RuntimeError as error:
-        if not any(words in str(error) for words in PEER_GONE):
-            raise
-        print(f"rank {ranks.rank}: another rank is gone", file=sys.stderr, flush=True)
-        os._exit(1)
     dist.destroy_process_group()
 
 
