@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from sonorant.models.depthwise import DepthwiseConv
+from sonorant.models.dropout import Dropout
 
 
 class ConvNeXtBlock(nn.Module):
@@ -14,18 +18,18 @@ class ConvNeXtBlock(nn.Module):
 
     def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
         super().__init__()
-        self.depthwise = nn.Conv1d(channels, channels, kernel, padding=kernel // 2, groups=channels)
+        self.depthwise = DepthwiseConv(channels, kernel)
         self.norm = nn.LayerNorm(channels)
         self.expand = nn.Linear(channels, channels * expansion)
         self.activation = nn.GELU(approximate="tanh")
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.contract = nn.Linear(channels * expansion, channels)
         self.scale = nn.Parameter(torch.full((channels,), scale))
 
     def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
         """(B, T, C) float -> (B, T, C). Padded positions of the input must be zero; those of the output are not."""
-        y = self.depthwise(x_BTC.transpose(1, 2)).transpose(1, 2)
-        y = self.contract(self.dropout(self.activation(self.expand(self.norm(y)))))
+        y = self.norm(self.depthwise(x_BTC))
+        y = self.contract(self.dropout(self.activation(self.expand(y))))
         return x_BTC + self.scale * y
 
 
@@ -36,11 +40,15 @@ class ConvNeXtStack(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(ConvNeXtBlock(channels, expansion, kernel, dropout) for _ in range(blocks))
         self.norm = nn.LayerNorm(channels)
+        self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
     def forward(self, x_BTC: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
         """(B, T, C) float, mask (B, T, 1) float of ones and zeros or None for "no padding" -> (B, T, C), layer-normed."""
         for block in self.blocks:
             if mask_BT1 is not None:
                 x_BTC = x_BTC * mask_BT1
-            x_BTC = block(x_BTC)
+            if self.recompute and torch.is_grad_enabled():
+                x_BTC = checkpoint(block, x_BTC, use_reentrant=False)
+            else:
+                x_BTC = block(x_BTC)
         return self.norm(x_BTC)
