@@ -47,8 +47,6 @@ class ConvNeXtStack(nn.Module):
         for block in self.blocks:
             if mask_BT1 is not None:
                 x_BTC = x_BTC * mask_BT1
-            if self.recompute and torch.is_grad_enabled():
-                x_BTC = checkpoint(block, x_BTC, use_reentrant=False)
-            else:
-                x_BTC = block(x_BTC)
+            recompute = self.recompute and torch.is_grad_enabled()
+            x_BTC = checkpoint(block, x_BTC, use_reentrant=False) if recompute else block(x_BTC)
         return self.norm(x_BTC)

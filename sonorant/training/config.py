@@ -33,6 +33,12 @@ class TrainConfig:
     """Steps between checkpoints; a stop by SIGTERM saves one too."""
     log_every: int
     """Steps between rows of metrics.jsonl."""
+    init_from: str | None = None
+    """Fine-tune these weights: a checkpoint, a trained model folder, a run directory, a voice bundle, models:/<name>@<alias>."""
+    activation_checkpointing: bool = False
+    """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a third more time."""
+    compile: bool = False
+    """torch.compile the blocks: for GPUs; needs a C++ compiler, and a minute at the start."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "micro_batches_per_step", "validate_every", "checkpoint_every", "log_every"):

@@ -18,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
+from sonorant.training.blocks import compile_blocks, recompute_blocks
 from sonorant.training.ema import averaged
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Phase, Recipe, weighted
@@ -34,6 +35,11 @@ class TrainStep:
         for phase in recipe.phases:
             phase.module.to(ranks.device)
         self.ema = averaged(recipe.model, self.config.ema_decay)
+        for phase in recipe.phases:
+            if self.config.activation_checkpointing:
+                recompute_blocks(phase.module)
+            if self.config.compile:
+                compile_blocks(phase.module, ranks.device)
         self.wrapped = {phase.name: self._distribute(phase.module) for phase in recipe.phases}
         self.optimizers = {phase.name: self._optimizer(phase.module) for phase in recipe.phases}
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.config.precision == "fp16")
