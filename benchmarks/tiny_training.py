@@ -35,6 +35,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     train: dict[str, Any] = {
         "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01, "clip_norm": 1.0,
         "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2, "log_every": 1,
+        "init_from": None,
         "activation_checkpointing": False, "compile": False,
     }  # fmt: skip
     model: dict[str, Any]

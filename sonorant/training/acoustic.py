@@ -21,6 +21,7 @@ from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.alignment import diagonal_prior, monotonic_alignment
 from sonorant.models.saved import build_acoustic, describe
 from sonorant.training.config import TrainConfig
+from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term, utterances_of
 
 DIAGONAL_WEIGHT = 2000.0
@@ -90,6 +91,7 @@ class AcousticRecipe:
         self._description = describe("acoustic", AcousticConfig(**model), self.store.header)
         torch.manual_seed(self.config.seed)
         self.model = build_acoustic(self._description)
+        self.diagonal_steps = self.config.diagonal_steps
         self.phases = [self.losses(self.model)]
         self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
 
@@ -114,7 +116,7 @@ class AcousticRecipe:
         """Mel, prior and duration losses around `model`."""
         assert isinstance(model, AcousticModel)
         terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
-        return Phase("acoustic", AcousticLosses(model, self.config.diagonal_steps), terms)
+        return Phase("acoustic", AcousticLosses(model, self.diagonal_steps), terms)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
@@ -139,6 +141,15 @@ class AcousticRecipe:
         )
         audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
+
+    def start_from(self, initial: Initial) -> Taken:
+        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units."""
+        taken = take_over(self.model, self._description, initial)
+        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
+        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it
+            self.diagonal_steps = 0
+            self.phases = [self.losses(self.model)]
+        return taken
 
     def description(self) -> dict[str, Any]:
         """What `model.json` says."""

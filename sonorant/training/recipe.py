@@ -16,6 +16,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan
 from sonorant.errors import SonorantError
 from sonorant.training.config import TrainConfig
+from sonorant.training.initial import Initial, Taken
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,10 @@ class Recipe(Protocol):
 
     def write_sample(self, model: nn.Module, folder: Path) -> None:
         """Write `mel.npz`, `sample.wav` and what else a person should see of `model` into `folder`."""
+        ...
+
+    def start_from(self, initial: Initial) -> Taken:
+        """Take over the trained weights that fit; called before the first step, if at all. Raises SonorantError if none does."""
         ...
 
     def description(self) -> dict[str, Any]:

@@ -67,6 +67,11 @@ class Trainer:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
+        if self.step == 0 and self.config.init_from:  # what the fine-tuning has to beat
+            row = self.validate()
+            if self.log:
+                self.log.write(0, row)
+            self.meter.restart()
         for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
             if self._due(self.config.log_every):
@@ -122,9 +127,8 @@ class Trainer:
         if losses["loss"] < self.best_loss:
             self.best_loss = losses["loss"]
             if self.ranks.first:
-                checkpoint.save(
-                    self.run.checkpoints / checkpoint.BEST, {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
-                )
+                best = {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
+                checkpoint.save(self.run.checkpoints / checkpoint.BEST, best | {"description": self.recipe.description()})
         if self.ranks.first:
             with atomic_folder(self.run.samples / f"step-{self.step:06d}") as folder:  # MLflow is sent a sample once it is there
                 self.recipe.write_sample(model, folder)
@@ -171,6 +175,7 @@ class Trainer:
             "step_in_epoch": self.step_in_epoch,
             "best_loss": self.best_loss,
             "world_size": self.ranks.world_size,
+            "description": self.recipe.description(),
             **self.trained.state(),
         }
 

@@ -21,6 +21,7 @@ from sonorant.models.discriminators import Discriminators
 from sonorant.models.saved import build_vocoder, describe
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.training.config import TrainConfig
+from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term, utterances_of
 
 RESOLUTIONS = (256, 512, 1024, 2048)
@@ -173,6 +174,10 @@ class VocoderRecipe:
         audio = self.store.audio
         np.savez_compressed(folder / "mel.npz", predicted=log_mel(samples_S, audio).numpy(), target=target_MT.numpy())
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
+
+    def start_from(self, initial: Initial) -> Taken:
+        """Take over what fits; discriminators start anew."""
+        return take_over(self.model, self._description, initial)
 
     def description(self) -> dict[str, Any]:
         """What `model.json` says."""

@@ -1,0 +1,174 @@
+"""The weights a fine-tuning starts from: read from what was trained before, fitted to the new model by name.
+
+Knows nothing of registries and voice bundles: a folder or a file is what it is given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from sonorant.errors import SonorantError
+from sonorant.models.saved import load_model
+from sonorant.training import checkpoint
+from sonorant.training.ranks import Ranks
+
+if TYPE_CHECKING:
+    from sonorant.training.recipe import Recipe
+
+NAMED_ROWS = {"symbol.weight": "symbols", "speaker.weight": "speakers"}
+"""Embeddings whose rows have names, and the key of `model.json` that lists them."""
+RESERVED_ROWS = {"symbols": ("padding", "^", "$"), "speakers": ()}
+"""Rows before the named ones, the same in every model (see `SymbolTable`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Initial:
+    """A trained model's averaged weights and what its `model.json` says."""
+
+    source: str
+    """Where they were read from, for people."""
+    weights: dict[str, torch.Tensor]
+    """On the CPU, by the names of the model's own state dict."""
+    description: dict[str, Any]
+
+    def content(self) -> str:
+        """Hex SHA-256 of all that a fine-tuning takes from here: equal for equal weights, whatever file they lie in."""
+        kept = {key: self.description[key] for key in ("kind", "symbols", "speakers")}
+        digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
+        for name, value in sorted(self.weights.items()):
+            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+            digest.update(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def write(self, path: Path) -> None:
+        """Keep in a file of the form of a checkpoint, which `parse` takes the bytes of."""
+        checkpoint.save(path, {"source": self.source, "ema": self.weights, "description": self.description})
+
+    @classmethod
+    def parse(cls, payload: bytes) -> Initial:
+        """From the bytes (`checkpoint.read`) of what `write` wrote."""
+        state = checkpoint.parse(payload)
+        return cls(source=state["source"], weights=state["ema"], description=state["description"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What a new model took from a trained one, by layer."""
+
+    source: str
+    fitting: tuple[str, ...]
+    """Taken as they are, or row by row."""
+    missing: tuple[str, ...]
+    """Only the new model has them: they start from random weights."""
+    unexpected: tuple[str, ...]
+    """Only the trained model has them: left out."""
+    other_shape: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    """Trained and new shape of layers that differ: they start from random weights."""
+    new_rows: dict[str, tuple[str, ...]]
+    """Speakers and symbols that the trained model did not know: they start from the mean of those it knew."""
+    other_audio: dict[str, tuple[Any, Any]]
+    """Audio settings that differ, trained and new."""
+
+    def whole(self, *parts: str) -> bool:
+        """Whether everything below these parts of the model was taken."""
+        left = (*self.missing, *self.other_shape)
+        return not any(name.split(".")[0] in parts for name in left)
+
+    def says(self) -> list[str]:
+        """Lines for a person: first the sum, then every mismatching layer by name."""
+        of = len(self.fitting) + len(self.missing) + len(self.other_shape)
+        lines = [f"fine-tuning from {self.source}: {len(self.fitting)} of {of} layers taken"]
+        lines += [f"  {name}: {old} there, {new} here: starts anew" for name, (old, new) in self.other_shape.items()]
+        lines += [f"  {name}: not there: starts anew" for name in self.missing]
+        lines += [f"  {name}: not here: left out" for name in self.unexpected]
+        lines += [f"  new {key}, from the mean of the others: {' '.join(names)}" for key, names in self.new_rows.items() if names]
+        for key, (old, new) in self.other_audio.items():
+            lines.append(f"  audio.{key}: {old} there, {new} here: the layers fit, but what they hear differs")
+        return lines
+
+
+def read_initial(path: Path, kind: str) -> Initial:
+    """Read a model of `kind` from a checkpoint file, from a trained model folder, or from a run directory's newest checkpoint.
+
+    Raises SonorantError if `path` is none of these, is damaged, or holds a model of another kind.
+    """
+    if (path / "model.json").is_file():
+        model, description = load_model(path, kind)
+        return Initial(source=str(path), weights=model.state_dict(), description=description)
+    if (path / "checkpoints").is_dir():
+        newest = checkpoint.existing(path / "checkpoints")
+        if not newest:
+            raise SonorantError(f"init_from: {path} has no checkpoint yet; name a run that has trained")
+        path = newest[0]
+    if not path.is_file():
+        found = "is neither" if path.exists() else "does not exist: name"
+        raise SonorantError(f"init_from: {path} {found} a checkpoint, a trained model folder, a run directory or a voice bundle")
+    try:
+        state = checkpoint.load(path)
+    except checkpoint.DamagedCheckpoint:
+        raise SonorantError(f"init_from: {path} is no checkpoint of Sonorant, or it is damaged; name another one") from None
+    if "description" not in state:
+        raise SonorantError(
+            f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); name its trained model folder"
+        )
+    if state["description"]["kind"] != kind:
+        raise SonorantError(f"init_from: {path} holds a model of kind '{state['description']['kind']}', not '{kind}'")
+    # The average is kept either as the model itself or with the count of its updates around it.
+    weights = {name.removeprefix("module."): value for name, value in state["ema"].items() if name != "n_averaged"}
+    return Initial(source=str(path), weights=weights, description=state["description"])
+
+
+def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
+    """Give `model`, of which `description` says what it is, all weights of `initial` that fit; rows of embeddings by their names.
+
+    Raises SonorantError if no matrix fits: that would be training from the start without saying so.
+    """
+    own = model.state_dict()
+    weights, new_rows = dict(initial.weights), {}
+    for layer, key in NAMED_ROWS.items():
+        if layer in weights and layer in own:
+            weights[layer], new_rows[key] = _rows_by_name(weights[layer], initial.description[key], description[key], key)
+    fitting = {name: value for name, value in weights.items() if name in own and value.shape == own[name].shape}
+    if not any(value.ndim >= 2 for value in fitting.values()):
+        raise SonorantError(
+            f"init_from: nothing of {initial.source} fits this model; compare its model.json with section '{description['kind']}'"
+        )
+    model.load_state_dict(fitting, strict=False)
+    audio = initial.description["audio"]
+    return Taken(
+        source=initial.source,
+        fitting=tuple(fitting),
+        missing=tuple(name for name in own if name not in weights),
+        unexpected=tuple(name for name in weights if name not in own),
+        other_shape={
+            name: (tuple(initial.weights[name].shape), tuple(own[name].shape))
+            for name in own
+            if name in weights and name not in fitting
+        },
+        new_rows=new_rows,
+        other_audio={key: (audio.get(key), value) for key, value in description["audio"].items() if audio.get(key) != value},
+    )
+
+
+def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
+    """Give `recipe` the weights that rank 0 finds in `file` (see `Initial.write`), the same on every rank; say what fitted."""
+    payload = ranks.share(checkpoint.read(file) if ranks.first else None)
+    assert payload is not None
+    taken = recipe.start_from(Initial.parse(payload))
+    if ranks.first:
+        print("\n".join(taken.says()), flush=True)
+
+
+def _rows_by_name(rows: torch.Tensor, old: list[str], new: list[str], key: str) -> tuple[torch.Tensor, tuple[str, ...]]:
+    reserved = len(RESERVED_ROWS[key])
+    place = {name: reserved + number for number, name in enumerate(old)}
+    mean = rows[reserved:].mean(0)
+    named = [rows[place[name]] if name in place else mean for name in new]
+    return torch.stack([*rows[:reserved], *named]), tuple(name for name in new if name not in place)
