@@ -16,6 +16,8 @@ FRAMES_MULTIPLE = 16
 TOKENS_MULTIPLE = 8
 
 Batch = dict[str, torch.Tensor]
+DRAWN = "drawn"
+"""Batch key of what was really read, for proof that the ranks share out the plan: (B, 2) int64, item and first frame of each row."""
 
 
 class UtteranceBatches(Dataset[Batch]):
@@ -42,6 +44,7 @@ class UtteranceBatches(Dataset[Batch]):
             "mel": mel,
             "mel_lengths": mel_lengths,
             "speaker": self.store.speaker[items],
+            DRAWN: np.stack([items, np.zeros_like(items)], axis=1),
         }
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
@@ -61,12 +64,13 @@ class SegmentBatches(Dataset[Batch]):
         batch = self.batches[index]
         assert batch.starts is not None
         hop = self.store.audio.hop
+        drawn = np.stack([batch.items, batch.starts], axis=1)
         mel = np.empty((len(batch.items), self.store.audio.n_mels, self.length), dtype=np.float32)
         samples = np.empty((len(batch.items), self.length * hop), dtype=np.float32)
-        for row, (item, start) in enumerate(zip(batch.items, batch.starts, strict=True)):
-            mel[row] = self.store.mel(int(item))[start : start + self.length].T
-            samples[row] = self.store.samples(int(item))[start * hop : (start + self.length) * hop] / np.float32(32768)
-        return {"mel": torch.from_numpy(mel), "samples": torch.from_numpy(samples)}
+        for row, (item, start) in enumerate(drawn.tolist()):
+            mel[row] = self.store.mel(item)[start : start + self.length].T
+            samples[row] = self.store.samples(item)[start * hop : (start + self.length) * hop] / np.float32(32768)
+        return {"mel": torch.from_numpy(mel), "samples": torch.from_numpy(samples), DRAWN: torch.from_numpy(drawn)}
 
 
 def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from sonorant.errors import SonorantError
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,30 @@ class Ranks:
     local_rank: int
     device: torch.device
     between_cpus: dist.ProcessGroup | None = None
-    """A gloo group beside the GPUs' own; None where the default group is gloo."""
+    """For collectives of CPU tensors; None: the default group, which has gloo for them beside the GPUs' NCCL."""
 
     @property
     def first(self) -> bool:
         """Whether this is global rank 0, the one that writes."""
         return self.rank == 0
+
+    @property
+    def host(self) -> str:
+        """Name of this rank's machine."""
+        return platform.node()
+
+    @property
+    def device_id(self) -> str:
+        """What no two ranks may share: a GPU's UUID; on CPUs, which may be shared, the host and the rank."""
+        if self.device.type == "cuda":
+            return f"GPU-{torch.cuda.get_device_properties(self.device).uuid}"
+        return f"{self.host}/{self.rank}"
+
+    def gather(self, value: Any) -> list[Any]:
+        """What every rank hands in, by rank, on every rank. Between CPUs, for anything that can be pickled."""
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value, group=self.between_cpus)
+        return values
 
     def sum(self, values: dict[str, float]) -> dict[str, float]:
         """Each value summed over all ranks; every rank must call it with the same keys."""
@@ -75,13 +97,19 @@ def join(patience: float) -> Ranks:
     """
     timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
+    device = torch.device("cpu")
     if torch.cuda.is_available():
+        here = torch.cuda.device_count()
+        if local_rank >= here:
+            raise SonorantError(
+                f"rank {os.environ['RANK']} on {platform.node()}: process {local_rank + 1} of this node has no GPU of its own, {here} are "
+                f"there; set PET_NPROC_PER_NODE={here}"
+            )
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-        dist.init_process_group("nccl", device_id=device, timeout=timeout)
-        return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device, dist.new_group(backend="gloo", timeout=timeout))
-    dist.init_process_group("gloo", timeout=timeout)
-    return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, torch.device("cpu"))
+    # NCCL only starts with the first tensor on a GPU: what the ranks prove of each other before goes between CPUs.
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
+    return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device)
 
 
 # Looked up here: between fork and exec, beside other threads, as little as possible may be done.

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sonorant.data.batches import Batch
+from sonorant.data.batches import DRAWN, Batch
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
 from sonorant.training.blocks import compile_blocks, recompute_blocks
@@ -43,34 +43,58 @@ class TrainStep:
         self.wrapped = {phase.name: self._distribute(phase.module) for phase in recipe.phases}
         self.optimizers = {phase.name: self._optimizer(phase.module) for phase in recipe.phases}
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.config.precision == "fp16")
+        self.computed: list[torch.Tensor] = []
+        """What this rank really loaded of the last step: for each micro-batch (B, 2) int64, item and first frame."""
 
     def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, dict[str, torch.Tensor]]:
         """Optimizer step number `step` over a global batch, of which this rank computes its share.
 
         Returns this rank's share of each loss and each phase's gradient norm, as tensors: reading them would make a GPU wait.
         """
-        own = deal(micro_batches, self.ranks.rank, self.ranks.world_size)
-        totals = totals_of(self.recipe, micro_batches)
         learning_rate = self.config.learning_rate_at(step)
         for optimizer in self.optimizers.values():
-            optimizer.zero_grad(set_to_none=True)
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
+        losses = self.gradients(step, micro_batches, batches)
+        with self.stopwatch("optimizer"):
+            norms = {phase.name: self._update(phase) for phase in self.recipe.phases}
+            self.scaler.update()
+            self.ema.update_parameters(self.recipe.model)
+        return {"losses": losses, "norms": norms}
+
+    def gradients(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, torch.Tensor]:
+        """Leave the gradients of a global batch, averaged over the ranks, in the parameters; change no weights.
+
+        Returns this rank's share of each loss; `self.computed` is then what was loaded of the samples that count.
+        """
+        own = deal(micro_batches, self.ranks.rank, self.ranks.world_size)
+        totals = totals_of(self.recipe, micro_batches)
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+        self.computed = []
         losses: dict[str, torch.Tensor] = {}
         for place, (micro_batch, weight) in enumerate(own):
             with self.stopwatch("data"):
-                batch = {name: value.to(self.ranks.device, non_blocking=True) for name, value in next(batches).items()}
+                loaded = self._next(step, batches)
+                if weight:
+                    self.computed.append(loaded[DRAWN])
+                batch = {name: value.to(self.ranks.device, non_blocking=True) for name, value in loaded.items()}
             torch.manual_seed(seed_of(self.config.seed, micro_batch))
             for phase in self.recipe.phases:
                 summed = self._accumulate(phase, step, batch, totals, weight, last=place == len(own) - 1)
                 for name, value in summed.items():
                     share = value * (weight / totals[phase.terms[name].unit])
                     losses[name] = losses[name] + share if name in losses else share
-        with self.stopwatch("optimizer"):
-            norms = {phase.name: self._update(phase) for phase in self.recipe.phases}
-            self.scaler.update()
-            self.ema.update_parameters(self.recipe.model)
-        return {"losses": losses, "norms": norms}
+        return losses
+
+    def _next(self, step: int, batches: Iterator[Batch]) -> Batch:
+        try:
+            return next(batches)
+        except StopIteration:
+            raise SonorantError(
+                f"step {step}: rank {self.ranks.rank} on {self.ranks.host} ran out of data before the others: it was loading another "
+                "share of the epoch than the plan deals to it; compare features and code of the nodes and start again"
+            ) from None
 
     def _accumulate(
         self, phase: Phase, step: int, batch: Batch, totals: dict[str, float], weight: float, last: bool
