@@ -128,10 +128,12 @@ class Trainer:
             self.best_loss = losses["loss"]
             if self.ranks.first:
                 best = {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
-                checkpoint.save(self.run.checkpoints / checkpoint.BEST, best | {"description": self.recipe.description()})
+                with self.stopwatch("checkpoint"):
+                    checkpoint.save(self.run.checkpoints / checkpoint.BEST, best | {"description": self.recipe.description()})
         if self.ranks.first:
-            with atomic_folder(self.run.samples / f"step-{self.step:06d}") as folder:  # MLflow is sent a sample once it is there
-                self.recipe.write_sample(model, folder)
+            folder = self.run.samples / f"step-{self.step:06d}"
+            with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # MLflow is sent a sample once it is there
+                self.recipe.write_sample(model, unseen)
         return {f"validation/{name}": value for name, value in losses.items()}
 
     def _guard(self) -> None:

@@ -19,10 +19,11 @@ def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
     losses = dict.fromkeys(phase.terms, 0.0)
     for micro_batch, batch in zip(own, load(recipe.dataset(own), 0, pin=False), strict=True):
         torch.manual_seed(seed_of(trained.config.seed, micro_batch))
-        with trained.autocast():
+        with trained.stopwatch("validation"), trained.autocast():  # a phase a batch: a sign of life
             summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
         for name, term in phase.terms.items():
             losses[name] += float(summed[name]) / totals[term.unit]
-    losses = ranks.sum(losses)
+    with trained.stopwatch("communication"):
+        losses = ranks.sum(losses)
     losses["loss"] = sum(term.weight * losses[name] for name, term in phase.terms.items())
     return losses
