@@ -24,6 +24,13 @@ examples:
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 """
 
+DOCTOR_EXAMPLES = """\
+examples:
+  sonorant doctor                                        versions, devices, this machine, the network, and ranks that average gradients
+  sonorant doctor --data data/features --runs runs       the disks of these folders too
+  sonorant doctor --json > machine.json                  exit status 1 if there is a problem
+"""
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a SonorantError becomes one line and exit status 1."""
@@ -39,9 +46,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sonorant", description="Use a voice that Sonorant trained.")
+    parser = argparse.ArgumentParser(
+        prog="sonorant", description="Use a voice that Sonorant trained, and the machine that trains it."
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_say(commands)
+    _add_doctor(commands)
     return parser
 
 
@@ -64,22 +74,49 @@ def _add_say(commands: argparse._SubParsersAction) -> None:
     say.set_defaults(run=_say)
 
 
+def _add_doctor(commands: argparse._SubParsersAction) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="is this machine in order for training?",
+        description="Look at all that training needs of this machine; each finding comes with its mend.",
+        epilog=DOCTOR_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    doctor.add_argument("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
+    doctor.add_argument("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
+    doctor.add_argument("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
+    doctor.add_argument("--no-ranks", action="store_true", help="leave out the ranks' self-test, which takes some ten seconds")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    doctor.set_defaults(run=_doctor)
+
+
+def _doctor(arguments: argparse.Namespace) -> None:
+    from sonorant.doctor.examination import examine
+    from sonorant.doctor.finding import as_json, counts, table
+
+    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=not arguments.no_ranks))
+    print(as_json(findings) if arguments.json else table(findings))
+    if counts(findings)["problem"]:
+        raise SystemExit(1)
+
+
 def _say(arguments: argparse.Namespace) -> None:
     from sonorant.runtime import Voice
 
     text = _standard_input() if arguments.text == "-" else arguments.text
-    voice = Voice.load(_bundle(arguments.voice), threads=arguments.threads)
-    samples = voice.say(text, arguments.speaker, arguments.speed)
+    with tempfile.TemporaryDirectory() as folder:
+        voice = Voice.load(_bundle(arguments.voice, Path(folder)), threads=arguments.threads)
+        samples = voice.say(text, arguments.speaker, arguments.speed)
     _write(arguments.out, samples, voice.sample_rate)
 
 
-def _bundle(voice: str) -> Path:
+def _bundle(voice: str, temporary: Path) -> Path:
     if not voice.startswith("models:/"):
         return Path(voice)
     try:
         from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
 
-        return download_bundle(voice)
+        return download_bundle(voice, temporary)
     except ModuleNotFoundError as error:
         raise SonorantError(f"{voice}: the registry needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
 

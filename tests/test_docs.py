@@ -47,6 +47,10 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, voice_bundl
         assert {word for word in words[2:] if not word.startswith("-")} <= set(stages)
     elif words[0] == "dvc":
         assert subprocess.run([sys.executable, "-m", "dvc", *words[1:3], "--help"], capture_output=True).returncode == 0
+    elif words[0] == "sonorant" and words[1] != "say":
+        done = subprocess.run([sys.executable, "-m", "sonorant.cli", words[1], "--help"], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert {word for word in words[2:] if word.startswith("--")} <= set(re.findall(r"--[\w-]+", done.stdout))
     elif words[0] == "sonorant":
         if any(word.startswith("models:/") for word in words):
             pytest.skip("needs a registry: tests/test_cli.py speaks from one")

@@ -1,0 +1,117 @@
+"""The GPUs that torch sees, and the links between them. Knows nothing of versions; what NVML adds is asked where it is there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import torch
+
+from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+from sonorant.gpu import Gpu, NoNvml, Nvml
+
+AREA = "devices"
+GIB = 2**30
+HOT = 85.0
+"""Degrees Celsius from which GPUs slow themselves down."""
+TAKEN = 0.1
+"""Share of memory in use by others that is worth a word."""
+
+
+def look() -> Iterator[Finding]:
+    """Findings of every GPU and of the links between them."""
+    count = torch.cuda.device_count()
+    if not count:
+        yield not_run(AREA, "GPUs", "torch sees none: ranks are CPU processes that talk over gloo")
+        return
+    supported = {arch.removeprefix("sm_") for arch in torch.cuda.get_arch_list() if arch.startswith("sm_")}
+    for index in range(count):
+        yield from look_at_one(index, supported)
+    try:
+        with Nvml() as nvml:
+            for gpu in nvml.gpus():
+                yield from look_at_state(gpu, nvml.load(gpu.uuid).temperature)
+    except NoNvml as reason:
+        yield not_run(AREA, "state", str(reason), "pip install nvidia-ml-py" if "not installed" in str(reason) else "")
+    yield from look_at_links(count)
+
+
+def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
+    """What CUDA says of one GPU, and whether this build of torch has kernels for it."""
+    properties = torch.cuda.get_device_properties(index)
+    free, size = torch.cuda.mem_get_info(index)
+    name = f"cuda:{index}"
+    what = (
+        f"{properties.name}, {size / GIB:.0f} GiB, compute capability {properties.major}.{properties.minor}, UUID {properties.uuid}"
+    )
+    if not runs_on(properties.major, properties.minor, supported):
+        build = " ".join(sorted(supported))
+        yield problem(
+            AREA, name, f"{what}: this torch has kernels for {build} only", "install a build of torch that has this GPU's"
+        )
+    elif free < (1 - TAKEN) * size:
+        value = f"{what}: {(size - free) / GIB:.1f} GiB are in use"
+        yield warning(AREA, name, value, "nvidia-smi shows by whom; training takes what is free")
+    else:
+        yield ok(AREA, name, what)
+
+
+def runs_on(major: int, minor: int, supported: set[str]) -> bool:
+    """Whether kernels for `supported` (90, 100, 90a, ...) run on a GPU: those of its own major, built for its minor or an older one."""
+    numbers = [int(arch.rstrip("af")) for arch in supported if arch.rstrip("af").isdigit()]
+    return any(number // 10 == major and number % 10 <= minor for number in numbers)
+
+
+def look_at_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
+    """What NVML says of one GPU of the machine."""
+    name = f"{gpu.uuid[:12]} state"
+    warm = "temperature not told" if temperature is None else f"{temperature:.0f} C"
+    limit = "" if gpu.power_limit is None else f", {gpu.power_limit:.0f} W at most"
+    value = f"{warm}{limit}, ECC {said(gpu.ecc)}, MIG {said(gpu.mig)}, persistence {said(gpu.persistence)}"
+    if gpu.uncorrected_errors:
+        yield problem(
+            AREA, name, f"{gpu.uncorrected_errors} memory errors not corrected; {value}", "nvidia-smi -r, or replace the GPU"
+        )
+    elif temperature is not None and temperature >= HOT:
+        yield warning(AREA, name, value, "it slows itself down when hot: look at fans and air flow")
+    elif gpu.mig:
+        yield warning(AREA, name, value, "NCCL does not join instances of one GPU: train on one of them, or sudo nvidia-smi -mig 0")
+    elif gpu.persistence is False:
+        yield warning(AREA, name, value, "every start waits for the driver: sudo nvidia-smi -pm 1")
+    else:
+        yield ok(AREA, name, value)
+
+
+def said(flag: bool | None) -> str:
+    """on, off, or not told."""
+    return "not told" if flag is None else "on" if flag else "off"
+
+
+def look_at_links(count: int) -> Iterator[Finding]:
+    """Which pairs of GPUs reach each other's memory, and over what."""
+    if count < 2:
+        yield not_run("links", "GPU to GPU", "there is one GPU")
+        return
+    pairs = [(one, other) for one in range(count) for other in range(count) if one < other]
+    apart = [pair for pair in pairs if not torch.cuda.can_device_access_peer(*pair)]
+    if apart:
+        named = ", ".join(f"{one}-{other}" for one, other in apart[:8])
+        yield warning(
+            "links", "peer access", f"{len(apart)} of {len(pairs)} pairs have none ({named}): gradients go through the host's memory",
+            "on servers switch off ACS in the BIOS; in virtual machines pass GPUs of one switch; graphics cards often have none",
+        )  # fmt: skip
+    else:
+        yield ok("links", "peer access", f"all {len(pairs)} pairs")
+    yield topology()
+
+
+def topology() -> Finding:
+    """nvidia-smi's own matrix of links."""
+    if shutil.which("nvidia-smi") is None:
+        return not_run("links", "topology", "nvidia-smi is not on PATH")
+    done = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode:
+        return not_run("links", "topology", f"nvidia-smi topo -m ended with {done.returncode}")
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("GPU")]
+    return ok("links", "topology", "; ".join(" ".join(row) for row in rows))

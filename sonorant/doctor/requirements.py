@@ -1,0 +1,51 @@
+"""What versions need of each other, in one place, with where it is written. Knows nothing of what is installed.
+
+What a package says of itself is asked of the package instead: torch's own metadata pins its NVIDIA libraries, and ONNX Runtime's
+libraries name the CUDA, cuDNN and TensorRT that they link.
+"""
+
+from __future__ import annotations
+
+Version = tuple[int, ...]
+
+DRIVER_OF_CUDA: dict[int, Version] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
+"""Oldest Linux driver that runs programs built for any CUDA of a major version.
+
+https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and the CUDA toolkit's release notes.
+"""
+
+CUDNN_MAJOR_OF_CUDA: dict[int, tuple[int, ...]] = {11: (8, 9), 12: (8, 9), 13: (9,)}
+"""cuDNN majors built for a CUDA major. https://docs.nvidia.com/deeplearning/cudnn/backend/latest/reference/support-matrix.html"""
+
+PYTHON: tuple[Version, Version] = ((3, 11), (3, 13))
+"""From, and below: `requires-python` of pyproject.toml."""
+
+ONNXRUNTIME: Version = (1, 17)
+"""First to run opset 20, which Sonorant exports. https://onnxruntime.ai/docs/reference/compatibility.html#onnx-opset-support"""
+
+TENSORRT_MAJORS = (10, 11)
+"""Whose Python interface Sonorant speaks. https://docs.nvidia.com/deeplearning/tensorrt/latest/"""
+
+
+def parse(text: str) -> Version:
+    """The numbers that a version begins with; `2.13.0+cpu` is (2, 13, 0) and `580.65.06` is (580, 65, 6)."""
+    numbers = []
+    for part in text.split("+")[0].split("."):
+        digits = part[: len(part) - len(part.lstrip("0123456789"))]
+        if not digits:
+            break
+        numbers.append(int(digits))
+        if digits != part:
+            break
+    return tuple(numbers)
+
+
+def show(version: Version) -> str:
+    """The version as people write it."""
+    return ".".join(map(str, version))
+
+
+def at_least(found: Version, needed: Version) -> bool:
+    """Whether `found` is `needed` or newer; numbers that are left out are zeros."""
+    length = max(len(found), len(needed))
+    return found + (0,) * (length - len(found)) >= needed + (0,) * (length - len(needed))

@@ -1,0 +1,177 @@
+"""How fast, how full and how trustworthy the disk below a folder is. Knows nothing of what the folder is for, beyond read or write.
+
+What is written is a temporary file of bounded size, gone afterwards; in a folder that is only read, nothing is written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+
+AREA = "storage"
+MIB = 2**20
+SIZE = 64 * MIB
+"""Bytes written and read at most."""
+PLACES = 256
+"""Random reads of a page each."""
+PAGE = mmap.PAGESIZE
+FREE_WANTED = 5 * 2**30
+"""Checkpoints of a run, its samples and its log."""
+FREE_NEEDED = 2**30
+READ_WANTED = 50 * MIB
+WRITE_WANTED = 20 * MIB
+LATENCY_WANTED = 0.005
+"""Seconds of a random read; a batch takes a few dozen."""
+NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "gpfs", "beegfs", "9p", "glusterfs")
+
+
+def look_at_read(folder: Path) -> Iterator[Finding]:
+    """Findings of a folder that training reads (features). Its largest file is read, nothing is written."""
+    name = str(folder)
+    if not folder.is_dir():
+        yield problem(AREA, name, "no such folder", "run the stage that makes it (dvc repro features), or name another")
+        return
+    yield file_system(name, folder)
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    largest = max(files, key=lambda file: file.stat().st_size, default=None)
+    if largest is None or largest.stat().st_size < PAGE:
+        yield not_run(AREA, f"{name} reading", "nothing in it is large enough to measure")
+        return
+    try:
+        yield from reading(name, largest)
+    except OSError as error:
+        yield problem(AREA, f"{name} reading", f"{largest.name}: {error.strerror}", "give this user the right to read it")
+
+
+def look_at_write(folder: Path) -> Iterator[Finding]:
+    """Findings of a folder that training writes (run directories)."""
+    name = str(folder)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    yield file_system(name, existing)
+    try:
+        free = os.statvfs(existing).f_bavail * os.statvfs(existing).f_frsize
+        yield find_free(name, free)
+        with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as place:
+            yield find_lock(name, Path(place) / "lock")
+            yield from writing(name, Path(place) / "file", min(SIZE, free // 20))
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        mend = "make room there" if full else "give this user the right to write there, or name another folder"
+        yield problem(AREA, f"{name} writing", f"{existing}: {error.strerror}", mend)
+
+
+def find_free(name: str, free: int) -> Finding:
+    """Whether `free` bytes are enough for run directories."""
+    value = f"{free / 2**30:.1f} GiB"
+    if free < FREE_NEEDED:
+        return problem(AREA, f"{name} free", value, "a checkpoint may not fit: make room, or name a folder on another disk")
+    if free < FREE_WANTED:
+        return warning(AREA, f"{name} free", value, "make room: checkpoints of two trainings and their copies need a few GiB")
+    return ok(AREA, f"{name} free", value)
+
+
+def find_lock(name: str, file: Path) -> Finding:
+    """Whether a lock keeps a second process out, which is what protects a run directory from a second trainer."""
+    with file.open("w") as first, file.open("w") as second:
+        try:
+            fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return ok(AREA, f"{name} locks", "flock keeps a second one out")
+        except OSError as error:
+            return problem(
+                AREA, f"{name} locks", f"flock: {error.strerror}", "mount it with locks (NFS: version 4), or use another disk"
+            )
+    return problem(AREA, f"{name} locks", "flock lets a second one in", "mount it with locks (NFS: version 4), or use another disk")
+
+
+def file_system(name: str, folder: Path) -> Finding:
+    """What kind of file system the folder is on."""
+    kind = file_system_kind(folder)
+    if kind is None:
+        return not_run(AREA, f"{name} kind", "this system has no /proc/mounts")
+    over_network = " over the network" if kind.startswith(NETWORK_FILE_SYSTEMS) else ""
+    return ok(AREA, f"{name} kind", kind + over_network)
+
+
+def file_system_kind(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
+    """Type of the file system, by the longest mount point that holds the folder."""
+    try:
+        points = [line.split(" ")[1:3] for line in mounts.read_text().splitlines()]
+    except OSError:
+        return None
+    real = folder.resolve()
+    holding = [(len(point), kind) for point, kind in points if real.is_relative_to(point.replace("\\040", " "))]
+    return max(holding)[1] if holding else None
+
+
+def writing(name: str, file: Path, size: int) -> Iterator[Finding]:
+    """Write `size` bytes, flush them to the disk, read them back."""
+    block = np.random.default_rng(0).bytes(MIB)
+    start = time.perf_counter()
+    with file.open("wb") as out:
+        for _ in range(max(1, size // MIB)):
+            out.write(block)
+        out.flush()
+        os.fsync(out.fileno())
+    rate = file.stat().st_size / (time.perf_counter() - start)
+    value = f"{rate / MIB:.0f} MiB/s written and flushed"
+    if rate < WRITE_WANTED:
+        yield warning(AREA, f"{name} writing", value, "every checkpoint waits for this: put runs on a disk of this machine")
+    else:
+        yield ok(AREA, f"{name} writing", value)
+    yield from reading(name, file)
+
+
+def reading(name: str, file: Path) -> Iterator[Finding]:
+    """Read up to SIZE bytes of a file in a row, then single pages at random places of it."""
+    uncached = forget(file)
+    start = time.perf_counter()
+    done = 0
+    with file.open("rb", buffering=0) as source:
+        while done < SIZE and (block := source.read(MIB)):
+            done += len(block)
+    rate = done / (time.perf_counter() - start)
+    median, slow = random_reads(file)
+    told = "" if uncached else " (from the cache: this system cannot be asked to forget)"
+    value = f"{rate / MIB:.0f} MiB/s in a row, a random page in {median * 1e3:.2f} ms (99 %: {slow * 1e3:.2f} ms){told}"
+    if rate < READ_WANTED or median > LATENCY_WANTED:
+        yield warning(
+            AREA, f"{name} reading", value, "copy features to a fast disk first: data.preload in params.yaml (folder or memory)"
+        )
+    else:
+        yield ok(AREA, f"{name} reading", value)
+
+
+def random_reads(file: Path) -> tuple[float, float]:
+    """Seconds of reading one page through a memory map, as feature stores are read: median and 99th percentile."""
+    forget(file)
+    seconds = []
+    with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        if hasattr(mmap, "MADV_RANDOM"):
+            view.madvise(mmap.MADV_RANDOM)
+        for place in np.random.default_rng(0).integers(0, len(view), PLACES):
+            start = time.perf_counter()
+            view[int(place)]
+            seconds.append(time.perf_counter() - start)
+    median, slow = np.percentile(seconds, [50, 99])
+    return float(median), float(slow)
+
+
+def forget(file: Path) -> bool:
+    """Ask the system to drop the file from its cache, so that the disk is measured; whether it can be asked."""
+    if not hasattr(os, "posix_fadvise"):
+        return False
+    with file.open("rb") as source:
+        os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return True

@@ -1,0 +1,272 @@
+"""Versions of what training and speaking stand on, against what they need of each other. Knows nothing of how many GPUs there are."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import mmap
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+from sonorant.doctor.requirements import (
+    CUDNN_MAJOR_OF_CUDA,
+    DRIVER_OF_CUDA,
+    ONNXRUNTIME,
+    PYTHON,
+    TENSORRT_MAJORS,
+    Version,
+    at_least,
+    parse,
+    show,
+)
+from sonorant.gpu import NoNvml, Nvml
+
+AREA = "versions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """The NVIDIA driver, or why there is none."""
+
+    version: Version | None
+    """None: there is none, or it does not say."""
+    cuda: tuple[int, int] | None = None
+    """Newest CUDA it runs."""
+    why: str = ""
+    """Why `version` is None."""
+
+
+def look(lock: Path | None) -> Iterator[Finding]:
+    """Findings of Python, driver, torch and its libraries, ONNX Runtime, TensorRT, and packages against the file `lock`."""
+    yield find_python(sys.version_info[:3])
+    driver = read_driver()
+    cuda = torch.version.cuda and parse(torch.version.cuda)
+    yield find_driver(driver, cuda or None)
+    yield find_torch(driver, cuda or None)
+    if cuda:
+        cudnn = torch.backends.cudnn.version()
+        yield find_cudnn(cudnn and cudnn_version(cudnn), cuda)
+        yield find_nccl()
+        yield find_pins("torch")
+    else:
+        for name in ("cuDNN", "NCCL"):
+            yield not_run(AREA, name, "this torch is built without CUDA")
+    yield from look_at_onnxruntime(cuda or None)
+    yield from look_at_tensorrt()
+    yield find_lock(lock)
+
+
+def read_driver(loaded: Path = Path("/proc/driver/nvidia/version")) -> Driver:
+    """Ask NVML, or read what the kernel's module says."""
+    try:
+        with Nvml() as nvml:
+            return Driver(version=parse(nvml.driver), cuda=nvml.cuda)
+    except NoNvml as reason:
+        try:
+            found = re.search(r"Kernel Module\D*(\d[\d.]+)", loaded.read_text())
+        except OSError:
+            return Driver(version=None, why=str(reason))
+        return Driver(version=parse(found[1]) if found else None, why=str(reason))
+
+
+def find_python(version: Version) -> Finding:
+    """Whether this Python is one that Sonorant is tested with."""
+    oldest, beyond = PYTHON
+    if oldest <= version < beyond:
+        return ok(AREA, "Python", show(version))
+    return problem(AREA, "Python", show(version), f"make the environment with Python {show(oldest)} or newer, below {show(beyond)}")
+
+
+def find_driver(driver: Driver, cuda: Version | None) -> Finding:
+    """Whether the driver runs programs of this torch's CUDA."""
+    if driver.version is None:
+        if cuda is None:
+            return not_run(AREA, "driver", driver.why)
+        return warning(
+            AREA, "driver", f"{driver.why}, and torch is built for CUDA {show(cuda)}",
+            "training will use CPUs: install NVIDIA's driver where there is a GPU; in a container start it with the GPUs (--gpus all)",
+        )  # fmt: skip
+    value = show(driver.version) + (f", runs CUDA up to {show(driver.cuda)}" if driver.cuda else "")
+    needed = DRIVER_OF_CUDA.get(cuda[0]) if cuda else None
+    if cuda is not None and needed is None:
+        return not_run(AREA, "driver", f"{value}; no requirement is known for CUDA {show(cuda)}")
+    if needed is not None and cuda is not None and not at_least(driver.version, needed):
+        return problem(
+            AREA, "driver", f"{value}; torch's CUDA {show(cuda)} needs {show(needed)}",
+            f"install driver {show(needed)} or newer, or a build of torch for an older CUDA",
+        )  # fmt: skip
+    return ok(AREA, "driver", value)
+
+
+def find_torch(driver: Driver, cuda: Version | None) -> Finding:
+    """Whether torch can use the GPUs of this machine."""
+    value = f"{torch.__version__}, " + (f"CUDA {show(cuda)}" if cuda else "built without CUDA")
+    if driver.version is not None and cuda is None:
+        return problem(AREA, "torch", f"{value}, beside a driver", "this machine's GPUs stay idle: install torch's build for CUDA")
+    if driver.version is not None and not torch.cuda.is_available():
+        return problem(
+            AREA, "torch", f"{value}, but CUDA does not start",
+            "look at CUDA_VISIBLE_DEVICES and at the driver above; in a container start it with the GPUs (--gpus all)",
+        )  # fmt: skip
+    return ok(AREA, "torch", value)
+
+
+def cudnn_version(number: int) -> Version:
+    """cuDNN's number as a version: 91002 is 9.10.2 and 8902 is 8.9.2."""
+    return (
+        (number // 10000, number % 10000 // 100, number % 100)
+        if number >= 90000
+        else (number // 1000, number % 1000 // 100, number % 100)
+    )
+
+
+def find_cudnn(found: Version | None, cuda: Version) -> Finding:
+    """Whether the cuDNN that is loaded belongs to torch's CUDA."""
+    if not found:
+        return problem(
+            AREA, "cuDNN", "torch finds none", "install torch again with its NVIDIA packages: pip install --force-reinstall torch"
+        )
+    majors = CUDNN_MAJOR_OF_CUDA.get(cuda[0])
+    if majors is not None and found[0] not in majors:
+        return problem(
+            AREA, "cuDNN", f"{show(found)}; CUDA {show(cuda)} needs {' or '.join(map(str, majors))}",
+            "a cuDNN of the system is found first: take it out of LD_LIBRARY_PATH",
+        )  # fmt: skip
+    return ok(AREA, "cuDNN", show(found))
+
+
+def find_nccl() -> Finding:
+    """The NCCL that is loaded."""
+    if not torch.distributed.is_nccl_available():
+        return problem(
+            AREA, "NCCL", "this torch has none", "several GPUs cannot train together: install torch's build for Linux with CUDA"
+        )
+    return ok(AREA, "NCCL", show(torch.cuda.nccl.version()))
+
+
+def find_pins(package: str) -> Finding:
+    """Whether the NVIDIA libraries that a package pins in its metadata are installed as it pins them."""
+    name = f"{package}'s libraries"
+    pins = dict(
+        re.findall(r"^(nvidia-[\w-]+)==([\w.]+)", "\n".join(importlib.metadata.requires(package) or []), flags=re.MULTILINE)
+    )
+    if not pins:
+        return not_run(AREA, name, f"this build of {package} pins none")
+    wrong = [
+        f"{library} {installed(library) or 'missing'} (pinned {pin})" for library, pin in pins.items() if installed(library) != pin
+    ]
+    if wrong:
+        return problem(AREA, name, "; ".join(wrong), f"pip install --force-reinstall {package}=={installed(package)}")
+    return ok(AREA, name, f"{len(pins)} NVIDIA packages as pinned")
+
+
+def look_at_onnxruntime(cuda: Version | None) -> Iterator[Finding]:
+    """ONNX Runtime, and what its GPU providers link."""
+    both = [name for name in ("onnxruntime", "onnxruntime-gpu") if installed(name)]
+    if not both:
+        yield not_run(AREA, "ONNX Runtime", "not installed", "pip install onnxruntime, where voices are to speak")
+        return
+    version = parse(installed(both[-1]) or "")
+    if len(both) == 2:
+        yield problem(
+            AREA, "ONNX Runtime", "onnxruntime and onnxruntime-gpu are both installed and overwrite each other's files",
+            "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one that is wanted",
+        )  # fmt: skip
+    elif not at_least(version, ONNXRUNTIME):
+        yield problem(AREA, "ONNX Runtime", show(version), f"exported voices need {show(ONNXRUNTIME)}: pip install -U {both[-1]}")
+    else:
+        yield ok(AREA, "ONNX Runtime", f"{show(version)} ({both[-1]})")
+    library = provider("cuda")
+    if library is not None:
+        yield find_linked_cuda(linked(library), cuda)
+
+
+def provider(name: str) -> Path | None:
+    """ONNX Runtime's shared library of a provider, where its package has one."""
+    package = importlib.util.find_spec("onnxruntime")
+    for folder in (package and package.submodule_search_locations) or []:
+        library = Path(folder) / f"capi/libonnxruntime_providers_{name}.so"
+        if library.exists():
+            return library
+    return None
+
+
+def find_linked_cuda(needs: dict[str, int], cuda: Version | None) -> Finding:
+    """Whether ONNX Runtime's CUDA provider and torch link the same CUDA, as they must within one process."""
+    name = "ONNX Runtime on CUDA"
+    value = f"links CUDA {needs.get('cudart', '?')}, cuDNN {needs.get('cudnn', '?')}"
+    if cuda is not None and "cudart" in needs and needs["cudart"] != cuda[0]:
+        return warning(
+            AREA, name, f"{value}, torch CUDA {show(cuda)}",
+            f"the provider finds no libraries beside this torch: install onnxruntime-gpu for CUDA {cuda[0]}, or voices speak on the CPU",
+        )  # fmt: skip
+    return ok(AREA, name, value)
+
+
+def look_at_tensorrt() -> Iterator[Finding]:
+    """TensorRT, and which one ONNX Runtime's provider links."""
+    try:
+        import tensorrt
+    except ModuleNotFoundError:
+        yield not_run(AREA, "TensorRT", "not installed", "optional: pip install 'sonorant[gpu]'")
+        return
+    except (ImportError, OSError, RuntimeError) as error:
+        yield problem(
+            AREA,
+            "TensorRT",
+            f"installed, but does not load: {str(error).splitlines()[0]}",
+            "pip install --force-reinstall tensorrt",
+        )
+        return
+    version = parse(tensorrt.__version__)
+    library = provider("tensorrt")
+    yield find_tensorrt(version, linked(library).get("nvinfer") if library else None)
+
+
+def find_tensorrt(version: Version, provider: int | None) -> Finding:
+    """Whether this TensorRT is known here and is the one that ONNX Runtime's `provider` links (its major)."""
+    if version[0] not in TENSORRT_MAJORS:
+        known = " or ".join(map(str, TENSORRT_MAJORS))
+        return problem(
+            AREA, "TensorRT", show(version), f"Sonorant speaks to {known}: pip install 'tensorrt~={TENSORRT_MAJORS[-1]}.0'"
+        )
+    if provider is not None and provider != version[0]:
+        return warning(
+            AREA, "TensorRT", f"{show(version)}; ONNX Runtime's provider links {provider}",
+            f"use TensorRT directly, or pip install 'tensorrt~={provider}.0' for the provider; one environment holds one of them",
+        )  # fmt: skip
+    return ok(AREA, "TensorRT", show(version))
+
+
+def linked(library: Path) -> dict[str, int]:
+    """Majors of the CUDA libraries that a shared library names, such as {"cudart": 13, "cudnn": 9, "nvinfer": 10}."""
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+        found = re.findall(rb"\0lib(cudart|cudnn|cublas|nvinfer)\.so\.(\d+)\0", view)
+    return {name.decode(): int(major) for name, major in found}
+
+
+def find_lock(lock: Path | None) -> Finding:
+    """Whether what is installed is what was seen working together."""
+    if lock is None or not lock.is_file():
+        return not_run(AREA, "packages", f"no {lock or 'lock'} here")
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    have = {name: found.split("+")[0] for name in pins if (found := installed(name))}
+    wrong = [f"{name} {found} (locked {pins[name]})" for name, found in have.items() if found != pins[name].split("+")[0]]
+    if wrong:
+        more = f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""
+        return warning(AREA, "packages", "; ".join(wrong[:6]) + more, f"pip install -r {lock}")
+    return ok(AREA, "packages", f"{len(have)} as locked, {len(pins) - len(have)} not installed")
+
+
+def installed(package: str) -> str | None:
+    """Version of an installed package."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
