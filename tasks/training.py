@@ -6,8 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sonorant.data.features import FeatureStore
-from sonorant.files import sha256_tree
+from sonorant.data.features import FeatureStore, store_hash
 from sonorant.tracking import stage_run
 from sonorant.training.launch import launch
 from sonorant.training.machine import DataConfig, MachineConfig
@@ -45,6 +44,6 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
 
 
 def hash_of(features: Path) -> str:
-    """Hex SHA-256 of a feature store: its arrays, whose hash is in the header, and whose utterance is in which split."""
-    FeatureStore.open(features)  # damaged ones are refused here, in one line
-    return sha256_tree([features / "header.json", features / "index.json"])
+    """`store_hash` of a feature store that can be opened; a damaged one is refused here, in one line."""
+    FeatureStore.open(features)
+    return store_hash(features)

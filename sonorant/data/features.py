@@ -14,7 +14,7 @@ import numpy as np
 
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
-from sonorant.files import read_json
+from sonorant.files import read_json, sha256_tree
 
 VERSION = 1
 """Of the layout of the store; a reader refuses another."""
@@ -106,6 +106,11 @@ class FeatureStore:
         """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it was written."""
         if content_hash([array_hash(self.path / name) for name in (MELS, AUDIO, TOKENS)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+
+
+def store_hash(path: Path) -> str:
+    """Hex SHA-256 of the store at `path`: its arrays, by the hash of them in its header, and which utterance is in which split."""
+    return sha256_tree([path / "header.json", path / "index.json"])
 
 
 def array_hash(path: Path) -> str:

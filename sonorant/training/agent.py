@@ -5,10 +5,14 @@ python -m sonorant.training.agent -m sonorant.training.worker job.json    takes 
 
 from __future__ import annotations
 
+import os
 import sys
 
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
+
+MEND = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
 
 
 def run() -> None:
@@ -21,6 +25,12 @@ def run() -> None:
                 f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
             )
             print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except DistError as error:
+        nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
+        print(
+            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {MEND}", file=sys.stderr
+        )
         raise SystemExit(1) from None
 
 

@@ -18,11 +18,14 @@ import torch.distributed as dist
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models.saved import save_model
+from sonorant.training.agreement import refuse_other_copies
+from sonorant.training.initial import start_from
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.ranks import Ranks, die_with_parent, join
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
+from sonorant.training.watchdog import Watchdog
 
 PEER_GONE = (
     "Connection closed by peer",
@@ -62,6 +65,8 @@ class Job:
     """Fields of DataConfig."""
     machine: dict[str, Any] = field(default_factory=dict)
     """Fields of MachineConfig."""
+    initial: str | None = None
+    """File of the weights to start from, on the first node; None: random ones."""
 
     def write(self, path: Path) -> None:
         """Save as JSON."""
@@ -85,19 +90,25 @@ def vocoder(job: Job) -> Recipe:
 RECIPES: dict[str, Callable[[Job], Recipe]] = {"acoustic": acoustic, "vocoder": vocoder}
 
 
-def work(job: Job, ranks: Ranks) -> None:
-    """Train on this rank and, on rank 0, save the model when it is finished."""
+def outcome_beside(job_file: Path) -> Path:
+    """Where a node's first rank leaves how the training ended, as {"state", "step"}, for the launcher on that node."""
+    return job_file.with_name("outcome.json")
+
+
+def work(job: Job, ranks: Ranks) -> dict[str, Any]:
+    """Train on this rank and, on rank 0, save the model when it is finished; return {"state": finished or stopped, "step"}."""
     expected = int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size))
     if expected != ranks.world_size:
         raise SonorantError(
-            f"{expected} ranks were to train together but {ranks.world_size} met: check PET_NNODES and PET_RDZV_ENDPOINT"
+            f"{expected} ranks were to train together but {ranks.world_size} met: every node needs the same PET_NNODES and "
+            "PET_NPROC_PER_NODE"
         )
     run = RunDirectory(Path(job.run))
     if ranks.first:
         run.lock()
     dist.barrier()  # from here on the run directory is ours to write to
     try:
-        _train(job, ranks, run)
+        outcome = _train(job, ranks, run)
     except Exception as error:
         explained = _explained(error, ranks, run)
         if not isinstance(explained, PeerGone):  # whoever is gone has said why, or torchrun does
@@ -105,19 +116,27 @@ def work(job: Job, ranks: Ranks) -> None:
         if explained is error:
             raise
         raise explained from error
-    dist.barrier()
+    return outcome
 
 
-def _train(job: Job, ranks: Ranks, run: RunDirectory) -> None:
+def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
+    refuse_other_copies(Path(job.features), job.fingerprint, ranks)
     if ranks.first:
         job.write(run.path / "job.json")  # for people: what is trained here
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
-    trainer = Trainer(RECIPES[job.recipe](job), ranks, run, job.fingerprint, data, machine)
-    state = trainer.train()
-    if ranks.first:
-        if state == "finished":
-            _save(trainer, job, run)
-        run.write_status(state, trainer.step)
+    recipe = RECIPES[job.recipe](job)
+    if job.initial:
+        start_from(recipe, Path(job.initial), ranks)
+    trainer = Trainer(recipe, ranks, run, job.fingerprint, data, machine)
+    with Watchdog(ranks, trainer.stopwatch, lambda: trainer.step, machine, run):
+        state = trainer.train()
+        if ranks.first:
+            if state == "finished":
+                _save(trainer, job, run)
+            run.write_status(state, trainer.step)
+        with trainer.stopwatch("communication"):
+            dist.barrier()
+    return {"state": state, "step": trainer.step}
 
 
 def _line(error: Exception) -> str:
@@ -161,13 +180,16 @@ def _write_curves(path: Path, run: RunDirectory) -> None:
 def main() -> None:
     """Read the job, join the others, train."""
     die_with_parent()
-    job = Job(**read_json(Path(sys.argv[1])))
+    job_file = Path(sys.argv[1])
+    job = Job(**read_json(job_file))
     ranks = join(MachineConfig(**job.machine).patience)
     try:
-        work(job, ranks)
+        outcome = work(job, ranks)
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # without waiting for peers that may never come
+    if ranks.local_rank == 0:
+        write_json(outcome_beside(job_file), outcome)
     dist.destroy_process_group()
 
 

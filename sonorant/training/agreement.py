@@ -1,0 +1,69 @@
+"""Before the first step: every node trains the same thing. Knows nothing of how the copies came to the nodes.
+
+Each node has read its own params, code and features; a node that trained on others would spoil the voice without a word.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from sonorant.data.features import FeatureStore, store_hash
+from sonorant.errors import SonorantError
+from sonorant.training.ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What a rank was given to train with."""
+
+    host: str
+    features: str
+    """Hash of its feature store."""
+    fingerprint: str
+    """Of params, code and features."""
+    problem: str = ""
+    """Why its features cannot be used; empty where they can."""
+
+
+def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
+    """Raise SonorantError on all ranks if any node's features or fingerprint differ from rank 0's; every rank must call it.
+
+    The arrays themselves are read through and compared with their hash by one rank of each node, where there are several nodes: who
+    copied the features may have been interrupted.
+    """
+    if ranks.world_size == 1:
+        return
+    several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
+    own = _copy(features, fingerprint, verify=several and ranks.local_rank == 0)
+    gathered: list[Any] = [None] * ranks.world_size
+    dist.all_gather_object(gathered, asdict(own), group=ranks.between_cpus)
+    first, *others = [Copy(**each) for each in gathered]
+    for copy in (first, *others):
+        if copy.problem:
+            raise SonorantError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {features}")
+        if copy.features != first.features:
+            raise SonorantError(
+                f"node {copy.host}: its features ({copy.features[:12]}) are not those of the first node {first.host} "
+                f"({first.features[:12]}); there: dvc pull {features}"
+            )
+        if copy.fingerprint != first.fingerprint:
+            raise SonorantError(
+                f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first node {first.host} "
+                f"({first.fingerprint}); check out the same commit with the same params.yaml there"
+            )
+
+
+def _copy(features: Path, fingerprint: str, verify: bool) -> Copy:
+    host = platform.node()
+    try:
+        if verify:
+            FeatureStore.open(features).verify()
+        return Copy(host, store_hash(features), fingerprint)
+    except (SonorantError, OSError) as error:
+        return Copy(host, "", fingerprint, str(error))
