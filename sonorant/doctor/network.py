@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import socket
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sonorant.doctor.finding import Finding, ok, problem, warning
+from sonorant.errors import SonorantError
+from sonorant.training.node import Node, interface_towards
 
 AREA = "network"
 
@@ -19,34 +22,54 @@ SIOCGIFADDR = 0x8915
 
 def look(env: Mapping[str, str]) -> Iterator[Finding]:
     """Findings of names, interfaces and the rendezvous in the environment `env`."""
-    several = env.get("PET_NNODES", "1") not in ("", "1")
     addresses = interface_addresses()
-    yield find_gloo(env, addresses, several)
+    try:
+        node = Node.of(env)
+    except SonorantError as error:
+        yield problem(AREA, "rendezvous", f"PET_* variables: {error}", "set them as docs/training.md says for several nodes")
+        node = Node()
+    else:
+        yield find_rendezvous(node)
+    if env.get("GLOO_SOCKET_IFNAME"):
+        yield find_named("gloo", "GLOO_SOCKET_IFNAME", env["GLOO_SOCKET_IFNAME"], addresses)
+    else:
+        yield find_gloo(node, addresses)
     if env.get("NCCL_SOCKET_IFNAME"):
         yield find_named("NCCL", "NCCL_SOCKET_IFNAME", env["NCCL_SOCKET_IFNAME"], addresses)
-    yield find_rendezvous(env, several)
     yield from find_infiniband()
 
 
-def find_gloo(env: Mapping[str, str], addresses: dict[str, str], several: bool) -> Finding:
-    """The interface gloo takes: the one it is told, else the one that this machine's name leads to."""
-    if env.get("GLOO_SOCKET_IFNAME"):
-        return find_named("gloo", "GLOO_SOCKET_IFNAME", env["GLOO_SOCKET_IFNAME"], addresses)
-    outside = [name for name, address in addresses.items() if not address.startswith("127.")]
-    mend = f"export GLOO_SOCKET_IFNAME={outside[0] if outside else '<interface>'} on every node"
+def find_rendezvous(node: Node) -> Finding:
+    """Whether the first node, where all meet, has an address."""
+    if node.count == 1:
+        return ok(AREA, "rendezvous", "one node (PET_NNODES is not set above 1)")
+    try:
+        address = socket.gethostbyname(node.host)
+    except OSError:
+        return problem(AREA, "rendezvous", f"{node.host} has no address", "name the first node so that all nodes find it")
+    return ok(AREA, "rendezvous", f"node {node.rank} of {node.count}; the first is {node.host} ({address}), port {node.port}")
+
+
+def find_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
+    """The interface gloo takes: among several nodes the one towards the first, else the one that this machine's name leads to."""
+    if node.count > 1:
+        try:
+            interface = interface_towards(node.host)
+        except SonorantError as error:
+            return problem(AREA, "gloo", str(error), "export PET_MASTER_ADDR=<an address of the first node that all nodes reach>")
+        if interface is None:
+            return warning(AREA, "gloo", f"no interface towards {node.host} is known", "export GLOO_SOCKET_IFNAME=<interface>")
+        return ok(AREA, "gloo", f"interface {interface}, by the route to {node.host}")
     host = socket.gethostname()
     try:
         address = socket.gethostbyname(host)
     except OSError:
-        return (problem if several else warning)(AREA, "gloo", f"the name of this machine, {host}, has no address", mend)
-    name = next((name for name, own in addresses.items() if own == address), None)
-    value = f"{host} is {address}, interface {name or 'unknown'}"
-    if several and address.startswith("127."):
-        return problem(AREA, "gloo", f"{value}: other nodes cannot reach it", mend)
-    return ok(AREA, "gloo", value)
+        return warning(AREA, "gloo", f"the name of this machine, {host}, has no address", "export GLOO_SOCKET_IFNAME=lo")
+    name = next((name for name, own in addresses.items() if own == address), "unknown")
+    return ok(AREA, "gloo", f"{host} is {address}, interface {name}")
 
 
-def find_named(who: str, variable: str, wanted: str, addresses: dict[str, str]) -> Finding:
+def find_named(who: str, variable: str, wanted: str, addresses: Mapping[str, str]) -> Finding:
     """Whether the interface that an environment variable names is there; NCCL takes prefixes, `=exact` and `^but not`."""
     exact = wanted.startswith("=") or who == "gloo"
     names = [name.strip() for name in wanted.lstrip("=").split(",")]
@@ -62,30 +85,8 @@ def find_named(who: str, variable: str, wanted: str, addresses: dict[str, str]) 
     )
 
 
-def find_rendezvous(env: Mapping[str, str], several: bool) -> Finding:
-    """Whether the node where all meet has an address."""
-    place = env.get("PET_RDZV_ENDPOINT") or env.get("PET_MASTER_ADDR") or ""
-    if not several:
-        return ok(AREA, "rendezvous", "one node (PET_NNODES is not set above 1)")
-    if not place:
-        return problem(
-            AREA,
-            "rendezvous",
-            f"PET_NNODES={env['PET_NNODES']} but nowhere to meet",
-            "export PET_MASTER_ADDR=<name of the first node> PET_MASTER_PORT=29400 PET_NODE_RANK=<number of this node>",
-        )
-    host = place.rsplit(":", 1)[0] if place.count(":") == 1 else place
-    try:
-        address = socket.gethostbyname(host)
-    except OSError:
-        return problem(AREA, "rendezvous", f"{host} has no address", "name the first node so that all nodes find it")
-    return ok(AREA, "rendezvous", f"{place} is {address}")
-
-
 def find_infiniband(devices: Path = Path("/sys/class/infiniband")) -> Iterator[Finding]:
     """Fast network cards, where there are any, and whether their memory may be locked."""
-    import resource
-
     names = sorted(entry.name for entry in devices.iterdir()) if devices.is_dir() else []
     if not names:
         return
