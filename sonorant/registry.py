@@ -8,17 +8,17 @@ import math
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
-from sonorant.runtime.bundle import content_hash, read_bundle
+from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
 from sonorant.tracking.run import RunSpec, close_run, flat, open_run
-from sonorant.tracking.store import DEFAULT_DATABASE, Store, TrackingUnavailable, locked, open_store, shown
+from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
+from sonorant.tracking.trained import keep_trained
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 HASH_TAG = "bundle_sha256"
@@ -65,10 +65,13 @@ class Registered:
     """MLflow run with the report."""
     new: bool
     """False: the same bundle was there already."""
+    without: tuple[str, ...]
+    """Kinds of trained models that were not at hand and so cannot be fine-tuned from this version."""
 
     def says(self) -> str:
         """One line for a person."""
-        return f"models:/{self.name}/{self.version}: " + ("registered" if self.new else "this bundle is registered already")
+        line = f"models:/{self.name}/{self.version}: " + ("registered" if self.new else "this bundle is registered already")
+        return line + (f", without the trained {' and '.join(self.without)} to fine-tune" if self.without else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,16 +116,20 @@ def register(
     config: RegisterConfig,
     origin: Mapping[str, str],
     execution: str | None = None,
+    trained: Mapping[str, Path] | None = None,
 ) -> Registered:
     """Make a version of the voice bundle, or find the one that has the same content, and give it the newest figures.
 
     `metrics`: content of reports/metrics.json; `report`: folder with the page and the samples, may be absent; `origin`: tags that say
-    where the voice comes from; `execution`: pipeline execution to stand below. The newest version gets the alias `challenger`.
+    where the voice comes from; `execution`: pipeline execution to stand below; `trained`: trained model folders by kind, kept for
+    fine-tuning where they are what the bundle was exported from. The newest version gets the alias `challenger`.
 
     Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
-    content = content_hash(read_bundle(bundle))
-    with _answering() as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
+    voice = read_bundle(bundle)
+    content = content_hash(voice)
+    belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
+    with answering("registry") as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
         _ensure_model(store, config.model)
         found = [version for version in _versions(store, config.model) if version.tags.get(HASH_TAG) == content]
         if found:
@@ -136,10 +143,12 @@ def register(
                 config.model, source=model.model_uri, run_id=run_id, tags=tags, model_id=model.model_id
             )
         _describe(store, version, metrics, report, origin)
+        keep_trained(store, version.run_id, belonging)
         close_run(store, version.run_id, "FINISHED")
         newest = max(int(each.version) for each in _versions(store, config.model))
         store.client.set_registered_model_alias(config.model, NEWEST, str(newest))
-        return Registered(name=config.model, version=int(version.version), run_id=version.run_id, new=not found)
+        without = tuple(kind for kind in trained or {} if kind not in belonging)
+        return Registered(name=config.model, version=int(version.version), run_id=version.run_id, new=not found, without=without)
 
 
 def judge(metrics: Mapping[str, Any], config: PromoteConfig) -> tuple[Gate, ...]:
@@ -152,7 +161,7 @@ def promote(model: str, config: PromoteConfig, version: int | None = None) -> Ve
 
     Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not answer.
     """
-    with _answering() as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
+    with answering("registry") as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
         versions = {int(each.version): each for each in _versions(store, model)}
         aliases = store.client.get_registered_model(model).aliases if versions else {}
         chosen = version or int(aliases.get(NEWEST, 0))
@@ -174,19 +183,17 @@ def promote(model: str, config: PromoteConfig, version: int | None = None) -> Ve
         return Verdict(name=model, version=chosen, gates=gates, former=former if moves else None)
 
 
-def download_bundle(uri: str, out: Path | None = None) -> Path:
+def download_bundle(uri: str, out: Path) -> Path:
     """Download the voice bundle of a registered model (models:/<name>@<alias> or models:/<name>/<version>).
 
-    Returns the bundle's folder, below `out`; None = where the store has it if that is a folder here, else a temporary folder.
-    Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer.
+    Returns the bundle's folder, below `out`. Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer.
     """
-    with _answering(uri) as store:
+    with answering(uri) as store:
         import mlflow
 
         _use(store)
-        if out:
-            out.mkdir(parents=True, exist_ok=True)
-        folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(out) if out else None)
+        out.mkdir(parents=True, exist_ok=True)
+        folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(out))
     bundles = sorted((Path(folder) / "artifacts").glob("*/voice.json"))
     if not bundles:
         raise SonorantError(f"{uri}: holds no voice bundle; name a model that sonorant registered")
@@ -232,26 +239,18 @@ def _get(values: Any, *keys: str) -> float | None:
     return float(values) if isinstance(values, (int, float)) and math.isfinite(values) else None
 
 
-@contextmanager
-def _answering(what: str = "registry") -> Iterator[Store]:
-    """The store; an answer that did not come is TrackingUnavailable, a refusal one line."""
-    store = open_store()
-    from mlflow.exceptions import MlflowException
-
-    try:
-        yield store
-    except MlflowException as error:
-        temporary = error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
-        kind = TrackingUnavailable if temporary else SonorantError
-        raise kind(f"{what}: MLflow at {shown(store.uri)}: {shown(error)[:300]}") from error
-
-
 def _use(store: Store) -> None:
     """Some of mlflow's functions take no client, only the process's setting."""
     import mlflow
 
     mlflow.set_tracking_uri(store.uri)
     mlflow.set_registry_uri(store.uri)
+
+
+def _exported_from(voice: Bundle, kind: str, folder: Path) -> bool:
+    if not (folder / "weights.pt").is_file():
+        return False
+    return bool(read_json(folder / "model.json").get("provenance") == voice.description.provenance.get(kind))
 
 
 def _versions(store: Store, model: str) -> list[Any]:

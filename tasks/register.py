@@ -12,11 +12,16 @@ from tasks import params
 from tasks.origin import origin_tags
 from tasks.stage import run
 
+TRAINED = {"acoustic": Path("models/acoustic"), "vocoder": Path("models/vocoder")}
+"""Outs of dvc.yaml, kept with a version so that it can be fine-tuned anywhere."""
+
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
     """Register the bundle `voice` with the figures of `metrics` and the page of `report`, as `params_file` says."""
     config = params.load("register", RegisterConfig, params_file)
-    return register(voice, read_json(metrics), report, config, origin_tags(params_file.parent), execution)
+    root = params_file.parent
+    trained = {kind: root / folder for kind, folder in TRAINED.items()}
+    return register(voice, read_json(metrics), report, config, origin_tags(root), execution, trained)
 
 
 def main() -> None:

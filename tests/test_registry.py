@@ -115,11 +115,11 @@ def test_requirements_name_no_torch_and_exact_versions(voice_bundle: Path, proje
 
 def test_bundle_comes_back_from_the_registry(voice_bundle: Path, project: Path) -> None:
     register(voice_bundle, figures(), project / "report", CONFIG, {})
-    for out in (None, project / "got"):
-        downloaded = download_bundle("models:/test-voice@challenger", out)
-        assert content_hash(read_bundle(downloaded)) == content_hash(read_bundle(voice_bundle))
+    downloaded = download_bundle("models:/test-voice@challenger", project / "got")
+    assert content_hash(read_bundle(downloaded)) == content_hash(read_bundle(voice_bundle))
+    assert not list((project / "got").rglob("weights.pt")), "whoever speaks does not download what training needs"
     with pytest.raises(SonorantError, match="champion"):
-        download_bundle("models:/test-voice@champion")
+        download_bundle("models:/test-voice@champion", project / "got")
 
 
 @pytest.mark.parametrize(

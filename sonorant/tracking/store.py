@@ -85,6 +85,20 @@ def open_store() -> Store:
 
 
 @contextmanager
+def answering(what: str) -> Iterator[Store]:
+    """The store, for `what`: an answer that does not come becomes TrackingUnavailable, a refusal a SonorantError of one line."""
+    store = open_store()
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield store
+    except MlflowException as error:
+        temporary = error.error_code in ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED")
+        kind = TrackingUnavailable if temporary else SonorantError
+        raise kind(f"{what}: MLflow at {shown(store.uri)}: {shown(error)[:300]}") from error
+
+
+@contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock between processes of this machine; it ends with the process, whatever ends it."""
     path.parent.mkdir(parents=True, exist_ok=True)

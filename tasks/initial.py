@@ -1,0 +1,47 @@
+"""What `init_from` of params.yaml names: files here, the run a voice bundle came from, or weights kept with a registered voice.
+
+Knows nothing of how weights are fitted to a model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.tracking.trained import download_trained
+from sonorant.training.initial import Initial, read_initial
+
+
+def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
+    """Read the trained model of `kind` that `named` leads to; run directories are below `runs`, `out` is what the stage will write.
+
+    Raises SonorantError, in one line, if it leads nowhere, to another kind of model or to the stage's own output.
+    """
+    if named.startswith("models:/"):
+        with tempfile.TemporaryDirectory() as folder:
+            return dataclasses.replace(read_initial(download_trained(named, kind, Path(folder)), kind), source=named)
+    path = Path(named)
+    if path.resolve().is_relative_to(out.resolve()):
+        raise SonorantError(
+            f"init_from: {named} is what this stage writes, and DVC removes it before the stage runs: name the run it came from, "
+            f"below {runs / f'train_{kind}'}, or a copy"
+        )
+    if (path / "voice.json").is_file():
+        path = _run_of(path, kind, runs)
+    return read_initial(path, kind)
+
+
+def _run_of(bundle: Path, kind: str, runs: Path) -> Path:
+    """The run directory in which the model of a voice bundle was trained."""
+    provenance = read_json(bundle / "voice.json").get("provenance", {}).get(kind, {})
+    fingerprint = provenance.get("fingerprint", "unknown")
+    run = runs / f"train_{kind}" / fingerprint
+    if not run.is_dir():
+        raise SonorantError(
+            f"init_from: {bundle} holds graphs, not weights, and the run it came from ({run}) is not on this machine; "
+            "name a registered version, models:/<name>@<alias>, or a copy of the run directory"
+        )
+    return run
