@@ -20,6 +20,7 @@ from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
 from sonorant.training.blocks import compile_blocks, recompute_blocks
 from sonorant.training.ema import averaged
+from sonorant.training.pieces import Piece, Pieces, out_of_memory, release
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Phase, Recipe, weighted
 from sonorant.training.stopwatch import Stopwatch
@@ -28,8 +29,9 @@ from sonorant.training.stopwatch import Stopwatch
 class TrainStep:
     """A recipe's weights with their average, optimizers and gradient scaler; `take` changes them by one optimizer step."""
 
-    def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch) -> None:
+    def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, pieces: Pieces | None = None) -> None:
         self.recipe, self.config, self.ranks, self.stopwatch = recipe, recipe.config, ranks, stopwatch
+        self.pieces = pieces or Pieces()
         if self.config.precision == "fp16" and ranks.device.type != "cuda":
             raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
         for phase in recipe.phases:
@@ -79,9 +81,9 @@ class TrainStep:
                 if weight:
                     self.computed.append(loaded[DRAWN])
                 batch = {name: value.to(self.ranks.device, non_blocking=True) for name, value in loaded.items()}
-            torch.manual_seed(seed_of(self.config.seed, micro_batch))
+            seed = seed_of(self.config.seed, micro_batch)
             for phase in self.recipe.phases:
-                summed = self._accumulate(phase, step, batch, totals, weight, last=place == len(own) - 1)
+                summed = self._accumulate(phase, step, batch, totals, weight, seed, last=place == len(own) - 1)
                 for name, value in summed.items():
                     share = value * (weight / totals[phase.terms[name].unit])
                     losses[name] = losses[name] + share if name in losses else share
@@ -97,17 +99,66 @@ class TrainStep:
             ) from None
 
     def _accumulate(
-        self, phase: Phase, step: int, batch: Batch, totals: dict[str, float], weight: float, last: bool
+        self, phase: Phase, step: int, batch: Batch, totals: dict[str, float], weight: float, seed: int, last: bool
     ) -> dict[str, torch.Tensor]:
-        wrapped = self.wrapped[phase.name]
-        with contextlib.nullcontext() if last else wrapped.no_sync():
+        """Add the gradients of a micro-batch, in pieces where memory demands it, and return its summed losses.
+
+        DistributedDataParallel is called once a step, for the last pass; those before it are this rank's own, as under its `no_sync`
+        but with static graphs too. A pass in which it averages cannot be repeated: one that memory might not suffice for is made
+        without it, and then one of no weight over a single row averages what was added.
+        """
+        waiting, left = self.pieces.of(phase.name, batch), []
+        losses: dict[str, torch.Tensor] = {}
+        averaged = False
+        while waiting:
+            piece = waiting.pop(0)
+            torch.manual_seed(seed + piece.first)
+            averaged = last and not waiting and self.pieces.proven(phase.name, piece)
+            given = dict(piece.batch)  # a phase leaves in it what a later one needs
+            summed = self._pass(phase, step, Piece(piece.first, given), totals, weight, averaged)
+            if summed is None:
+                release(self.ranks.device)
+                waiting = [*self.pieces.halve(phase.name, piece), *waiting]
+                continue
+            self.pieces.prove(phase.name, piece)
+            left.append(given)
+            losses = {name: value + losses[name] if losses else value for name, value in summed.items()}
+        batch |= {name: torch.cat([given[name] for given in left]) for name in left[0].keys() - batch.keys()}
+        if last and not averaged:
+            self._pass(phase, step, Piece(0, batch).cut(1)[0], totals, 0.0, averaged=True)
+        return losses
+
+    def _pass(
+        self, phase: Phase, step: int, piece: Piece, totals: dict[str, float], weight: float, averaged: bool
+    ) -> dict[str, torch.Tensor] | None:
+        """Forward and backward of a piece; None where memory did not suffice: nothing has changed then."""
+        try:
             with self.stopwatch("forward"), self.autocast():
-                summed = wrapped(batch, step)
+                summed = self.wrapped[phase.name](piece.batch, step) if averaged else phase.module(piece.batch, step)
             # DDP averages over ranks; the global count is in `totals` already, so undo the average.
-            loss = weighted(phase, summed, totals) * (weight * self.ranks.world_size)
+            loss = self.scaler.scale(weighted(phase, summed, totals) * (weight * self.ranks.world_size))
             with self.stopwatch("backward"):
-                self.scaler.scale(loss).backward()
+                if averaged:
+                    self._averaged_backward(phase, piece, loss)
+                else:
+                    _add_gradients(phase.module, loss)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            return None
         return {name: value.detach() for name, value in summed.items()}
+
+    def _averaged_backward(self, phase: Phase, piece: Piece, loss: torch.Tensor) -> None:
+        try:
+            loss.backward()
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            self.pieces.halve(phase.name, piece)
+            raise SonorantError(
+                f"rank {self.ranks.rank} on {self.ranks.host}: out of memory while gradients were being averaged, which cannot be "
+                "taken back; the same command resumes from the last checkpoint with pieces of half the size"
+            ) from None
 
     def _update(self, phase: Phase) -> torch.Tensor:
         optimizer = self.optimizers[phase.name]
@@ -160,3 +211,12 @@ def totals_of(recipe: Recipe, micro_batches: list[MicroBatch]) -> dict[str, floa
 def seed_of(seed: int, batch: MicroBatch) -> int:
     """Of the random numbers of a micro-batch, on whichever rank it is computed."""
     return hash((seed, batch.epoch, batch.number)) % 2**63
+
+
+def _add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
+    """As `loss.backward()` does, but wholly or not at all, and unseen by DistributedDataParallel."""
+    parameters = list(module.parameters())
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        parameter.grad += gradient
