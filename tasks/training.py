@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from sonorant.data.features import FeatureStore, store_hash
 from sonorant.tracking import stage_run
 from sonorant.training.launch import launch
 from sonorant.training.machine import DataConfig, MachineConfig
+from sonorant.training.node import Node
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job
 from tasks import params
@@ -19,7 +21,10 @@ from tasks.stage import stage_params
 
 
 def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, features: Path, runs: Path, out: Path) -> None:
-    """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`."""
+    """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
+
+    Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow and writes `out`.
+    """
     stage = f"train_{recipe}"
     data_hash = hash_of(features)
     key = fingerprint(stage, {"model": model, "train": settings}, data_hash)
@@ -36,6 +41,11 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
         data=asdict(params.load("data", DataConfig)),
         machine=asdict(params.load("machine", MachineConfig)),
     )
+    node = Node.of(os.environ)
+    if not node.first:
+        print(f"training as node {node.rank} of {node.count} with the first node {node.host}", flush=True)
+        launch(job)
+        return
     print(f"training in {run}", flush=True)
     # Before the MLflow run is opened: two processes of one run directory would both send its points.
     RunDirectory(run).wait_until_free(lambda message: print(message, flush=True))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -14,11 +15,16 @@ from torch.distributed.run import main
 
 MEND = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
 
+LINGER_SECONDS = 2.0
+"""The first node's agent holds the store by which the nodes learn that all are done: it leaves last."""
+
 
 def run() -> None:
     """Run torchrun; exit with 1 if a rank failed."""
     try:
         main()
+        if os.environ.get("PET_NODE_RANK") == "0":
+            time.sleep(LINGER_SECONDS)
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
             cause = (
