@@ -7,7 +7,6 @@ except that dropout and a flow's noise are drawn per piece. A piece is measured 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,12 +49,13 @@ class Piece:
 class Pieces:
     """The largest piece this rank takes in each phase: halved when memory runs out, and kept in a file for this machine's next start."""
 
-    def __init__(self, kept: Path | None = None, say: Callable[[str], None] = print) -> None:
-        self._kept, self._say = kept, say
+    def __init__(self, who: str, kept: Path | None = None) -> None:
+        """`who` is this rank for a person; without a file `kept`, nothing outlasts the process."""
+        self._who, self._kept = who, kept
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}
         if self._largest:
-            say(f"memory ran out here before, so micro-batches are taken in pieces; remove {kept} to try them whole again")
+            self._say(f"memory ran out here before, so micro-batches are taken in pieces; remove {kept} to try them whole again")
 
     def of(self, phase: str, batch: Batch) -> list[Piece]:
         """The batch in pieces that are not too large; a single row is one however large it is."""
@@ -78,8 +78,8 @@ class Pieces:
         """
         if piece.rows == 1:
             raise SonorantError(
-                f"out of memory in {phase} with a single row of {piece.size} values: set activation_checkpointing: true, or shorten what "
-                "is trained on (prepare.max_seconds, train_vocoder.segment_frames)"
+                f"{self._who}: out of memory in {phase} with a single row of {piece.size} values: set activation_checkpointing: "
+                "true, or shorten what is trained on (prepare.max_seconds, train_vocoder.segment_frames)"
             )
         halves = piece.cut((piece.rows + 1) // 2)
         self._largest[phase] = halves[0].size
@@ -88,6 +88,9 @@ class Pieces:
             write_json(self._kept, self._largest)
         self._say(f"out of memory in {phase} with {piece.rows} rows at once: from now on {halves[0].rows} of such")
         return halves
+
+    def _say(self, message: str) -> None:
+        print(f"{self._who}: {message}", flush=True)
 
 
 def out_of_memory(error: Exception) -> bool:

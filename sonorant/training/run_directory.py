@@ -28,6 +28,10 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self._lock: IO[str] | None = None
 
+    def pieces(self, rank: int) -> Path:
+        """What a rank whose memory ran out takes at once; on the rank's own machine."""
+        return self.path / "pieces" / f"rank-{rank}.json"
+
     def lock(self, patience: float = 60.0) -> None:
         """Become the only trainer here, waiting up to `patience` seconds for one that is just ending. Raises SonorantError."""
         lock = self._open_lock()

@@ -31,7 +31,7 @@ class TrainStep:
 
     def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, pieces: Pieces | None = None) -> None:
         self.recipe, self.config, self.ranks, self.stopwatch = recipe, recipe.config, ranks, stopwatch
-        self.pieces = pieces or Pieces()
+        self.pieces = pieces or Pieces(ranks.name)
         if self.config.precision == "fp16" and ranks.device.type != "cuda":
             raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
         for phase in recipe.phases:
@@ -156,7 +156,7 @@ class TrainStep:
                 raise
             self.pieces.halve(phase.name, piece)
             raise SonorantError(
-                f"rank {self.ranks.rank} on {self.ranks.host}: out of memory while gradients were being averaged, which cannot be "
+                f"{self.ranks.name}: out of memory while gradients were being averaged, which cannot be "
                 "taken back; the same command resumes from the last checkpoint with pieces of half the size"
             ) from None
 

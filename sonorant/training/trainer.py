@@ -16,6 +16,7 @@ from sonorant.files import atomic_folder
 from sonorant.training import checkpoint
 from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
 from sonorant.training.meter import Meter, floats
+from sonorant.training.pieces import Pieces
 from sonorant.training.progress import Progress
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Recipe
@@ -44,7 +45,7 @@ class Trainer:
         self.fingerprint = fingerprint
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch()
-        self.trained = TrainStep(recipe, ranks, self.stopwatch)
+        self.trained = TrainStep(recipe, ranks, self.stopwatch, Pieces(ranks.name, run.pieces(ranks.rank)))
         self.meter = Meter(recipe, ranks, self.stopwatch)
         self.step = 0
         self.epoch, self.step_in_epoch = 0, 0
