@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from sonorant.models.activation import GELU
 from sonorant.models.depthwise import DepthwiseConv
 from sonorant.models.dropout import Dropout
 
@@ -21,7 +22,7 @@ class ConvNeXtBlock(nn.Module):
         self.depthwise = DepthwiseConv(channels, kernel)
         self.norm = nn.LayerNorm(channels)
         self.expand = nn.Linear(channels, channels * expansion)
-        self.activation = nn.GELU(approximate="tanh")
+        self.activation = GELU()
         self.dropout = Dropout(dropout)
         self.contract = nn.Linear(channels * expansion, channels)
         self.scale = nn.Parameter(torch.full((channels,), scale))
