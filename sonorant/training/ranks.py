@@ -40,6 +40,11 @@ class Ranks:
         return platform.node()
 
     @property
+    def name(self) -> str:
+        """This rank for a person: its number, machine and device."""
+        return f"rank {self.rank} on {self.host} ({self.device}, local rank {self.local_rank})"
+
+    @property
     def device_id(self) -> str:
         """What no two ranks may share: a GPU's UUID; on CPUs, which may be shared, the host and the rank."""
         if self.device.type == "cuda":
