@@ -16,6 +16,7 @@ from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job
 from tasks import params
 from tasks.fingerprint import fingerprint
+from tasks.initial import find_initial
 from tasks.origin import origin_tags
 from tasks.stage import stage_params
 
@@ -27,7 +28,10 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
     """
     stage = f"train_{recipe}"
     data_hash = hash_of(features)
-    key = fingerprint(stage, {"model": model, "train": settings}, data_hash)
+    initial = find_initial(settings["init_from"], recipe, runs, out) if settings["init_from"] else None
+    # By what it holds, not by its name: an alias of the registry moves, and a file may be another tomorrow.
+    hashed = settings | {"init_from": initial.content() if initial else None}
+    key = fingerprint(stage, {"model": model, "train": hashed}, data_hash)
     run = runs / stage / key
     job = Job(
         recipe=recipe,
@@ -37,9 +41,15 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
         run=str(run),
         out=str(out),
         fingerprint=key,
-        provenance={"git_commit": origin_tags().get("git_commit", "unknown"), "data": data_hash, "fingerprint": key},
+        provenance={
+            "git_commit": origin_tags().get("git_commit", "unknown"),
+            "data": data_hash,
+            "fingerprint": key,
+            "init_from": {"source": initial.source, "sha256": initial.content()} if initial else None,
+        },
         data=asdict(params.load("data", DataConfig)),
         machine=asdict(params.load("machine", MachineConfig)),
+        initial=str(run / "initial.ckpt") if initial else None,
     )
     node = Node.of(os.environ)
     if not node.first:
@@ -49,6 +59,8 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
     print(f"training in {run}", flush=True)
     # Before the MLflow run is opened: two processes of one run directory would both send its points.
     RunDirectory(run).wait_until_free(lambda message: print(message, flush=True))
+    if initial:
+        initial.write(run / "initial.ckpt")
     with stage_run(stage, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
         launch(job)
 

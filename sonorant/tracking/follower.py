@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from sonorant.tracking.system import append_load
 
 log = logging.getLogger(__name__)
 STATE = "tracking.json"
+END = "tracking_end.json"
+"""How the stage ended, written by the stage itself: its thread may be waiting for the store when it ends."""
 BATCH = 500  # points a request; MLflow takes 1000
 
 
@@ -50,23 +52,22 @@ class Delivery:
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
         """`spec` is what the run is the first time; later the directory remembers it. Raises SonorantError if neither says it."""
         self.directory = directory
-        saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
-        if not saved and spec is None:
-            raise SonorantError(
-                f"{directory}: was never tracked (no {STATE}); name a run directory such as runs/train_acoustic/<fingerprint>"
-            )
-        self.sent = Sent(**saved.get("sent", {}))
-        remembered = RunSpec(**saved["spec"]) if saved else None
-        if spec is None:
-            spec = remembered
-        elif remembered:
-            spec = dataclasses.replace(spec, key=remembered.key)
-        assert spec is not None
-        self.spec = spec
         self.files: list[tuple[Path, str]] = []
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
-        self._save()
+        with self._alone():
+            saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
+            if not saved and spec is None:
+                raise SonorantError(
+                    f"{directory}: was never tracked (no {STATE}); name a run directory such as runs/train_acoustic/<fingerprint>"
+                )
+            remembered = RunSpec(**saved["spec"]) if saved else None
+            if remembered:
+                spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
+            assert spec is not None
+            self.spec = spec
+            self.sent = Sent(**saved.get("sent", {}))
+            self._save()
 
     def send(self) -> None:
         """Send everything new.
@@ -74,7 +75,8 @@ class Delivery:
         Raises TrackingUnavailable or what mlflow raises; the next call then starts from what is known to be there.
         """
         try:
-            with locked(self.directory / "tracking.lock"):
+            with self._alone():
+                self.sent = Sent(**read_json(self.directory / STATE)["sent"])  # another process may have sent since
                 store, run_id = self._open()
                 client = store.client
                 self._send_points(client, run_id)
@@ -88,9 +90,13 @@ class Delivery:
                 tail.restart()
             raise
 
-    def close(self, status: str) -> None:
-        """Say how the run ended: FINISHED, FAILED or KILLED."""
-        close_run(*self._open(), status)
+    def close(self) -> None:
+        """Say how the run ended: FINISHED, FAILED or KILLED. One that did not come to say so is still running, or to be resumed."""
+        if (self.directory / END).exists():
+            close_run(*self._open(), read_json(self.directory / END)["status"])
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return locked(self.directory / "tracking.lock")
 
     def _open(self) -> tuple[Store, str]:
         if self._store is None:
@@ -159,10 +165,10 @@ class Follower(threading.Thread):
     def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
         super().__init__(name="mlflow-follower", daemon=True)
         directory.mkdir(parents=True, exist_ok=True)
+        (directory / END).unlink(missing_ok=True)
         self.delivery = Delivery(directory, spec)
         self.behind = False
         self._interval = interval
-        self._status = "FINISHED"
         self._done = threading.Event()
 
     def run(self) -> None:
@@ -176,11 +182,12 @@ class Follower(threading.Thread):
             longer = min(max(2 * wait, self._interval), 12 * self._interval)
             wait = self._interval if self._send() else longer
         if self._send():
-            self._quietly(lambda: self.delivery.close(self._status))
+            self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
         """Send the rest and close the run; wait for it at most `patience` seconds. Returns whether everything arrived."""
-        self._status = status
+        with suppress(OSError):
+            write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
         self.join(patience)
         return not self.is_alive() and not self.behind
@@ -210,7 +217,7 @@ def sync(directory: Path) -> str:
     delivery = Delivery(directory)
     try:
         delivery.send()
-        delivery.close("FINISHED")
+        delivery.close()
     except SonorantError:
         raise
     except Exception as error:

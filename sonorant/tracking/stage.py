@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sonorant.errors import Stopped
 from sonorant.tracking.follower import Follower
 from sonorant.tracking.run import RunSpec, execution_id, flat
 
@@ -70,10 +71,10 @@ def stage_run(
         try:
             yield StageRun(run_directory or Path(temporary), follower)
             status = "FINISHED"
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, Stopped):
             status = "KILLED"
             raise
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
-                rest = f"send it later: python -m tasks.sync {run_directory}" if run_directory else "this run will not be there"
+                rest = f"send it later: sonorant sync-tracking {run_directory}" if run_directory else "this run will not be there"
                 log.warning("%s: MLflow has not got everything; %s", stage, rest)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from sonorant.errors import SonorantError
+from sonorant.errors import SonorantError, Stopped
 from sonorant.files import read_json
 from sonorant.training.node import Node, interface_towards
 from sonorant.training.ranks import die_with_parent
@@ -82,7 +82,7 @@ def launch(job: Job) -> None:
         _run_agent(job_file, environment(os.environ, job.train["micro_batches_per_step"]))
         outcome = read_json(outcome_beside(job_file)) if outcome_beside(job_file).exists() else {"state": "failed"}
     if outcome["state"] == "stopped":
-        raise SonorantError(f"{job.recipe}: stopped and saved at step {outcome['step']}; the same command resumes there")
+        raise Stopped(f"{job.recipe}: stopped and saved at step {outcome['step']}; the same command resumes there")
     if outcome["state"] == "finished":
         return
     status = run.status()
