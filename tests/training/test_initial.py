@@ -1,0 +1,150 @@
+"""Fine-tuning starts where the trained model stopped; what does not fit is listed by name; nonsense is refused in one line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sonorant.errors import SonorantError
+from sonorant.training import checkpoint
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.initial import Initial, read_initial, start_from
+from sonorant.training.ranks import Ranks
+from sonorant.training.recipe import Recipe
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.trainer import Trainer
+from sonorant.training.vocoder import VocoderRecipe
+from tasks.initial import find_initial
+from tests.training.conftest import settings
+
+ALONE = Ranks(0, 1, 0, torch.device("cpu"))
+
+
+def recipe_of(kind: str, features: Path, **changes: Any) -> Recipe:
+    model, train = settings(kind, **changes)
+    return AcousticRecipe(model, train, features) if kind == "acoustic" else VocoderRecipe(model, train, features)
+
+
+def trained(kind: str, features: Path, run: Path, **changes: Any) -> Trainer:
+    run.mkdir(parents=True, exist_ok=True)
+    trainer = Trainer(recipe_of(kind, features, **changes), ALONE, RunDirectory(run), "f")
+    assert trainer.train() == "finished"
+    return trainer
+
+
+def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[str] | None = None) -> Path:
+    """A copy of the store whose utterances are the named speakers' in turn."""
+    shutil.copytree(features, to)
+    header, index = json.loads((to / "header.json").read_text()), json.loads((to / "index.json").read_text())
+    header["speakers"] = speakers
+    header["symbols"] = symbols or header["symbols"]
+    for number, row in enumerate(index):
+        row["speaker"] = number % len(speakers)
+    (to / "header.json").write_text(json.dumps(header))
+    (to / "index.json").write_text(json.dumps(index))
+    return to
+
+
+@pytest.mark.parametrize(("kind", "changes"), [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {})])
+def test_fine_tuning_starts_at_the_validation_loss_of_what_it_starts_from(
+    kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None
+) -> None:
+    first = trained(kind, features, tmp_path / "run", **changes)
+    newest = checkpoint.existing(tmp_path / "run" / "checkpoints")[0]
+    read_initial(newest, kind).write(tmp_path / "initial.ckpt")
+    recipe = recipe_of(kind, features, init_from=str(newest), **changes)
+    start_from(recipe, tmp_path / "initial.ckpt", ALONE)
+    (tmp_path / "tuned").mkdir()
+    Trainer(recipe, ALONE, RunDirectory(tmp_path / "tuned"), "g").train()
+    before = [row["metrics"] for row in read_metrics(first.run.metrics) if "validation/loss" in row["metrics"]][-1]
+    [after] = [row["metrics"] for row in read_metrics(tmp_path / "tuned" / "metrics.jsonl") if row["step"] == 0]
+    assert {name: before[name] for name in after} == pytest.approx(after, rel=1e-5)
+
+
+def test_average_checkpoints_and_folders_hold_the_same(features: Path, tmp_path: Path, alone: None) -> None:
+    run = tmp_path / "run"
+    trained("vocoder", features, run, validate_every=8)
+    contents = {read_initial(path, "vocoder").content() for path in (run, *checkpoint.existing(run / "checkpoints")[:1])}
+    assert contents == {read_initial(run / "checkpoints" / checkpoint.BEST, "vocoder").content()}
+    older = read_initial(checkpoint.existing(run / "checkpoints")[1], "vocoder")
+    assert older.content() not in contents, "other weights are another training"
+
+
+def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(features: Path, tmp_path: Path, alone: None) -> None:
+    old = trained("acoustic", features, tmp_path / "run").trained.ema.module.state_dict()
+    symbols = json.loads((features / "header.json").read_text())["symbols"]
+    turned = ["new-symbol", *reversed(symbols)]
+    more = with_speakers(features, tmp_path / "more", ["s1", "carla", "s0"], turned)
+    recipe = recipe_of("acoustic", more)
+    taken = recipe.start_from(read_initial(tmp_path / "run", "acoustic"))
+    new = recipe.model.state_dict()
+    rows = old["speaker.weight"]
+    torch.testing.assert_close(new["speaker.weight"], torch.stack([rows[1], rows.mean(0), rows[0]]))
+    torch.testing.assert_close(new["symbol.weight"][:3], old["symbol.weight"][:3])
+    torch.testing.assert_close(new["symbol.weight"][4:], old["symbol.weight"][3:].flip(0))
+    assert taken.new_rows == {"speakers": ("carla",), "symbols": ("new-symbol",)}
+    assert not taken.missing and not taken.unexpected and not taken.other_shape
+    assert "new speakers, from the mean of the others: carla" in "\n".join(taken.says())
+
+
+def test_mismatching_layers_are_listed_by_name_with_both_shapes(features: Path, tmp_path: Path, alone: None) -> None:
+    trained("acoustic", features, tmp_path / "run", steps=1)
+    recipe = recipe_of("acoustic", features, decoder_kernel=5, decoder_blocks=3)
+    untouched = {name: value.clone() for name, value in recipe.model.state_dict().items()}
+    taken = recipe.start_from(read_initial(tmp_path / "run", "acoustic"))
+    said = taken.says()
+    assert said[0].endswith(f"{len(taken.fitting)} of {len(untouched)} layers taken")
+    assert any("(16, 1, 3) there, (16, 1, 5) here: starts anew" in line for line in said)
+    assert taken.missing and all(name.startswith("decoder.") for name in taken.missing)
+    for name in (*taken.missing, *taken.other_shape):
+        assert any(line.startswith(f"  {name}: ") for line in said)
+        assert torch.equal(recipe.model.state_dict()[name], untouched[name])
+    assert recipe.model.mel_mean == read_initial(tmp_path / "run", "acoustic").weights["mel_mean"]
+
+
+def test_what_can_align_is_not_pulled_to_the_diagonal(features: Path, tmp_path: Path, alone: None) -> None:
+    trained("acoustic", features, tmp_path / "run", steps=1)
+    initial = read_initial(tmp_path / "run", "acoustic")
+    for changes, pulled in (({"decoder_blocks": 1}, 0), ({"encoder_kernel": 5}, 4)):
+        recipe = AcousticRecipe(*settings("acoustic", **changes), features)
+        recipe.start_from(initial)
+        assert {phase.module.diagonal_steps for phase in recipe.phases} == {pulled}
+
+
+def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path, alone: None) -> None:
+    trained("vocoder", features, tmp_path / "runs" / "train_vocoder" / "f", steps=1)
+    run = tmp_path / "runs" / "train_vocoder" / "f"
+    (tmp_path / "noise.ckpt").write_bytes(b"noise" * 100)
+    (tmp_path / "empty" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "voice").mkdir()
+    (tmp_path / "voice" / "voice.json").write_text(json.dumps({"provenance": {"acoustic": {"fingerprint": "gone"}}}))
+    cases = {
+        "absent": "does not exist",
+        "": "is neither a checkpoint",
+        "noise.ckpt": "is no checkpoint of Sonorant, or it is damaged",
+        "empty": "has no checkpoint yet",
+        str(run): "kind 'vocoder', not 'acoustic'",
+        "voice": "is not on this machine",
+        "out/model": "is what this stage writes",
+    }
+    for named, message in cases.items():
+        with pytest.raises(SonorantError, match=message) as refused:
+            find_initial(str(tmp_path / named), "acoustic", tmp_path / "runs", tmp_path / "out" / "model")
+        assert "\n" not in str(refused.value)
+    with pytest.raises(SonorantError, match="nothing of .* fits this model"):
+        recipe_of("vocoder", features, channels=24).start_from(read_initial(run, "vocoder"))
+
+
+def test_a_bundle_leads_to_the_run_it_came_from(features: Path, tmp_path: Path, alone: None) -> None:
+    run = tmp_path / "runs" / "train_vocoder" / "0123"
+    trained("vocoder", features, run, steps=1)
+    (tmp_path / "voice").mkdir()
+    (tmp_path / "voice" / "voice.json").write_text(json.dumps({"provenance": {"vocoder": {"fingerprint": "0123"}}}))
+    found = find_initial(str(tmp_path / "voice"), "vocoder", tmp_path / "runs", tmp_path / "out")
+    assert isinstance(found, Initial)
+    assert found.content() == read_initial(run, "vocoder").content()
