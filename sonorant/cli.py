@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_say(commands)
     _add_doctor(commands)
+    _add_sync_tracking(commands)
     return parser
 
 
@@ -119,6 +120,30 @@ def _bundle(voice: str, temporary: Path) -> Path:
         return download_bundle(voice, temporary)
     except ModuleNotFoundError as error:
         raise SonorantError(f"{voice}: the registry needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
+
+
+def _add_sync_tracking(commands: argparse._SubParsersAction) -> None:
+    sync = commands.add_parser(
+        "sync-tracking",
+        help="send to MLflow what runs still owe it, after its server was away",
+        description="Send to MLflow what run directories still owe it, each point once. MLFLOW_TRACKING_URI names the server.",
+    )
+    sync.add_argument(
+        "runs",
+        nargs="*",
+        type=Path,
+        default=[Path("runs")],
+        metavar="RUN",
+        help="run directory, or a folder above run directories (default: runs)",
+    )
+    sync.set_defaults(run=_sync_tracking)
+
+
+def _sync_tracking(arguments: argparse.Namespace) -> None:
+    from sonorant.tracking import sync, tracked_runs
+
+    for directory in tracked_runs(arguments.runs):
+        print(f"{directory}: MLflow run {sync(directory)} has everything", flush=True)
 
 
 def _standard_input() -> str:

@@ -4,8 +4,8 @@ A stage's process opens `stage_run`; a thread beside it (follower.py) carries th
 machine's load to the store (store.py). A store that is away never stops or slows the stage. Knows nothing of what is trained.
 """
 
-from sonorant.tracking.follower import sync
+from sonorant.tracking.follower import sync, tracked_runs
 from sonorant.tracking.stage import StageRun, stage_run
 from sonorant.tracking.store import TrackingUnavailable, open_store
 
-__all__ = ["StageRun", "TrackingUnavailable", "open_store", "stage_run", "sync"]
+__all__ = ["StageRun", "TrackingUnavailable", "open_store", "stage_run", "sync", "tracked_runs"]

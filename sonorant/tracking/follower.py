@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -207,6 +208,17 @@ class Follower(threading.Thread):
             log.warning("tracking has caught up")
         self.behind = False
         return True
+
+
+def tracked_runs(folders: Iterable[Path]) -> list[Path]:
+    """The tracked run directories at or below these folders. Raises SonorantError naming a folder that has none."""
+    found = []
+    for folder in folders:
+        below = sorted(path.parent for path in folder.rglob(STATE))
+        if not below:
+            raise SonorantError(f"{folder}: no run that was ever tracked is here (no {STATE}); name runs/<stage>/<fingerprint>")
+        found += below
+    return found
 
 
 def sync(directory: Path) -> str:

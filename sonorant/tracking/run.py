@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +12,8 @@ from sonorant.tracking.store import DEFAULT_DATABASE, Store, locked
 KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
+SERVED_TAG = "sonorant.executions"
+"""Ids of all executions a run has served. It stands below the newest one, which continues it and uses what it made."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
 """What a stage's tags say of its whole execution."""
 
@@ -76,6 +79,8 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[st
     tags = dict(spec.tags)
     if spec.execution:
         tags[PARENT_TAG] = open_execution(store, spec.execution, spec.tags)
+        served = run.data.tags.get(SERVED_TAG, "").split()
+        tags[SERVED_TAG] = " ".join(dict.fromkeys([*served, spec.execution]))
     _add(store, run, tags, spec.params)
     return run.info.run_id, new
 
@@ -85,17 +90,24 @@ def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
 
     It takes the origin of its newest stage: the hash of the data is known only once the corpus has been imported.
     """
-    origin = {key: value for key, value in tags.items() if key in ORIGIN_TAGS}
     with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
-        run = _newest(store, EXECUTION_TAG, execution)
+        run = find_execution(store, execution)
         if run is None:
-            run = store.client.create_run(
-                store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution, **origin}
-            )
+            run = store.client.create_run(store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution})
     if run.info.status != "RUNNING":
         store.client.update_run(run.info.run_id, status="RUNNING")
-    _add(store, run, origin, {})
+    add_origin(store, run, tags)
     return str(run.info.run_id)
+
+
+def find_execution(store: Store, execution: str) -> Any:
+    """The run above the stages of one pipeline execution, or None."""
+    return _newest(store, EXECUTION_TAG, execution)
+
+
+def add_origin(store: Store, run: Any, tags: Mapping[str, str]) -> None:
+    """Set those of `tags` that say where a whole execution comes from."""
+    _add(store, run, {key: value for key, value in tags.items() if key in ORIGIN_TAGS}, {})
 
 
 def close_run(store: Store, run_id: str, status: str) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 from sonorant.errors import Stopped
 from sonorant.tracking.follower import Follower
-from sonorant.tracking.run import RunSpec, execution_id, flat
+from sonorant.tracking.run import RunSpec, add_origin, execution_id, find_execution, flat
+from sonorant.tracking.store import open_store, shown
 
 log = logging.getLogger(__name__)
 PATIENCE = 20.0  # seconds a finished stage waits for the store
@@ -44,6 +45,20 @@ class StageRun:
     def log_file(self, path: Path, folder: str = "") -> None:
         """Add a file, or a folder's content, to the run's artifacts below `folder`; it is sent before the stage ends."""
         self._follower.delivery.files.append((path, folder))
+
+
+def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
+    """Give the run above an execution's stages the origin that is known only when they are over: DVC writes its lock after a stage.
+
+    Nothing where the execution has no run, because no stage had anything to do, or where the store is away.
+    """
+    try:
+        store = open_store()
+        run = find_execution(store, execution)
+        if run is not None:
+            add_origin(store, run, tags)
+    except Exception as error:
+        log.warning("%s: MLflow has not got the final origin: %s", execution, shown(error)[:300])
 
 
 @contextmanager

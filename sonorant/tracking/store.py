@@ -21,7 +21,7 @@ DEFAULT_DATABASE = Path("runs/mlflow.db")
 EXPERIMENT = "sonorant"
 # Read by mlflow when it is imported or at each request; a value the user set stays.
 MLFLOW_ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # what mlflow itself sends again may arrive twice; the follower asks first
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
