@@ -1,0 +1,73 @@
+"""Slurm's commands, so far as train.sbatch uses them, with the nodes of a job as processes of this machine. Knows nothing of training.
+
+What a real cluster adds (placement, cgroups, the queue) is not imitated: `scontrol requeue` only leaves a note.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SRUN = """\
+#!{python}
+import os, signal, subprocess, sys
+from pathlib import Path
+
+options = [word for word in sys.argv[1:] if word.startswith("--")]
+command = [word for word in sys.argv[1 + len(options):]]
+tasks = []
+for node in range(int(os.environ["SLURM_JOB_NUM_NODES"])):
+    own = dict(os.environ, SLURM_NODEID=str(node), SLURM_PROCID=str(node), SLURM_LOCALID="0", SLURMD_NODENAME="localhost")
+    tasks.append(subprocess.Popen(command, env=own, start_new_session=True))
+Path("{state}/tasks").write_text(" ".join(str(task.pid) for task in tasks))
+signal.signal(signal.SIGTERM, lambda *_: [task.kill() for task in tasks])  # as the real one: it does not pass SIGTERM on
+sys.exit(max(abs(task.wait()) for task in tasks))
+"""
+SCANCEL = """\
+#!/bin/sh
+# Signals the tasks of the job's steps, not its batch shell, as the real one does when it is given a signal.
+[ "$1" = --signal=TERM ] && [ "$2" = "$SLURM_JOB_ID" ] || exit 1
+for task in $(cat {state}/tasks); do /bin/kill -TERM -- "-$task"; done
+"""
+SCONTROL = """\
+#!/bin/sh
+case "$1 $2" in
+"show hostnames") for node in $(seq "$SLURM_JOB_NUM_NODES"); do echo localhost; done ;;
+"requeue $SLURM_JOB_ID") echo "$SLURM_JOB_ID" >>{state}/requeued ;;
+*) exit 1 ;;
+esac
+"""
+
+
+class Slurm:
+    """A stand-in cluster whose nodes are this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: a new one, for the commands and their notes."""
+        self.folder = folder
+        for name, text in {"srun": SRUN, "scancel": SCANCEL, "scontrol": SCONTROL}.items():
+            file = folder / name
+            file.write_text(text.replace("{state}", str(folder)).replace("{python}", sys.executable))
+            file.chmod(0o755)
+
+    def submit(self, root: Path, *words: str, nodes: int, processes: int) -> subprocess.Popen[str]:
+        """Start a batch script with its arguments in `root` as Slurm would on its first node; `processes` a node."""
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "SLURM_", "SONORANT_", "MLFLOW_"))}
+        env |= {
+            "PATH": f"{self.folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{env['PATH']}",
+            "SLURM_JOB_ID": str(os.getpid()),
+            "SLURM_JOB_NODELIST": f"localhost[1-{nodes}]",
+            "SLURM_JOB_NUM_NODES": str(nodes),
+            "SLURM_CPUS_ON_NODE": "1",
+            "SLURM_GPUS_ON_NODE": str(processes),
+            "OMP_NUM_THREADS": "1",
+        }
+        return subprocess.Popen(["bash", *words], cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    @property
+    def requeued(self) -> int:
+        """How often a job was put back into the queue."""
+        file = self.folder / "requeued"
+        return len(file.read_text().splitlines()) if file.exists() else 0

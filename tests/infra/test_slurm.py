@@ -1,0 +1,105 @@
+"""The batch script of Slurm: two nodes train together, a time limit loses nothing, a failure is not tried for ever."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from benchmarks.tiny_training import settings, tiny_features
+from sonorant.files import read_json
+from sonorant.training.launch import SHUTDOWN_SECONDS
+from sonorant.training.run_directory import read_metrics
+from tests.infra.slurm_stand_ins import Slurm
+from tests.pipeline import Project, copy_of_this_project
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = "infra/slurm/train.sbatch"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A copy of this project with the features and the settings of a training of seconds."""
+    folder = tmp_path_factory.mktemp("slurm")
+    project = Project(copy_of_this_project(folder / "project"), folder / "cache")
+    tiny_features(folder)
+    (project.root / "data").mkdir()
+    shutil.move(folder / "features", project.root / "data/features")
+    model, train = settings("acoustic", steps=80, checkpoint_every=100, validate_every=100)
+    project.set(acoustic=model, train_acoustic=train)
+    return project
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Slurm:
+    """A stand-in cluster."""
+    return Slurm(tmp_path)
+
+
+def status_of(project: Project) -> dict:
+    files = list((project.root / "runs/train_acoustic").glob("*/status.json"))
+    return read_json(files[0]) if files else {"step": 0}
+
+
+def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> None:
+    job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+    rows: list[dict] = []
+    while len(rows) < 3 and job.poll() is None:
+        time.sleep(0.2)
+        rows = [row for file in (project.root / "runs/train_acoustic").glob("*/metrics.jsonl") for row in read_metrics(file)]
+    job.send_signal(signal.SIGUSR1)
+    said, _ = job.communicate(timeout=120)
+    assert (job.returncode, slurm.requeued) == (0, 1), said
+    assert "training as node 1 of 2" in said
+    stopped = status_of(project)
+    assert stopped["state"] == "stopped"
+    assert 0 < stopped["step"] < 80
+
+    job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+    said, _ = job.communicate(timeout=120)
+    assert (job.returncode, slurm.requeued) == (0, 1), said
+    assert status_of(project)["state"] == "finished"
+    steps = [row["step"] for row in read_metrics(next((project.root / "runs/train_acoustic").glob("*/metrics.jsonl")))]
+    assert sorted(set(steps)) == list(range(1, 81))
+    assert len(list((project.root / "runs/train_acoustic").iterdir())) == 1
+    assert read_json(project.root / "models/acoustic/model.json")["provenance"]["steps"] == 80
+    assert "models/acoustic" in project.lock.decode()
+
+
+def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -> None:
+    shutil.copytree(project.root / "data/features", slurm.folder / "kept")
+    (project.root / "data/features/index.json").write_text("{")
+    try:
+        job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+        said, _ = job.communicate(timeout=120)
+    finally:
+        shutil.copy2(slurm.folder / "kept/index.json", project.root / "data/features/index.json")
+    assert (job.returncode, slurm.requeued) == (1, 0), said
+    assert "index.json" in said
+
+
+def test_another_stage_is_refused(slurm: Slurm) -> None:
+    job = slurm.submit(ROOT, SCRIPT, "export", nodes=2, processes=1)
+    said, _ = job.communicate(timeout=60)
+    assert job.returncode == 2
+    assert said.count("\n") == 1
+    assert "train_acoustic or train_vocoder" in said
+
+
+def test_the_signal_leaves_time_to_save() -> None:
+    given = next(line for line in (ROOT / SCRIPT).read_text().splitlines() if line.startswith("#SBATCH --signal="))
+    assert int(given.rpartition("@")[2]) >= 2 * SHUTDOWN_SECONDS
+
+
+@pytest.mark.parametrize(
+    "script", sorted([*ROOT.glob("infra/**/*.sh"), *ROOT.glob("infra/**/*.sbatch")]), ids=lambda path: path.name
+)
+def test_shellcheck_finds_nothing(script: Path) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run(["shellcheck", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
