@@ -7,7 +7,6 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -79,20 +78,6 @@ class Ranks:
         buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
         dist.broadcast(buffer, 0, group=self.between_cpus)
         return buffer.numpy().tobytes()
-
-    def same(self, tensors: Iterable[torch.Tensor]) -> bool:
-        """Whether these tensors are bit-identical on all ranks, by the extremes of a checksum of each."""
-        sums = torch.stack([_checksum(tensor) for tensor in tensors]).to(self.device)
-        low, high = sums.clone(), sums.clone()
-        dist.all_reduce(low, op=dist.ReduceOp.MIN)
-        dist.all_reduce(high, op=dist.ReduceOp.MAX)
-        return bool((low == high).all().item())
-
-
-def _checksum(tensor: torch.Tensor) -> torch.Tensor:
-    bits = tensor.detach().contiguous().view(torch.uint8).flatten().to(torch.int64)
-    weights = torch.arange(1, len(bits) + 1, device=bits.device) % 8191
-    return (bits * weights).sum()
 
 
 def join(patience: float) -> Ranks:

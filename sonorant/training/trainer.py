@@ -18,15 +18,13 @@ from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
 from sonorant.training.meter import Meter, floats
 from sonorant.training.pieces import Pieces
 from sonorant.training.progress import Progress
+from sonorant.training.proof import Proof
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import MetricsLog, RunDirectory
 from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
 from sonorant.training.validation import validation_losses
-
-CHECK_EVERY = 100
-"""Steps between proofs that the ranks still hold the same weights."""
 
 
 class Trainer:
@@ -45,6 +43,8 @@ class Trainer:
         self.fingerprint = fingerprint
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch()
+        self.proof = Proof(recipe, ranks)
+        self.proof.initial_weights()
         self.trained = TrainStep(recipe, ranks, self.stopwatch, Pieces(ranks.name, run.pieces(ranks.rank)))
         self.meter = Meter(recipe, ranks, self.stopwatch)
         self.step = 0
@@ -60,10 +60,6 @@ class Trainer:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
         with self.stopwatch("resume"):
             self.resume()
-        if not self.ranks.same(self.recipe.model.parameters()):
-            raise SonorantError(
-                f"rank {self.ranks.rank}: the ranks do not start from the same weights; remove {self.run.path} and start again"
-            )
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
@@ -73,8 +69,13 @@ class Trainer:
             if self.log:
                 self.log.write(0, row)
             self.meter.restart()
+        started = self.step
+        if started < self.config.steps:
+            self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch, self.load)
+            self.meter.restart()
         for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
+            self.proof.ledger.note(self.trained.computed)
             if self._due(self.config.log_every):
                 row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
                 progress.show(self.step, row)
@@ -86,10 +87,13 @@ class Trainer:
                 if self.log:
                     self.log.write(self.step, row)
                 self.meter.restart()
-            self._guard()
             with self.stopwatch("communication"):
                 stop = self.ranks.any(self._stop)
-            if stop or self._due(self.config.checkpoint_every):
+            saving = stop or self._due(self.config.checkpoint_every)
+            if saving or self.proof.due(self.step, started):
+                with self.stopwatch("proof"):
+                    self.proof.check(self.trained, self.step)
+            if saving:
                 self._refuse_divergence(taken["norms"])
                 self.save()
             if stop:
@@ -111,13 +115,17 @@ class Trainer:
         """What is left of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
         while self.step < self.config.steps:
             steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
-            own = [batch for step in steps for batch, _ in deal(step, self.ranks.rank, self.ranks.world_size)]
-            batches = load(self.recipe.dataset(own), loader_workers(self.data), pin=self.ranks.device.type == "cuda")
+            batches = self.load(steps)
             for micro_batches in steps:
                 yield micro_batches, batches
                 if self.step >= self.config.steps:
                     return
             self.epoch, self.step_in_epoch = self.epoch + 1, 0
+
+    def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
+        """This rank's share of some steps, in order, as it is needed."""
+        own = [batch for step in steps for batch, _ in deal(step, self.ranks.rank, self.ranks.world_size)]
+        return load(self.recipe.dataset(own), loader_workers(self.data), pin=self.ranks.device.type == "cuda")
 
     # --- measuring --------------------------------------------------------------------------------------------------------------
 
@@ -136,13 +144,6 @@ class Trainer:
             with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # MLflow is sent a sample once it is there
                 self.recipe.write_sample(model, unseen)
         return {f"validation/{name}": value for name, value in losses.items()}
-
-    def _guard(self) -> None:
-        if self.step % CHECK_EVERY == 0 and not self.ranks.same(self.recipe.model.parameters()):
-            raise SonorantError(
-                f"step {self.step}: rank {self.ranks.rank} on {self.ranks.device} no longer holds the same weights as the others; "
-                "gradients were not averaged. Resume from the last checkpoint; if it happens again, this machine or its links are at fault"
-            )
 
     def _refuse_divergence(self, norms: dict[str, torch.Tensor]) -> None:
         """Stop before weights that are no numbers reach a checkpoint. All ranks do, for the averaged gradient is the same on all."""

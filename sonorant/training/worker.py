@@ -21,6 +21,7 @@ from sonorant.models.saved import save_model
 from sonorant.training.agreement import refuse_other_copies
 from sonorant.training.initial import start_from
 from sonorant.training.machine import DataConfig, MachineConfig
+from sonorant.training.proof import prove_group
 from sonorant.training.ranks import Ranks, die_with_parent, join
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
@@ -97,12 +98,7 @@ def outcome_beside(job_file: Path) -> Path:
 
 def work(job: Job, ranks: Ranks) -> dict[str, Any]:
     """Train on this rank and, on rank 0, save the model when it is finished; return {"state": finished or stopped, "step"}."""
-    expected = int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size))
-    if expected != ranks.world_size:
-        raise SonorantError(
-            f"{expected} ranks were to train together but {ranks.world_size} met: every node needs the same PET_NNODES and "
-            "PET_NPROC_PER_NODE"
-        )
+    prove_group(ranks, int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size)))
     run = RunDirectory(Path(job.run))
     if ranks.first:
         run.lock()
@@ -182,8 +178,8 @@ def main() -> None:
     die_with_parent()
     job_file = Path(sys.argv[1])
     job = Job(**read_json(job_file))
-    ranks = join(MachineConfig(**job.machine).patience)
     try:
+        ranks = join(MachineConfig(**job.machine).patience)
         outcome = work(job, ranks)
     except SonorantError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
