@@ -26,11 +26,18 @@ class CommandFailed(SonorantError):
     """The command ended with another status than 0."""
 
 
-def run_command(command: Sequence[str], cwd: Path, say: Callable[[str], None], environment: Mapping[str, str]) -> None:
+def run_command(
+    command: Sequence[str],
+    cwd: Path,
+    say: Callable[[str], None],
+    environment: Mapping[str, str],
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Run `command` in a session of its own, passing each line it prints to `say`; progress bars are thinned out.
 
-    Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) ends the command, with SIGTERM and
-    after `GRACE` seconds SIGKILL, and is raised on once no process of it is left. Raises CommandFailed for a status other than 0.
+    Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) or by `check`, which is called at least every
+    second, ends the command, with SIGTERM and after `GRACE` seconds SIGKILL, and is raised on once no process of it is left. Raises
+    CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -44,7 +51,7 @@ def run_command(command: Sequence[str], cwd: Path, say: Callable[[str], None], e
     )
     try:
         last = ""
-        for last in _lines(process):
+        for last in _lines(process, check):
             say(last)
         status = process.wait()
         if status != 0:
@@ -99,11 +106,12 @@ def _signals_held() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
     """Lines as they are printed, until the command has ended (not until its last descendant has closed the pipe)."""
     assert process.stdout is not None
     descriptor, text, shown = process.stdout.fileno(), b"", time.monotonic()
     while True:
+        check()
         ready, _, _ = select.select([descriptor], [], [], 0.5)
         data = os.read(descriptor, 65536) if ready else b""
         if not data and (ready or process.poll() is not None):

@@ -19,6 +19,10 @@ class Graph:
     """Names; each stands behind those it needs."""
     needs: dict[str, tuple[str, ...]]
     """All stages, near and far, that a stage needs."""
+    inputs: dict[str, tuple[Path, ...]]
+    """What a stage reads that another one writes, relative to the project."""
+    commands: dict[str, str]
+    """What each stage runs."""
     sources: tuple[Path, ...]
     """What stages read and no stage writes, relative to the project."""
     cache: Path
@@ -34,6 +38,18 @@ class Graph:
                 raise SonorantError(f"unknown stage '{name}'; dvc.yaml has: {', '.join(self.stages)}")
         chosen = set(self.stages) if wanted is None else {*wanted, *(need for name in wanted for need in self.needs[name])}
         return [name for name in self.stages if name in chosen]
+
+
+def up_to_date(root: Path, stage: str) -> bool:
+    """Whether `dvc repro --single-item` of this stage would find nothing to do. Raises SonorantError if DVC refuses the project."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    try:
+        with Repo(str(root)) as repo:
+            return not repo.status(targets=[stage])
+    except DvcException as error:
+        raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None
 
 
 def read_graph(root: Path) -> Graph:
@@ -58,6 +74,13 @@ def read_graph(root: Path) -> Graph:
                 stages=tuple(named[stage] for stage in order if stage in named),
                 needs={
                     name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()
+                },
+                inputs={
+                    name: tuple(sorted(Path(dep.fs_path).relative_to(root) for dep in stage.deps if dep.fs_path in written))
+                    for stage, name in named.items()
+                },
+                commands={
+                    name: stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd) for stage, name in named.items()
                 },
                 sources=tuple(sorted(path.relative_to(root) for path in read if path.is_relative_to(root))),
                 cache=Path(repo.cache.local_cache_dir),

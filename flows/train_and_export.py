@@ -18,8 +18,9 @@ from prefect.runtime import flow_run
 from prefect.states import Failed, State
 
 from flows import results
-from flows.command import CommandFailed, run_command
-from flows.graph import read_graph
+from flows.graph import read_graph, up_to_date
+from flows.logged import run_logged
+from flows.nodes import Nodes, first_part, other_nodes
 from flows.policy import ACTION, STAGE
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
@@ -35,11 +36,18 @@ warnings.filterwarnings("ignore", message='Field name "register"', category=User
 METRICS = Path("reports/metrics.json")
 REPORT = Path("reports/evaluation")
 VOICE = Path("artifacts/voice")
-ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
+TRAINING = "train_"  # how the names of the stages begin that can use several machines
 
 
 @flow(name="train-and-export")
-def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] | None = None, register: bool = True) -> Any:
+def train_and_export(
+    overrides: dict[str, Any] | None = None,
+    stages: list[str] | None = None,
+    register: bool = True,
+    nodes: int = 1,
+    shared: bool = False,
+    join_timeout: int = 600,
+) -> Any:
     """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates decide on `champion`.
 
     Args:
@@ -47,6 +55,9 @@ def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] 
             of the project below runs/workspaces; the working tree stays as it is.
         stages: Stages to bring up to date, with all they need; none = all. Fewer than all register nothing.
         register: Whether to register and promote.
+        nodes: Machines to train on: this one, and workers of the pool sonorant-nodes for the others.
+        shared: Whether all nodes see this folder under the same path; if not, they fetch features from DVC's remote.
+        join_timeout: Seconds until all nodes must have fetched their features and met.
     """
     logger = get_run_logger()
     try:
@@ -55,10 +66,11 @@ def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] 
         where = make_workspace(root, root / "runs" / "workspaces" / execution, overrides) if overrides else root
         if overrides:
             logger.info("overrides: working in the copy %s", where)
+        several = Nodes(count=nodes, shared=shared, join_seconds=join_timeout) if nodes > 1 else None
         seconds = {}
         for stage in order:
             started = time.monotonic()
-            outcome(run_stage(stage, str(where), execution, return_state=True))
+            outcome(run_stage(stage, str(where), execution, several, return_state=True))
             seconds[stage] = round(time.monotonic() - started, 1)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
@@ -72,29 +84,23 @@ def train_and_export(overrides: dict[str, Any] | None = None, stages: list[str] 
 
 
 @task(task_run_name="{stage}", **STAGE)
-def run_stage(stage: str, where: str, execution: str) -> State[Any] | None:
-    """Bring one stage of the project in the folder `where` up to date, with its output in this task's log."""
-    logger, errors = get_run_logger(), []
-
-    def say(line: str) -> None:
-        if line.strip() and not line.strip().startswith(ADVICE):
-            logger.info("%s", line)
-        if line.startswith("error: "):
-            errors.append(line.removeprefix("error: "))
-
-    environment = os.environ | {
-        "SONORANT_EXECUTION": execution,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONUNBUFFERED": "1",
-    }
-    if "MLFLOW_TRACKING_URI" not in environment:
+def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None) -> State[Any] | None:
+    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`, with its output in this task's log."""
+    environment = {"SONORANT_EXECUTION": execution}
+    if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
     # --single-item leaves the stages before it unlocked, so that several runs can work at once.
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
+    what, folder = f"stage '{stage}'", Path(where)
     try:
-        run_command(command, Path(where), say, environment)
-    except CommandFailed as failure:
-        return Failed(message=f"stage '{stage}': {errors[-1] if errors else failure}")
+        if nodes is None or not stage.startswith(TRAINING) or up_to_date(folder, stage):
+            run_logged(what, command, folder, environment)
+        else:
+            first = first_part(stage, Path.cwd(), folder, nodes)
+            with other_nodes(first) as check:
+                run_logged(what, command, folder, environment | first.environment, check)
+    except SonorantError as error:
+        return Failed(message=str(error))
     return None
 
 

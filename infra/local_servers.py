@@ -29,6 +29,7 @@ from tasks.stage import run
 
 STATE = Path("runs/serve")
 POOL = "sonorant"
+NODES = "sonorant-nodes"  # of the other machines of a training; empty until workers on them are started
 NAMES = ("worker", "prefect", "mlflow")  # in the order to stop them
 START_SECONDS, STOP_SECONDS = 180.0, 35.0
 
@@ -92,7 +93,8 @@ def launch_all(ports: Ports) -> None:
     launch("mlflow", [*mlflow, "--host", "127.0.0.1", "--port", str(ports.mlflow)], environment)
     launch("prefect", [*prefect, "server", "start", "--host", "127.0.0.1", "--port", str(ports.prefect)], environment)
     wait_for("prefect", lambda: answers(f"http://127.0.0.1:{ports.prefect}/api/health"))
-    call([*prefect, "work-pool", "create", POOL, "--type", "process", "--overwrite"], environment)
+    for pool in (POOL, NODES):
+        call([*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], environment)
     call([*prefect, "--no-prompt", "deploy", "--all"], environment)
     launch("worker", [*prefect, "worker", "start", "--pool", POOL, "--type", "process", "--name", "local"], environment)
     wait_for("worker", lambda: worker_is_online(ports))

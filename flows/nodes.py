@@ -1,0 +1,228 @@
+"""The other machines of a training: a flow run of the deployment `train-node` on each, started, watched, cancelled.
+
+The first node is the stage's own process, as in a training on one machine; knows nothing of what it does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from prefect import get_run_logger
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
+from prefect.settings import PREFECT_API_URL
+from prefect.states import Cancelled, Cancelling, State
+
+from flows.graph import read_graph
+from flows.logged import run_logged
+from sonorant.errors import SonorantError
+from tasks.origin import origin_tags
+
+DEPLOYMENT = "train-node/node"
+WORKER = "prefect worker start --pool sonorant-nodes --limit 1"
+ADDRESS = "SONORANT_NODE_ADDRESS"
+POLL_SECONDS = 2.0
+FINISH_SECONDS = 30.0
+"""How long the other nodes may take to end once the first one has finished."""
+CANCEL_SECONDS = 45.0
+"""How long a cancelled node may take to end; Prefect's worker gives its processes 30."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Nodes:
+    """How many machines train, and how they come by what they need."""
+
+    count: int
+    shared: bool
+    """Whether all see the project's folder under the same path; if not, they fetch features from DVC's remote."""
+    join_seconds: int
+    """Until all must have met."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one node is to do, and how it meets the others. Travels as the parameter of a flow run."""
+
+    stage: str
+    rank: int
+    """From 1: node 0 is the stage's own process."""
+    count: int
+    endpoint: str
+    """host:port of the first node."""
+    meeting: str
+    """Id of this attempt, so that a node left over from another one meets nobody."""
+    join_seconds: int
+    commit: str
+    """Of the first node's project."""
+    folder: str | None = None
+    """The first node's project, where all nodes see it; None: the node makes a copy of its own and fetches features."""
+    params: str = ""
+    """Content of the first node's params.yaml, for that copy."""
+    lock: str = ""
+    """Content of the first node's dvc.lock: which features are fetched."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """torchrun's variables."""
+        return {
+            "PET_NNODES": str(self.count),
+            "PET_NODE_RANK": str(self.rank),
+            "PET_RDZV_ENDPOINT": self.endpoint,
+            "PET_RDZV_ID": self.meeting,
+            "PET_RDZV_CONF": f"timeout={self.join_seconds}",
+        }
+
+
+def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
+    """The first node's part in training `stage` in the folder `where` of the project `root`.
+
+    Unless that folder is shared, what the stage reads is pushed to DVC's remote, from which the other nodes fetch it.
+    """
+    if not nodes.shared:
+        push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
+        run_logged(
+            f"stage '{stage}': other nodes fetch its features from a DVC remote (dvc remote add, or shared=true)", push, where, {}
+        )
+    return Part(
+        stage=stage,
+        rank=0,
+        count=nodes.count,
+        endpoint=f"{own_address()}:{_free_port()}",
+        meeting=secrets.token_hex(8),
+        join_seconds=nodes.join_seconds,
+        commit=origin_tags(root).get("git_commit", "unknown"),
+        folder=str(where) if nodes.shared else None,
+        params="" if nodes.shared else (where / "params.yaml").read_text(encoding="utf-8"),
+        lock="" if nodes.shared else (where / "dvc.lock").read_text(encoding="utf-8"),
+    )
+
+
+@contextmanager
+def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
+    """Start the nodes beside the first and yield a check to call now and then, which raises SonorantError when one has failed.
+
+    When the body is done the nodes are waited for, when it raises they are cancelled: no node outlives it.
+    """
+    others = OtherNodes(first)
+    try:
+        yield others.check
+    except Exception:
+        others.cancel(CANCEL_SECONDS)
+        raise
+    except BaseException:  # this run itself is cancelled, and has only seconds
+        others.cancel(0.0)
+        raise
+    others.finish()
+
+
+class OtherNodes:
+    """The flow runs of nodes 1, 2, ..."""
+
+    def __init__(self, first: Part) -> None:
+        self._logger = get_run_logger()
+        self._deadline = time.monotonic() + first.join_seconds
+        self._next = 0.0
+        self._runs: dict[int, Any] = {}
+        try:
+            for rank in range(1, first.count):
+                part = asdict(replace(first, rank=rank))
+                run: Any = run_deployment(
+                    DEPLOYMENT, parameters={"part": part}, flow_run_name=f"{first.stage} {first.meeting} {rank}", timeout=0
+                )
+                self._runs[rank] = run.id
+        except ObjectNotFound:
+            raise SonorantError(f"Prefect has no deployment {DEPLOYMENT}: register it, prefect deploy --all") from None
+        self._logger.info("%s meets %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
+
+    def check(self) -> None:
+        """Ask after the nodes, every few seconds at most. A Prefect server that is away does not end a training."""
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + POLL_SECONDS
+        with get_client(sync_client=True) as client:
+            for rank in self._runs:
+                state = self._state(client, rank)
+                if state is None:
+                    continue
+                if state.is_final() and not state.is_completed():
+                    raise SonorantError(f"node {rank} ended as {state.name}: {' '.join((state.message or '').split())}")
+                if now > self._deadline and not (state.is_running() or state.is_final()):
+                    raise SonorantError(f"no worker took node {rank} in time (it is {state.name}); on each other node: {WORKER}")
+
+    def finish(self) -> None:
+        """Wait for the nodes to end by themselves; one that had nothing to do is still waiting to be met, and is cancelled."""
+        if not self._ended(FINISH_SECONDS):
+            self.cancel(CANCEL_SECONDS)
+
+    def cancel(self, patience: float) -> None:
+        """End all nodes. One that does not answer for `patience` seconds is given up, so that it holds no place in its pool."""
+        self._set(Cancelling())
+        if patience and not self._ended(patience):
+            self._set(Cancelled(message="the node did not answer"), force=True)
+
+    def _set(self, state: State[Any], force: bool = False) -> None:
+        with get_client(sync_client=True) as client:
+            for rank, run in self._runs.items():
+                now = self._state(client, rank)
+                if now is None or not now.is_final():
+                    try:
+                        client.set_flow_run_state(run, state, force=force)
+                        self._logger.info("node %d: %s", rank, state.name)
+                    except Exception as error:
+                        self._logger.warning("node %d could not be cancelled: %s", rank, error)
+
+    def _ended(self, patience: float) -> bool:
+        deadline = time.monotonic() + patience
+        with get_client(sync_client=True) as client:
+            while not all((state := self._state(client, rank)) is not None and state.is_final() for rank in self._runs):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.5)
+        return True
+
+    def _state(self, client: SyncPrefectClient, rank: int) -> State[Any] | None:
+        try:
+            return client.read_flow_run(self._runs[rank]).state
+        except Exception as error:
+            self._logger.warning("Prefect does not say how node %d is: %s", rank, error)
+            return None
+
+
+def own_address() -> str:
+    """This machine's address as other nodes see it: SONORANT_NODE_ADDRESS, or the one by which it reaches Prefect's server.
+
+    Raises SonorantError where that is loopback.
+    """
+    named = os.environ.get(ADDRESS)
+    if named:
+        return named
+    server = urlparse(PREFECT_API_URL.value() or "").hostname or "localhost"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((server, 9))  # sends nothing: only the route is looked up
+            address = str(probe.getsockname()[0])
+        except OSError:
+            address = "127.0.0.1"
+    if address.startswith("127."):
+        raise SonorantError(
+            f"Prefect's server is reached by loopback: set {ADDRESS} to this machine's address as other nodes see it"
+        )
+    return address
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("", 0))
+        return int(listener.getsockname()[1])

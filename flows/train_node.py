@@ -1,0 +1,58 @@
+"""One of the machines of a training that Prefect starts on several; the first is the stage's own process (train_and_export.py).
+
+Knows nothing of the others but where to meet them.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_run_logger
+from prefect.runtime import flow_run
+from prefect.states import Failed
+
+from flows.graph import read_graph
+from flows.logged import run_logged
+from flows.nodes import Part
+from flows.workspace import make_workspace
+from sonorant.errors import SonorantError
+from sonorant.files import write_text
+from tasks.origin import origin_tags
+
+
+@flow(name="train-node")
+def train_node(part: Part) -> Any:
+    """Train as one node of several, in the current folder or in the first node's where that is shared.
+
+    Args:
+        part: What to train and whom to meet; train-and-export sends it.
+    """
+    try:
+        where = Path(part.folder) if part.folder else own_copy(Path.cwd(), part)
+        command = read_graph(where).commands[part.stage]
+        run_logged(f"stage '{part.stage}'", ["sh", "-c", command], where, part.environment)
+        return None
+    except SonorantError as error:
+        get_run_logger().error("%s", error)
+        return Failed(message=f"{platform.node()}: {error}")
+
+
+def own_copy(root: Path, part: Part) -> Path:
+    """A copy of this node's project `root` with the first node's settings, and the features that its dvc.lock names.
+
+    Raises SonorantError if the project is at another commit or the features cannot be fetched.
+    """
+    commit = origin_tags(root).get("git_commit", "unknown")
+    if commit != part.commit:
+        raise SonorantError(
+            f"{root} is at commit {commit}, the first node's project at {part.commit}; there: git checkout {part.commit}"
+        )
+    where = make_workspace(root, root / "runs" / "workspaces" / str(flow_run.id), {})
+    write_text(where / "params.yaml", part.params)
+    write_text(where / "dvc.lock", part.lock)
+    pull = [sys.executable, "-m", "dvc", "pull", *map(str, read_graph(where).inputs[part.stage])]
+    run_logged("features could not be fetched", pull, where, {})
+    return where
