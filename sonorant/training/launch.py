@@ -50,6 +50,7 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")
     env.setdefault("GOMP_SPINCOUNT", "0")
+    env.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # that a peer is gone is said in a line, not by a stack of C++ frames
     env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # restarted ranks would read stale addresses (pytorch issue 135712)
     return env
 

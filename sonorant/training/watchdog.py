@@ -7,6 +7,7 @@ compared: a rank says for how long it has been in its phase, and a listener adds
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import json
 import os
 import platform
@@ -38,6 +39,8 @@ MENDS = {
 SILENCE = 4
 """Intervals without a word after which a rank is taken to be silent, and this process, if it missed so many, to have been suspended."""
 SILENT = "look at that machine, its load and its links, and whether the process was stopped"
+ENDING = "watchdog/ending"
+"""Key that is set when a rank has found that the training stands still."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +93,9 @@ class Watchdog:
         self._awake = time.monotonic()
         """Since when this process has not been suspended; what came before was nobody's standing still."""
         self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
+        self._exchanged = self._awake
         self._warned: set[tuple[int, int, str]] = set()
-        self._done = threading.Event()
+        self._done, self._ending, self._cut_off = threading.Event(), threading.Event(), threading.Event()
 
     def __enter__(self) -> Watchdog:
         self._store = _store_of(self.ranks, self.machine)
@@ -105,9 +109,7 @@ class Watchdog:
     # --- telling and listening --------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
-        beat = 0
-        while not self._done.wait(self.interval):
-            beat += 1
+        for beat in itertools.count():
             own = self._own()
             said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
             try:
@@ -115,7 +117,15 @@ class Watchdog:
                 for rank in self._heard:
                     if rank != own.rank and self._store.check([f"watchdog/{rank}"]):
                         self._hear(rank, json.loads(self._store.get(f"watchdog/{rank}")))
-            except RuntimeError:  # rank 0 is gone, and the store with it: `_judge` finds that nobody answers
+                if self._ending.is_set():
+                    self._store.set(ENDING, "")
+                elif self._store.check([ENDING]):
+                    os._exit(1)  # another rank has said why
+            except RuntimeError:
+                self._cut_off.set()  # rank 0 has ended, and the store with it
+                return
+            self._exchanged = time.monotonic()
+            if self._done.wait(self.interval):
                 return
 
     def _hear(self, rank: int, said: dict[str, Any]) -> None:
@@ -129,17 +139,20 @@ class Watchdog:
         return Whereabouts(rank=self.ranks.rank, host=platform.node(), step=self.step(), phase=phase, idle=idle)
 
     def whereabouts(self) -> list[Whereabouts]:
-        """Of all ranks, as far as this one knows."""
+        """Of all ranks that this one can know of: where the store itself hangs, rank 0 holds it and is the one that is silent."""
         now = time.monotonic()
         found = [self._own()]
         for rank, (said, heard) in self._heard.items():
-            if rank == self.ranks.rank:
+            if rank == self.ranks.rank or (rank > 0 and self._silent(now - self._exchanged)):
                 continue
             said = said or {"host": "an unknown host", "step": self.step(), "phase": "start", "idle": 0.0}
             ago = now - max(heard, self._awake)
             place = {name: said[name] for name in ("host", "step", "phase")}
-            found.append(Whereabouts(rank=rank, idle=said["idle"] + ago, silent=ago > SILENCE * self.interval, **place))
+            found.append(Whereabouts(rank=rank, idle=said["idle"] + ago, silent=self._silent(ago), **place))
         return sorted(found, key=lambda one: one.rank)
+
+    def _silent(self, seconds: float) -> bool:
+        return seconds > SILENCE * self.interval
 
     # --- judging ----------------------------------------------------------------------------------------------------------------
 
@@ -147,14 +160,18 @@ class Watchdog:
         judged = self._awake
         while not self._done.wait(self.interval):
             now = time.monotonic()
-            if now - judged > SILENCE * self.interval:
-                self._awake = now
+            if self._silent(now - judged):
+                self._awake = self._exchanged = now
             judged = now
+            if self._cut_off.is_set():
+                if self._own().idle >= self.machine.stall_limit:
+                    os._exit(1)  # the cause was said where rank 0 ended, and this thread's main one still waits for it
+                continue
             everyone = self.whereabouts()
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # The speaker ends first, so that there is one line; the others end themselves where torchrun cannot reach them.
+            # The speaker ends the others, so that there is one line; where it cannot reach them, they end themselves a little later.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)
@@ -169,14 +186,14 @@ class Watchdog:
                 faulthandler.dump_traceback(file, all_threads=True)
             _say(f"rank {one.rank}: the stack of what it waits for is in {self.stacks}")
         if speaker:
-            _say(f"warning: {one}: {_mend(one)}; training ends when it is {self.machine.stall_limit:.0f} s")
+            _say(f"warning: {one}: {_mend(one)}; training ends after {self.machine.stall_limit:.0f} s")
 
     def _end(self, at_fault: list[Whereabouts]) -> None:
-        if self._done.is_set():
-            return
         message = f"{', '.join(map(str, at_fault))}: {_mend(at_fault[0])}"
         self.run.fail(message)
         _say(f"error: {message}; the same command resumes from the last checkpoint")
+        self._ending.set()
+        self._done.wait(3 * self.interval)  # for the others to hear of it
         os._exit(1)  # the training's own thread stands still and cannot be asked
 
 

@@ -1,0 +1,79 @@
+"""Real trainings in processes of their own, for tests that disturb them."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from benchmarks.tiny_training import tiny_job
+from sonorant.training.launch import environment
+from sonorant.training.run_directory import RunDirectory
+from tests.imports import ROOT
+
+PATIENCE = 240
+"""Seconds after which something that should have happened will not."""
+
+
+class Training:
+    """A tiny training under torchrun in a folder of its own."""
+
+    def __init__(self, kind: str, features: Path, folder: Path, machine: dict[str, Any] | None = None, **changes: Any) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.job = dataclasses.replace(tiny_job(kind, features, folder, **changes), machine=machine or {})
+        self.run = RunDirectory(folder / "run")
+        self.output = folder / "output.txt"
+
+    def start(
+        self,
+        processes: int = 1,
+        worker: str = "sonorant.training.worker",
+        before: Callable[[], None] | None = None,
+        within: list[str] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        """Start or resume it; `before` is called in the new process, `within` is a command that runs it."""
+        self.job.write(self.folder / "job.json")
+        env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"])
+        env["OMP_NUM_THREADS"] = "1"
+        command = [*(within or []), sys.executable, "-m", "sonorant.training.agent", "-m", worker, str(self.folder / "job.json")]
+        with self.output.open("w") as output:
+            return subprocess.Popen(
+                command, env=env, cwd=ROOT, stdout=output, stderr=output, start_new_session=True, preexec_fn=before
+            )
+
+    def said(self) -> str:
+        """What the processes of the last start have said."""
+        return self.output.read_text()
+
+    def finish(self, processes: int = 1) -> None:
+        """Run it to its end."""
+        assert self.start(processes).wait(PATIENCE) == 0, self.said()
+
+    def failed(self, agent: subprocess.Popen[bytes]) -> str:
+        """Wait for the end of a training that must fail and return its one error line."""
+        assert agent.wait(PATIENCE) != 0, self.said()
+        assert "Traceback" not in self.said(), self.said()
+        errors = [line for line in self.said().splitlines() if line.startswith("error: ") and "another rank is gone" not in line]
+        assert len(errors) == 1, self.said()
+        return errors[0]
+
+    def wait_for(self, condition: Callable[[], Any], agent: subprocess.Popen[bytes]) -> None:
+        """Return when `condition` holds, which it must do before the training ends."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert agent.poll() is None and time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+
+
+def ranks_of(agent: subprocess.Popen[bytes]) -> dict[int, psutil.Process]:
+    """The ranks that torchrun has started."""
+    children = psutil.Process(agent.pid).children(recursive=True)
+    return {int(child.environ()["RANK"]): child for child in children if "RANK" in child.environ()}
