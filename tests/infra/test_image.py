@@ -1,0 +1,52 @@
+"""The training image's Dockerfile, so far as it can be checked without building it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "infra/Dockerfile"
+KEYWORDS = {"ARG", "FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "CMD"}
+
+
+def instructions() -> list[tuple[str, str]]:
+    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
+
+
+def ignored() -> list[str]:
+    lines = (ROOT / "infra/Dockerfile.dockerignore").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_base_is_pinned() -> None:
+    assert {keyword for keyword, _ in instructions()} <= KEYWORDS
+    (base,) = [value for keyword, value in instructions() if keyword == "ARG" and value.startswith("BASE=")]
+    assert re.fullmatch(r"BASE=nvidia/cuda:\d+\.\d+\.\d+-base-ubuntu\d\d\.\d\d", base)
+    assert ("FROM", "${BASE}") in instructions()
+
+
+def test_it_runs_as_the_user_that_the_manifests_name() -> None:
+    keywords = [keyword for keyword, _ in instructions()]
+    assert ("USER", "1000:1000") in instructions()
+    assert keywords.index("USER") > max(place for place, keyword in enumerate(keywords) if keyword in ("RUN", "COPY"))
+    assert "runAsUser: 1000" in (ROOT / "infra/kubernetes/train-job.yaml").read_text()
+
+
+def test_what_it_copies_is_there() -> None:
+    sources = [value.split()[:-1] for keyword, value in instructions() if keyword == "COPY"]
+    named = {word for words in sources for word in words if not word.startswith("--")}
+    assert named == {"requirements.lock", "."}
+    assert all((ROOT / name).exists() for name in named)
+    assert re.search(r"^torch==", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)
+
+
+def test_nothing_tracked_is_left_out_and_no_result_or_credential_goes_in() -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    left_out = [name for name in tracked if any(fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in ignored())]
+    assert [name for name in left_out if not name.startswith(".ci/")] == []
+    results = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
+    assert results | {".venv", ".git/config", ".dvc/config.local"} <= set(ignored())
