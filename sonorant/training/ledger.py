@@ -15,8 +15,7 @@ import numpy as np
 import torch
 
 from sonorant.data.plan import MicroBatch, Plan, deal
-from sonorant.errors import SonorantError
-from sonorant.training.ranks import Ranks
+from sonorant.training.ranks import AllRanksError, Ranks
 
 EPOCHS_COMPARED = 4
 """Epochs that must not all be planned alike; asked where an epoch has as many micro-batches to shuffle."""
@@ -48,7 +47,7 @@ class Ledger:
     def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
         """Begin before step `place` of an epoch and return that step.
 
-        Raises SonorantError on every rank if the ranks' plans differ, or if all epochs are planned alike.
+        Raises AllRanksError if the ranks' plans differ, or if all epochs are planned alike.
         """
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
@@ -56,7 +55,7 @@ class Ledger:
         epochs = [_hash(plan.steps(number)) for number in range(epoch, epoch + EPOCHS_COMPARED)]
         _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, epochs[0], [])))
         if len(plan.micro_batches(epoch)) >= EPOCHS_COMPARED and len(set(epochs)) == 1:
-            raise SonorantError(
+            raise AllRanksError(
                 f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing is ever reshuffled: "
                 "the plan's random numbers have to depend on the epoch"
             )
@@ -70,7 +69,7 @@ class Ledger:
     def check(self, step: int) -> None:
         """Hold what was noted since the last check, up to optimizer step `step`, against the plan; every rank must call it.
 
-        Raises SonorantError on every rank if the ranks' samples are not disjoint or if their union is not the plan.
+        Raises AllRanksError if the ranks' samples are not disjoint or if their union is not the plan.
         """
         first = step - len(self._computed) + 1
         planned = [self._next() for _ in self._computed]
@@ -80,7 +79,7 @@ class Ledger:
         for number, (epoch, place, batches) in enumerate(planned):
             shares = [page.computed[number] for page in pages]
             if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
-                raise SonorantError(f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {MEND}")
+                raise AllRanksError(f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {MEND}")
 
     def _turned(self) -> tuple[int, int]:
         if self._place == len(self._steps):
@@ -134,7 +133,7 @@ def _hash(steps: list[list[MicroBatch]]) -> str:
 def _refuse_other_plans(pages: list[Page]) -> None:
     for page in pages[1:]:
         if page.planned != pages[0].planned:
-            raise SonorantError(
+            raise AllRanksError(
                 f"{page.rank} planned other samples than {pages[0].rank}: their features, settings or code differ, or one is steps "
                 "ahead; give all nodes the same copies"
             )

@@ -17,7 +17,7 @@ from sonorant.data.batches import DRAWN, Batch
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
 from sonorant.training.ledger import Ledger
-from sonorant.training.ranks import Ranks
+from sonorant.training.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.step import TrainStep, seed_of, totals_of
 
@@ -48,7 +48,7 @@ def prove_group(ranks: Ranks, expected: int) -> None:
     seen: dict[str, str] = {}
     for device, name in ranks.gather((ranks.device_id, ranks.name)):
         if device in seen:
-            raise SonorantError(
+            raise AllRanksError(
                 f"{name} has the same device as {seen[device]} ({device}): start one process a device (PET_NPROC_PER_NODE), with "
                 "CUDA_VISIBLE_DEVICES the same for all processes of a node"
             )
@@ -63,9 +63,9 @@ class Proof:
         self.ledger = Ledger(ranks)
 
     def initial_weights(self) -> None:
-        """Equal on all ranks before DDP takes them, which silently gives rank 0's to all. Raises SonorantError on every rank."""
+        """Equal on all ranks before DDP takes them, which silently gives rank 0's to all. Raises AllRanksError."""
         if odd := self._odd(_weights_and_buffers(self.recipe)):
-            raise SonorantError(
+            raise AllRanksError(
                 f"the ranks do not start from the same weights: {odd[1]}; every rank has to draw them from the seed"
             )
 
@@ -74,7 +74,7 @@ class Proof:
     ) -> None:
         """One state, one plan, samples shared out and gradients averaged. Changes nothing but gradients.
 
-        `load` is what the trainer reads this rank's share of some steps with. Raises SonorantError on every rank.
+        `load` is what the trainer reads this rank's share of some steps with. Raises AllRanksError.
         """
         self._one_state(step, {**_weights_and_buffers(self.recipe), "average": _average(trained), "optimizer": _optimizer(trained)})
         first = self.ledger.open(self.recipe.plan, epoch, place)
@@ -92,7 +92,7 @@ class Proof:
         return step % CHECK_EVERY == 0 or step == started + 1
 
     def check(self, trained: TrainStep, step: int) -> None:
-        """Nothing came apart up to the end of optimizer step `step`. Raises SonorantError on every rank."""
+        """Nothing came apart up to the end of optimizer step `step`. Raises AllRanksError."""
         parts = {"gradients": _gradients(self.recipe), **_weights_and_buffers(self.recipe), "average": _average(trained)}
         self._one_state(step, parts)
         self.ledger.check(step)
@@ -100,7 +100,7 @@ class Proof:
     def _one_state(self, step: int, parts: dict[str, Part]) -> None:
         if odd := self._odd(parts):
             part, which = odd
-            raise SonorantError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
+            raise AllRanksError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
 
     def _odd(self, parts: dict[str, Part]) -> tuple[str, str] | None:
         """The first part that is not the same to the bit on all ranks, and in words on which ranks; None where all are."""
@@ -136,7 +136,7 @@ class Proof:
         distance = ((found - wanted)[usable].norm() / wanted[usable].norm().clamp(min=1e-20)).item()
         for name, far in self.ranks.gather((self.ranks.name, distance)):
             if not far <= TOLERANCE:
-                raise SonorantError(
+                raise AllRanksError(
                     f"{name} does not average its gradients with the others (they are {far:.0%} off the average): something calls a "
                     "phase's module and not its DistributedDataParallel wrapper; call TrainStep.wrapped"
                 )

@@ -17,6 +17,10 @@ import torch.distributed as dist
 from sonorant.errors import SonorantError
 
 
+class AllRanksError(SonorantError):
+    """What all ranks found together, from the same evidence: each raises it, one of a machine says it."""
+
+
 @dataclass(frozen=True)
 class Ranks:
     """The process group as torchrun made it."""

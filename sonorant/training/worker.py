@@ -22,7 +22,7 @@ from sonorant.training.agreement import refuse_other_copies
 from sonorant.training.initial import start_from
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.proof import prove_group
-from sonorant.training.ranks import Ranks, die_with_parent, join
+from sonorant.training.ranks import AllRanksError, Ranks, die_with_parent, join
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
@@ -182,7 +182,8 @@ def main() -> None:
         ranks = join(MachineConfig(**job.machine).patience)
         outcome = work(job, ranks)
     except SonorantError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        if not isinstance(error, AllRanksError) or os.environ.get("LOCAL_RANK") == "0":
+            print(f"error: {error}", file=sys.stderr, flush=True)
         os._exit(1)  # without waiting for peers that may never come
     if ranks.local_rank == 0:
         write_json(outcome_beside(job_file), outcome)
