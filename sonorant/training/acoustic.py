@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from sonorant.audio.griffin_lim import griffin_lim
 from sonorant.audio.wav import write_wav
-from sonorant.data.batches import Batch, UtteranceBatches
+from sonorant.data.batches import FRAMES_MULTIPLE, Batch, UtteranceBatches
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, utterance_plan
 from sonorant.errors import SonorantError
@@ -32,8 +32,8 @@ DIAGONAL_WEIGHT = 2000.0
 class AcousticTrainConfig(TrainConfig):
     """Training of the acoustic model."""
 
-    frames_per_micro_batch: int
-    """Padded mel frames a micro-batch may hold."""
+    frames_per_micro_batch: int | Literal["auto"]
+    """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/budget.py."""
     diagonal_steps: int
     """Steps over which the alignment search's pull to the diagonal fades out."""
 
@@ -86,6 +86,7 @@ class AcousticRecipe:
         self.config = AcousticTrainConfig(**train)
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
+        self.budget = None if self.config.frames_per_micro_batch == "auto" else self.config.frames_per_micro_batch
         self.items = _trainable(self.store, "train", self.config)
         self.validation_items = _trainable(self.store, "validation", self.config)
         self._description = describe("acoustic", AcousticConfig(**model), self.store.header)
@@ -96,17 +97,36 @@ class AcousticRecipe:
         self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
-        return utterance_plan(
-            self.store.frames, items, budget=self.config.frames_per_micro_batch, seed=self.config.seed, epoch=epoch
+        if self.budget is None:
+            raise SonorantError("train_acoustic.frames_per_micro_batch is auto and not yet found: no plan without it")
+        return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.config.seed, epoch=epoch)
+
+    def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
+        """From the longest utterance to an equal share of all frames."""
+        smallest = int(max(self.store.frames[self.items].max(), self.store.frames[self.validation_items].max()))
+        steps = self.config.micro_batches_per_step * steps_an_epoch
+        return smallest, max(smallest, int(self.store.frames[self.items].sum()) // steps)
+
+    def heaviest(self) -> list[MicroBatch]:
+        """As many of the longest utterances as fit, and the micro-batch with the most tokens."""
+        assert self.budget is not None
+        longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
+        count = max(1, self.budget // int(self.store.frames[longest[0]]))
+        tokens = max(
+            self.plan.micro_batches(0), key=lambda batch: len(batch.items) * int(self.store.tokens_count[batch.items].max())
         )
+        return [MicroBatch(0, 0, longest[:count]), tokens]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Whole utterances."""
         return UtteranceBatches(self.store, batches)
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Real frames and tokens."""
-        return {"frames": float(self.store.frames[batch.items].sum()), "tokens": float(self.store.tokens_count[batch.items].sum())}
+        """Real frames and tokens, and frames as the dataset pads them."""
+        frames = self.store.frames[batch.items]
+        padded = -(-int(frames.max()) // FRAMES_MULTIPLE) * FRAMES_MULTIPLE * len(frames)
+        tokens = float(self.store.tokens_count[batch.items].sum())
+        return {"frames": float(frames.sum()), "padded_frames": float(padded), "tokens": tokens}
 
     def validation(self) -> list[MicroBatch]:
         """The whole validation split, in one fixed order."""
@@ -165,7 +185,7 @@ def _trainable(store: FeatureStore, split: str, config: AcousticTrainConfig) -> 
             "its text cannot belong to its audio; lower prepare.max_characters_per_second"
         )
     longest = int(items[store.frames[items].argmax()])
-    if store.frames[longest] > config.frames_per_micro_batch:
+    if config.frames_per_micro_batch != "auto" and store.frames[longest] > config.frames_per_micro_batch:
         raise SonorantError(
             f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a micro-batch may hold: "
             f"raise train_acoustic.frames_per_micro_batch ({config.frames_per_micro_batch}) or lower prepare.max_seconds"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from sonorant.data.plan import MicroBatch
+from sonorant.training import memory
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.stopwatch import Stopwatch
@@ -15,16 +16,18 @@ class Meter:
 
     def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch) -> None:
         self.recipe, self.ranks, self.stopwatch = recipe, ranks, stopwatch
-        self.frames = 0.0
+        self.frames = self.padded = 0.0
 
     def count(self, micro_batches: list[MicroBatch]) -> None:
         """A step over this global batch was taken."""
-        self.frames += sum(self.recipe.units(batch)["frames"] for batch in micro_batches)
+        for units in map(self.recipe.units, micro_batches):
+            self.frames += units["frames"]
+            self.padded += units["padded_frames"]
 
     def restart(self) -> None:
         """Forget what was counted: the time since then was not spent on steps."""
         self.stopwatch.read()
-        self.frames = 0.0
+        self.frames = self.padded = 0.0
 
     def read(self, step: int, epoch: int, losses: dict[str, torch.Tensor], norms: dict[str, torch.Tensor]) -> dict[str, float]:
         """The row after `step` steps, from this rank's shares of the last step's losses; every rank must ask. Starts anew."""
@@ -40,9 +43,12 @@ class Meter:
         row["speed/audio_seconds_per_second"] = self.frames * self.recipe.seconds_per_frame / wall
         row |= {f"time/{phase}": share for phase, share in shares.items()}
         row["time/rest"] = max(0.0, 1.0 - sum(shares.values()))
-        if self.ranks.device.type == "cuda":
-            row["memory/peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
-        self.frames = 0.0
+        if self.padded:
+            row["data/padding"] = 1.0 - self.frames / self.padded
+        if self.recipe.budget is not None:
+            row["data/budget"] = float(self.recipe.budget)
+        row["memory/peak_gib"] = memory.peak(self.ranks.device) / 2**30
+        self.frames = self.padded = 0.0
         return row
 
 

@@ -66,6 +66,17 @@ class Recipe(Protocol):
         """Which utterances meet in which step."""
         ...
 
+    budget: int | None
+    """What a micro-batch of the plan may hold, in the recipe's own measure; None while it has to be found (`auto`)."""
+
+    def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
+        """The smallest budget that holds every sample, and the largest that leaves an epoch as many steps (never below the smallest)."""
+        ...
+
+    def heaviest(self) -> list[MicroBatch]:
+        """Micro-batches that take as much memory as any of the plan at the present budget."""
+        ...
+
     @property
     def seconds_per_frame(self) -> float:
         """Turns frames into audio-seconds."""
@@ -76,7 +87,7 @@ class Recipe(Protocol):
         ...
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Counts of a micro-batch, known from the plan alone; `frames` is always among them."""
+        """Counts of a micro-batch, known from the plan alone; always among them `frames` and, with padding, `padded_frames`."""
         ...
 
     def validation(self) -> list[MicroBatch]:

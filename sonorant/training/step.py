@@ -94,9 +94,21 @@ class TrainStep:
             return next(batches)
         except StopIteration:
             raise SonorantError(
-                f"step {step}: rank {self.ranks.rank} on {self.ranks.host} ran out of data before the others: it was loading another "
+                f"step {step + 1}: {self.ranks.name} ran out of data before the others: it was loading another "
                 "share of the epoch than the plan deals to it; compare features and code of the nodes and start again"
             ) from None
+
+    def rehearse(self, batch: Batch) -> None:
+        """Forward and backward of a batch on this rank in every phase, with nothing left of it but what memory it takes at most.
+
+        Raises what torch raises where memory does not suffice; what went through once is afterwards known to.
+        """
+        for phase in self.recipe.phases:
+            piece = Piece(0, dict(batch))
+            with self.autocast():
+                summed = phase.module(batch, 0)
+            torch.autograd.grad(self.scaler.scale(torch.stack(list(summed.values())).sum()), list(phase.module.parameters()))
+            self.pieces.prove(phase.name, piece)
 
     def _accumulate(
         self, phase: Phase, step: int, batch: Batch, totals: dict[str, float], weight: float, seed: int, last: bool

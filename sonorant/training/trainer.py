@@ -13,7 +13,7 @@ from sonorant.data.batches import Batch, load
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
-from sonorant.training import checkpoint
+from sonorant.training import budget, checkpoint
 from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
 from sonorant.training.meter import Meter, floats
 from sonorant.training.pieces import Pieces
@@ -60,6 +60,8 @@ class Trainer:
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
         with self.stopwatch("resume"):
             self.resume()
+            if self.recipe.budget is None:
+                self._say(f"{self.recipe.name}: {budget.find(self.trained, self.machine.memory_share)} a micro-batch, as memory allows")
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
@@ -178,6 +180,7 @@ class Trainer:
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
             "best_loss": self.best_loss,
+            "budget": self.recipe.budget,
             "world_size": self.ranks.world_size,
             "description": self.recipe.description(),
             **self.trained.state(),
@@ -196,6 +199,7 @@ class Trainer:
         self.trained.load(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]
+        self.recipe.budget = state["budget"]
         if state["world_size"] != self.ranks.world_size:
             self._say(
                 f"the checkpoint was written by {state['world_size']} ranks, now there are {self.ranks.world_size}: equal to rounding"

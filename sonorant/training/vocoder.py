@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from sonorant.audio.wav import write_wav
 from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, segment_plan
+from sonorant.errors import SonorantError
 from sonorant.models.discriminators import Discriminators
 from sonorant.models.saved import build_vocoder, describe
 from sonorant.models.vocoder import Vocoder, VocoderConfig
@@ -34,12 +35,17 @@ FAKE = "fake"
 class VocoderTrainConfig(TrainConfig):
     """Training of the vocoder."""
 
-    segments_per_micro_batch: int
-    """Segments in a micro-batch."""
+    segments_per_micro_batch: int | Literal["auto"]
+    """Segments in a micro-batch; auto: found at the start of a run, see training/budget.py."""
     segment_frames: int
     """Length of a segment in mel frames."""
     adversarial: bool
     """Train against discriminators too: for real corpora and long trainings."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
+            raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {self.segments_per_micro_batch}")
 
 
 class GeneratorLosses(nn.Module):
@@ -132,20 +138,27 @@ class VocoderRecipe:
         self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
         if adversaries:
             self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")}))
-        train_items = utterances_of(self.store, "train")
+        self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
+        self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
-        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(train_items, epoch))
+        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
+        if self.budget is None:
+            raise SonorantError("train_vocoder.segments_per_micro_batch is auto and not yet found: no plan without it")
         config = self.config
         return segment_plan(
-            self.store.frames,
-            items,
-            segments=config.segments_per_micro_batch,
-            length=config.segment_frames,
-            seed=config.seed,
-            epoch=epoch,
+            self.store.frames, items, segments=self.budget, length=config.segment_frames, seed=config.seed, epoch=epoch
         )
+
+    def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
+        """From one segment to an equal share of an epoch's."""
+        segments = int((self.store.frames[self.items] >= self.config.segment_frames).sum())
+        return 1, max(1, segments // (self.config.micro_batches_per_step * steps_an_epoch))
+
+    def heaviest(self) -> list[MicroBatch]:
+        """Any: all micro-batches are of equal size."""
+        return self.plan.micro_batches(0)[:1]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Segments of equal length."""
@@ -153,7 +166,8 @@ class VocoderRecipe:
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
         """Segments, and the frames in them."""
-        return {"segments": float(len(batch.items)), "frames": float(len(batch.items) * self.config.segment_frames)}
+        frames = float(len(batch.items) * self.config.segment_frames)
+        return {"segments": float(len(batch.items)), "frames": frames, "padded_frames": frames}
 
     def validation(self) -> list[MicroBatch]:
         """One fixed segment of each validation utterance."""

@@ -1,0 +1,149 @@
+"""A budget found by running: it fits, it is the same on all ranks, and a resumed run keeps it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.tiny_training import settings, tiny_job
+from sonorant.data.plan import padding_waste
+from sonorant.errors import SonorantError
+from sonorant.training import budget, checkpoint, memory
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.launch import environment
+from sonorant.training.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.step import TrainStep
+from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.trainer import Trainer
+from sonorant.training.vocoder import VocoderRecipe
+from tests.imports import ROOT
+
+CPU = Ranks(0, 1, 0, torch.device("cpu"))
+RECIPES = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
+AUTO = {"acoustic": {"frames_per_micro_batch": "auto"}, "vocoder": {"segments_per_micro_batch": "auto"}}
+
+
+def recipe(kind: str, features: Path, **changes: Any) -> AcousticRecipe | VocoderRecipe:
+    return RECIPES[kind](*settings(kind, **AUTO[kind], **changes), features)
+
+
+def test_without_a_budget_there_is_no_plan(features: Path) -> None:
+    for kind in RECIPES:
+        with pytest.raises(SonorantError, match="auto and not yet found"):
+            recipe(kind, features).plan.steps(0)
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
+    kind: str, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "STEPS_AN_EPOCH", 3)
+    chosen = recipe(kind, features, micro_batches_per_step=1)
+    trained = TrainStep(chosen, CPU, Stopwatch())
+    before = [parameter.detach().clone() for parameter in chosen.model.parameters()]
+    assert budget.find(trained, 0.5) == chosen.budget == chosen.budget_range(3)[1]
+    assert 3 <= len(chosen.plan.steps(0)) <= 5
+    assert all(torch.equal(a, b) for a, b in zip(before, chosen.model.parameters(), strict=True))
+    assert all(parameter.grad is None for parameter in chosen.model.parameters())
+
+
+@pytest.mark.parametrize("allowed", [2.0, 3.0, 5.0])
+def test_the_budget_stays_below_what_is_allowed_and_comes_close(
+    allowed: float, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device whose memory is what the passes really keep for their backward: a fixed part and the tensors saved."""
+    chosen = recipe("acoustic", features, micro_batches_per_step=1)
+    trained = TrainStep(chosen, CPU, Stopwatch())
+    kept = SavedTensors(trained, fixed=2_000_000)
+    smallest, _ = chosen.budget_range(1)
+    chosen.budget = smallest
+    limit = int(allowed * kept.peak_of_heaviest(chosen))
+    monkeypatch.setattr(budget, "STEPS_AN_EPOCH", 1)
+    monkeypatch.setattr(memory, "forget_peak", kept.forget)
+    monkeypatch.setattr(memory, "peak", lambda device: kept.peak)
+    monkeypatch.setattr(memory, "allowance", lambda device, share: limit)
+    monkeypatch.setattr(budget, "_yet_to_come", lambda trained: 0)
+    found = budget.find(trained, 1.0)
+    assert kept.largest <= limit, "a trial took more than is allowed"
+    assert kept.peak_of_heaviest(chosen) > 0.7 * limit or found == chosen.budget_range(1)[1]
+
+
+class SavedTensors:
+    """Counts the bytes that passes of `trained` save for their backward."""
+
+    def __init__(self, trained: TrainStep, fixed: int) -> None:
+        self.trained, self.fixed, self.peak, self.largest = trained, fixed, fixed, 0
+        rehearse = trained.rehearse
+
+        def counted(batch: dict[str, torch.Tensor]) -> None:
+            taken = self.fixed
+
+            def pack(tensor: torch.Tensor) -> torch.Tensor:
+                nonlocal taken
+                taken += tensor.nbytes
+                return tensor
+
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+                rehearse(batch)
+            self.peak, self.largest = max(self.peak, taken), max(self.largest, taken)
+
+        trained.rehearse = counted  # type: ignore[method-assign]
+
+    def forget(self, device: torch.device) -> None:
+        self.peak = self.fixed
+
+    def peak_of_heaviest(self, chosen: AcousticRecipe | VocoderRecipe) -> int:
+        self.forget(torch.device("cpu"))
+        batches = chosen.dataset(chosen.heaviest())
+        for index in range(len(batches)):  # type: ignore[arg-type]
+            self.trained.rehearse(batches[index])
+        peak, self.largest = self.peak, 0
+        return peak
+
+
+def test_what_does_not_fit_at_all_is_said_before_the_first_step(features: Path, alone: None) -> None:
+    with pytest.raises(SonorantError, match=r"smallest budget \(\d+\) does not fit .*machine.memory_share"):
+        budget.find(TrainStep(recipe("acoustic", features), CPU, Stopwatch()), 1e-6)
+
+
+def test_a_resumed_run_keeps_the_budget_that_was_found(features: Path, tmp_path: Path, alone: None) -> None:
+    run = RunDirectory(tmp_path)
+    first = Trainer(recipe("acoustic", features), CPU, run, "f")
+    first.train()
+    chosen = first.recipe.budget
+    newest = checkpoint.existing(run.checkpoints)[0]
+    state = checkpoint.load(newest)
+    assert state["budget"] == chosen
+    checkpoint.save(newest, {**state, "budget": 777})  # as if found on a machine with other memory
+    again = Trainer(recipe("acoustic", features), CPU, run, "f")
+    again.train()
+    assert again.recipe.budget == 777
+
+
+def test_budget_padding_and_peak_memory_are_logged(features: Path, tmp_path: Path, alone: None) -> None:
+    run = RunDirectory(tmp_path)
+    trainer = Trainer(recipe("acoustic", features, steps=2, log_every=2), CPU, run, "f")
+    trainer.train()
+    (row,) = [row["metrics"] for row in read_metrics(run.metrics) if "data/budget" in row["metrics"]]
+    assert row["data/budget"] == trainer.recipe.budget
+    plan = [batch for step in trainer.recipe.plan.steps(0)[:2] for batch in step]
+    assert padding_waste(plan, trainer.recipe.store.frames) <= row["data/padding"] < 0.5  # type: ignore[attr-defined]
+    assert row["memory/peak_gib"] * 2**30 == pytest.approx(memory.peak(CPU.device), rel=0.2)
+
+
+def test_two_real_ranks_agree_on_the_smaller_budget(features: Path, tmp_path: Path) -> None:
+    job = tiny_job("acoustic", features, tmp_path, **AUTO["acoustic"], steps=2)
+    job.write(tmp_path / "job.json")
+    env = environment({**os.environ, "PET_NPROC_PER_NODE": "2"}, 2)
+    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(tmp_path / "job.json")]
+    done = subprocess.run(command, env=env, cwd=ROOT, text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "a micro-batch, as memory allows" in done.stdout
+    assert isinstance(checkpoint.load(checkpoint.existing(tmp_path / "run" / "checkpoints")[0])["budget"], int)
