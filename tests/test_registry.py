@@ -16,6 +16,8 @@ from sonorant.errors import SonorantError
 from sonorant.registry import PromoteConfig, RegisterConfig, download_bundle, judge, promote, register
 from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.tracking import open_store
+from sonorant.training.initial import read_initial
+from tasks.initial import find_initial
 
 pytest.importorskip("mlflow")
 CONFIG = RegisterConfig(model="test-voice")
@@ -141,6 +143,27 @@ def test_each_gate_judges_its_figure(change: dict[str, float], failing: set[str]
 def test_what_was_not_measured_does_not_pass() -> None:
     assert [gate.says() for gate in judge({}, GATES)] == ["failed: not measured"] * 3
     assert not judge({**figures(), "speed": {"onnxruntime": "not run: no cores"}}, GATES)[1].passed
+
+
+def test_a_registered_voice_can_be_fine_tuned_elsewhere(voice_bundle: Path, trained: tuple[Path, Path], project: Path) -> None:
+    folders = dict(zip(("acoustic", "vocoder"), trained, strict=True))
+    other = Path(shutil.copytree(folders["acoustic"], project / "other"))
+    description = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(description | {"provenance": {"steps": 1}}))
+    nowhere = project / "nowhere"
+    of_another = register(voice_bundle, figures(), project / "report", CONFIG, {}, trained=folders | {"acoustic": other})
+    assert of_another.says() == "models:/test-voice/1: registered, without the trained acoustic to fine-tune"
+    with pytest.raises(SonorantError, match="registered without the trained acoustic model"):
+        find_initial("models:/test-voice/1", "acoustic", nowhere, nowhere)
+    assert register(voice_bundle, figures(), project / "report", CONFIG, {}, trained=folders).without == ()
+    for kind, folder in folders.items():
+        found = find_initial("models:/test-voice@challenger", kind, nowhere, nowhere)
+        assert found.content() == read_initial(folder, kind).content()
+        assert found.source == "models:/test-voice@challenger"
+    for named in ("models:/test-voice@nobody", "models:/nothing/1", "models:/test-voice"):
+        with pytest.raises(SonorantError, match=named) as refused:
+            find_initial(named, "acoustic", nowhere, nowhere)
+        assert "\n" not in str(refused.value)
 
 
 def test_damaged_bundle_and_unknown_version_are_refused(voice_bundle: Path, project: Path) -> None:

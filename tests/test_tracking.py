@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,11 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sonorant.errors import SonorantError
-from sonorant.tracking import open_store, stage_run, sync
-from sonorant.tracking.follower import Delivery, Follower
+from sonorant.cli import main
+from sonorant.errors import SonorantError, Stopped
+from sonorant.tracking import open_store, stage_run, sync, tracked_runs
+from sonorant.tracking.follower import BATCH, Delivery, Follower
 from sonorant.tracking.points import Tail
 from sonorant.tracking.run import RunSpec
+from sonorant.tracking.stage import describe_execution
 from sonorant.tracking.store import shown
 
 pytest.importorskip("mlflow")
@@ -42,6 +45,10 @@ def write_points(directory: Path, steps: range, mode: str = "a") -> None:
 
 def steps_of(run_id: str, key: str = "train/loss") -> list[int]:
     return [metric.step for metric in open_store().client.get_metric_history(run_id, key)]
+
+
+def status_of(run_id: str) -> str:
+    return str(open_store().client.get_run(run_id).info.status)
 
 
 def spec(key: str = "k") -> RunSpec:
@@ -80,6 +87,32 @@ def test_failing_stage_ends_as_failed() -> None:
     assert {run.info.status for run in store.client.search_runs([store.experiment])} == {"FAILED"}
 
 
+def test_a_stopped_stage_is_killed_until_it_goes_on(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = project / "runs" / "train" / "f"
+    with pytest.raises(Stopped), stage_run("train", run_directory=directory):
+        raise Stopped("saved at step 3")
+    run_id = json.loads((directory / "tracking.json").read_text())["sent"]["run_id"]
+    assert status_of(run_id) == "KILLED"
+    assert status_of(sync(directory)) == "KILLED", "sending the rest ends nothing otherwise than the stage did"
+    monkeypatch.setenv("SONORANT_EXECUTION", "another-execution")
+    with stage_run("train", run_directory=directory):
+        wait_until(lambda: status_of(run_id) == "RUNNING")
+        assert status_of(sync(directory)) == "RUNNING", "what somebody is at work on has not ended"
+    assert status_of(run_id) == "FINISHED"
+    tags = open_store().client.get_run(run_id).data.tags
+    assert tags["sonorant.executions"] == "test-execution another-execution"
+
+
+def test_an_execution_gets_its_final_origin(project: Path) -> None:
+    describe_execution("test-execution", {"dvc_lock": "nobody's"})
+    with stage_run("export", tags={"dvc_lock": "before"}):
+        pass
+    describe_execution("test-execution", {"dvc_lock": "after", "stage": "no matter of an execution's"})
+    store = open_store()
+    [parent] = store.client.search_runs([store.experiment], filter_string="tags.`sonorant.execution` = 'test-execution'")
+    assert (parent.data.tags["dvc_lock"], "stage" in parent.data.tags) == ("after", False)
+
+
 def test_resumed_directory_continues_its_run_without_repeating_a_point(project: Path) -> None:
     directory = project / "runs" / "train" / "f"
     write_points(directory, range(40))
@@ -114,6 +147,23 @@ def test_lost_answer_repeats_nothing(project: Path) -> None:
     assert steps_of(run_id) == list(range(9))
 
 
+def test_stage_killed_while_it_sends_repeats_nothing(project: Path) -> None:
+    directory = project / "runs" / "train" / "f"
+    write_points(directory, range(20 * BATCH))
+    code = (
+        "import sys, time, pathlib; from sonorant.tracking import stage_run\n"
+        "with stage_run('train', run_directory=pathlib.Path(sys.argv[1])): time.sleep(600)"
+    )
+    root = Path(__file__).resolve().parents[1]
+    stage = subprocess.Popen([sys.executable, "-c", code, str(directory)], env={**os.environ, "PYTHONPATH": str(root)})
+    state = directory / "tracking.json"
+    wait_until(lambda: state.exists() and bool(json.loads(state.read_text())["sent"]["steps"]))
+    stage.kill()
+    stage.wait()
+    assert json.loads(state.read_text())["sent"]["steps"]["train/loss"] < 20 * BATCH - 1, "it had sent everything"
+    assert steps_of(sync(directory)) == list(range(20 * BATCH))
+
+
 def test_creation_without_an_answer_makes_no_second_run(project: Path) -> None:
     directory = project / "run"
     write_points(directory, range(3))
@@ -142,6 +192,7 @@ def test_server_away_then_back(project: Path, monkeypatch: pytest.MonkeyPatch, c
     directory = project / "run"
     port = free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
     follower = Follower(directory, spec(), interval=0.3)
     follower.start()
     write_points(directory, range(10))
@@ -150,17 +201,21 @@ def test_server_away_then_back(project: Path, monkeypatch: pytest.MonkeyPatch, c
         wait_until(lambda: follower.delivery.sent.steps.get("train/loss") == 9)
     write_points(directory, range(10, 20))
     wait_until(lambda: follower.behind)
-    with mlflow_server(project, port):
+    with mlflow_server(project, port) as server:
+        wait_until(lambda: follower.delivery.sent.steps.get("train/loss") == 19)
+        os.killpg(server.pid, signal.SIGSTOP)  # requests are accepted and hang
         write_points(directory, range(20, 30))
+        wait_until(lambda: follower.behind)
+        os.killpg(server.pid, signal.SIGCONT)
         assert follower.finish("FINISHED", patience=60)
         assert steps_of(str(follower.delivery.sent.run_id)) == list(range(30))
         assert open_store().client.get_run(str(follower.delivery.sent.run_id)).info.status == "FINISHED"
     said = [record.message for record in caplog.records]
-    assert 1 <= sum("behind" in line for line in said) <= 2, "a state is said once, not at every attempt"
+    assert 1 <= sum("behind" in line for line in said) <= 3, "a state is said once, not at every attempt"
 
 
 def test_stage_goes_on_without_a_server_and_sync_sends_the_rest(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://someone:secret@127.0.0.1:{free_port()}")
     directory = project / "runs" / "train" / "f"
@@ -172,8 +227,14 @@ def test_stage_goes_on_without_a_server_and_sync_sends_the_rest(
     with pytest.raises(SonorantError, match="does not answer"):
         sync(directory)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert steps_of(sync(directory)) == [0, 1, 2, 3]
-    assert steps_of(sync(directory)) == [0, 1, 2, 3]
+    for _ in range(2):
+        main(["sync-tracking"])
+        said = capsys.readouterr().out.split()
+        assert said[0] == "runs/train/f:"
+        assert steps_of(said[3]) == [0, 1, 2, 3]
+        assert status_of(said[3]) == "FINISHED"
+    with pytest.raises(SonorantError, match="no run that was ever tracked"):
+        tracked_runs([project / "nowhere"])
 
 
 def test_first_use_by_several_processes_at_once() -> None:
@@ -223,7 +284,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def mlflow_server(project: Path, port: int) -> Iterator[None]:
+def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A real server on loopback over an sqlite file of the test."""
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{project}/server.db", "--artifacts-destination", str(project / "artifacts")]
@@ -232,9 +293,9 @@ def mlflow_server(project: Path, port: int) -> Iterator[None]:
     try:
         wait_until(lambda: process.poll() is not None or answers(f"http://127.0.0.1:{port}/health"), 120)
         assert process.poll() is None, (project / "server.log").read_text()
-        yield
+        yield process
     finally:
-        os.killpg(process.pid, 15)
+        os.killpg(process.pid, signal.SIGTERM)
         process.wait(20)
         wait_until(lambda: not answers(f"http://127.0.0.1:{port}/health"))
 
