@@ -1,0 +1,301 @@
+"""What training loses when the MLflow server goes away: nothing, neither points nor speed.
+
+    python -m benchmarks.tracking_outage
+
+A real MLflow server over an sqlite file and a real stage, `train_acoustic` with a tiny model, which runs on all cores. First the server
+is killed and does not come back before the training has ended; `sonorant sync-tracking` then delivers the rest. Then, in one training,
+times with and without an answering server take turns: killed (connections are refused), and stopped by SIGSTOP (requests hang).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.report import finish, save_option
+from benchmarks.tiny_training import settings, tiny_features
+from sonorant.tracking import open_store
+from sonorant.training.run_directory import read_metrics
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 240
+"""Seconds after which something that should have happened has not."""
+SLOWER = 0.10
+"""How much slower than the times around it a time without a server may seem: neighbours on the machine are not ours to rule out."""
+
+
+class Server:
+    """An MLflow server on loopback that can be made to vanish."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = int(listener.getsockname()[1])
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, on the same files as before, and wait until it answers."""
+        command = [sys.executable, "-m", "mlflow", "server", "--port", str(self.port), "--workers", "1"]
+        command += ["--backend-store-uri", f"sqlite:///{self.folder}/server.db", "--artifacts-destination", f"{self.folder}/server"]
+        with (self.folder / "server.log").open("a") as log:
+            self.process = subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
+        wait_until(self.answers, "the MLflow server answers")
+
+    def vanish(self, how: str) -> None:
+        """`killed`: connections are refused; `hanging`: they are accepted and never answered."""
+        self.signal(signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+
+    def come_back(self, how: str) -> None:
+        """Answer again."""
+        if how == "killed":
+            self.start()
+        else:
+            self.signal(signal.SIGCONT)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all its processes."""
+        assert self.process
+        os.killpg(self.process.pid, number)
+        if number == signal.SIGKILL:
+            self.process.wait()
+            self.process = None
+
+    def answers(self) -> bool:
+        """Whether it does, within two seconds."""
+        try:
+            with urllib.request.urlopen(f"{self.uri}/health", timeout=2) as reply:
+                return bool(reply.status == 200)
+        except OSError:
+            return False
+
+
+class Stage:
+    """The stage `train_acoustic` with a tiny model, in a project of its own."""
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        self.folder = folder
+        folder.mkdir()
+        sections = yaml.safe_load((ROOT / "params.yaml").read_text())
+        model, train = settings("acoustic", steps=steps, validate_every=max(1, steps // 6), checkpoint_every=steps, log_every=5)
+        sections["acoustic"] |= model
+        sections["train_acoustic"] |= train
+        (folder / "params.yaml").write_text(yaml.safe_dump(sections))
+        shutil.copy(ROOT / "dvc.yaml", folder)
+        tiny_features(folder)
+
+    def start(self, uri: str) -> subprocess.Popen[str]:
+        """Start it, tracked by the server at `uri`."""
+        words = ["tasks.train_acoustic", "--features", "features", "--runs", "runs", "--out", "model"]
+        return subprocess.Popen(
+            [sys.executable, "-m", *words],
+            cwd=self.folder,
+            env=self.environment(uri),
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    def sync(self, uri: str) -> str:
+        """Run `sonorant sync-tracking`; what it printed."""
+        command = [sys.executable, "-m", "sonorant.cli", "sync-tracking"]
+        done = subprocess.run(command, cwd=self.folder, env=self.environment(uri), text=True, capture_output=True)
+        return done.stdout + done.stderr
+
+    def environment(self, uri: str) -> dict[str, str]:
+        """This process's, without what could lead elsewhere."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "SONORANT_", "PET_"))}
+        return kept | {"PYTHONPATH": str(ROOT), "SONORANT_EXECUTION": "benchmark", "MLFLOW_TRACKING_URI": uri}
+
+    @property
+    def run(self) -> Path:
+        """Its run directory, once it is there."""
+        found = list((self.folder / "runs" / "train_acoustic").glob("*"))
+        return found[0] if found else self.folder / "absent"
+
+    def sent(self) -> int:
+        """The newest step whose loss MLflow is known to have."""
+        try:
+            return int(json.loads((self.run / "tracking.json").read_text())["sent"]["steps"].get("train/loss", 0))
+        except (OSError, ValueError):
+            return 0
+
+    def steps_per_second(self, since: float, until: float) -> float:
+        """Between two times (unix seconds), by the rows of metrics.jsonl."""
+        rows = [
+            row
+            for row in read_metrics(self.run / "metrics.jsonl")
+            if since <= row["time"] <= until and "train/loss" in row["metrics"]
+        ]
+        if len(rows) < 3:
+            raise RuntimeError("too few steps to measure a speed: give --seconds a larger number")
+        return float((rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"]))
+
+    def delivered(self) -> dict[str, Any]:
+        """What MLflow has, beside what the run directory has."""
+        store = open_store()
+        runs = [run for run in store.client.search_runs([store.experiment]) if run.data.tags.get("stage") == "train_acoustic"]
+        rows = [row for name in ("metrics.jsonl", "system.jsonl") for row in read_metrics(self.run / name)]
+        local = Counter((name, row["step"]) for row in rows for name in row["metrics"])
+        there: Counter[tuple[str, int]] = Counter()
+        for key in {key for key, _ in local}:
+            there.update((key, point.step) for point in store.client.get_metric_history(runs[0].info.run_id, key))
+        samples = [Path(file.path).name for file in store.client.list_artifacts(runs[0].info.run_id, "samples")]
+        return {
+            "runs": len(runs),
+            "status": runs[0].info.status,
+            "points": len(local),
+            "missing": len(local - there),
+            "repeated": sum(there.values()) - len(there),
+            "samples": len(samples),
+            "samples_missing": len({path.name for path in (self.run / "samples").glob("step-*")} - set(samples)),
+        }
+
+
+def main() -> None:
+    """Measure and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)")
+    parser.add_argument("--steps", type=int, default=600, help="steps of the training whose server never returns (default 600)")
+    save_option(parser)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        with served(Path(folder) / "first") as server:
+            never = never_returns(server, arguments.steps)
+        # Time for every window with and without a server, its restart, and some more.
+        steps = round(never["steps_per_second"] * (3.5 * arguments.seconds + 45) * 1.3)
+        with served(Path(folder) / "second") as server:
+            away = goes_and_comes(server, steps, arguments.seconds)
+    slowest = min(away["steps_per_second_ratio"].values())
+    claims = {
+        "the training ends well while the server is away": never["exit_code"] == 0,
+        "sync-tracking then delivers every point and sample, once": complete(never["delivered"]),
+        "the training ends well when the server goes and comes": away["exit_code"] == 0,
+        "every point and sample is there, once, without anybody's help": complete(away["delivered"]),
+        f"without a server the steps are at most {SLOWER:.0%} slower": slowest >= 1 - SLOWER,
+    }
+    finish("tracking_outage", {"never_returns": never, "goes_and_comes": away}, claims, arguments.save)
+
+
+def never_returns(server: Server, steps: int) -> dict[str, Any]:
+    """Kill the server as soon as it has the first points; let the stage end; start it again and send the rest by hand."""
+    stage = Stage(server.folder / "project", steps)
+    with running(stage.start(server.uri)) as process:
+        wait_until(lambda: stage.sent() > 0, "the first points are in MLflow", process)
+        server.vanish("killed")
+        killed_at = stage.sent()
+        _, said = process.communicate(timeout=3600)
+    trained = [row["time"] for row in read_metrics(stage.run / "metrics.jsonl")]
+    server.start()
+    before = stage.delivered()
+    printed = stage.sync(server.uri)
+    return {
+        "exit_code": process.returncode,
+        "steps": steps,
+        "killed_after_step": killed_at,
+        "steps_per_second": round(stage.steps_per_second(trained[0], trained[-1]), 2),
+        "said": [line for line in said.splitlines() if "MLflow" in line][-1:],
+        "missing_before_sync": before["missing"],
+        "sync_says": printed.splitlines()[-1:],
+        "delivered": stage.delivered(),
+    }
+
+
+def goes_and_comes(server: Server, steps: int, seconds: float) -> dict[str, Any]:
+    """Let times with and without the server take turns in one training; compare each outage's speed with the times around it."""
+    stage = Stage(server.folder / "project", steps)
+    windows: list[tuple[str, float, float]] = []
+
+    def watch(name: str, how_long: float) -> None:
+        start = time.time()
+        time.sleep(how_long)
+        windows.append((name, start, time.time()))
+
+    with running(stage.start(server.uri)) as process:
+        wait_until(lambda: stage.sent() > 0, "the first points are in MLflow", process)
+        watch("answering", seconds / 2)
+        for how in ("killed", "hanging"):
+            server.vanish(how)
+            watch(how, seconds)
+            server.come_back(how)
+            wait_until(server.answers, "the server is back", process)
+            watch("answering", seconds / 2)
+        assert process.poll() is None, "the training was over before the last window"
+        process.communicate(timeout=3600)
+    speeds = [(name, stage.steps_per_second(since, until)) for name, since, until in windows]
+    ratios = {
+        name: round(2 * speed / (speeds[place - 1][1] + speeds[place + 1][1]), 3)
+        for place, (name, speed) in enumerate(speeds)
+        if name != "answering"
+    }
+    return {
+        "exit_code": process.returncode,
+        "steps": steps,
+        "seconds_away": seconds,
+        "steps_per_second": [{name: round(speed, 2)} for name, speed in speeds],
+        "steps_per_second_ratio": ratios,
+        "delivered": stage.delivered(),
+    }
+
+
+def complete(delivered: dict[str, Any]) -> bool:
+    """One finished run with all points and samples once."""
+    wrong = ("missing", "repeated", "samples_missing")
+    return delivered["runs"] == 1 and delivered["status"] == "FINISHED" and not any(delivered[name] for name in wrong)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Server]:
+    """A server on new files, which this process's own client asks too."""
+    folder.mkdir()
+    server = Server(folder)
+    server.start()
+    os.environ["MLFLOW_TRACKING_URI"] = server.uri
+    try:
+        yield server
+    finally:
+        if server.process:
+            server.signal(signal.SIGKILL)
+
+
+@contextmanager
+def running(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """End the stage, and with it its ranks, whatever happens here."""
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(60)
+
+
+def wait_until(condition: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None) -> None:
+    """Wait for something that must happen while `process` is at work."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if process and process.poll() is not None:
+            raise RuntimeError(f"the stage ended before {what}: {process.stderr.read() if process.stderr else ''}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"not within {PATIENCE} s: {what}")
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()
