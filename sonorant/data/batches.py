@@ -68,8 +68,8 @@ class SegmentBatches(Dataset[Batch]):
         mel = np.empty((len(batch.items), self.store.audio.n_mels, self.length), dtype=np.float32)
         samples = np.empty((len(batch.items), self.length * hop), dtype=np.float32)
         for row, (item, start) in enumerate(drawn.tolist()):
-            mel[row] = self.store.mel(item)[start : start + self.length].T
-            samples[row] = self.store.samples(item)[start * hop : (start + self.length) * hop] / np.float32(32768)
+            mel[row] = self.store.mel(item, start, self.length).T
+            samples[row] = self.store.samples(item, start, self.length) / np.float32(32768)
         return {"mel": torch.from_numpy(mel), "samples": torch.from_numpy(samples), DRAWN: torch.from_numpy(drawn)}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,8 @@ class FeatureStore:
     """The utterances of a store, by index 0..U-1, in the manifest's order. Cheap to open, to share and to send to other processes.
 
     Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids`, `split` and `language` (lists of U strings),
-    `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 arrays (U,)).
+    `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 arrays (U,)), `seconds_reading` (what reading took
+    this process so far).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], index: list[dict[str, Any]]) -> None:
@@ -52,6 +54,7 @@ class FeatureStore:
         self._mels = _open_array(path / MELS, np.float16, (total, self.audio.n_mels))
         self._audio = _open_array(path / AUDIO, np.int16, (total * self.audio.hop,))
         self._tokens = _open_array(path / TOKENS, np.int16, (int(self.tokens_count.sum()), 3))
+        self.seconds_reading = 0.0
 
     @classmethod
     def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
@@ -82,21 +85,38 @@ class FeatureStore:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def mel(self, i: int) -> np.ndarray:
-        """Log-mel float16 (T, M) of utterance `i`."""
-        first = self._first_frame[i]
-        return self._mels[first : first + self.frames[i]]
+    def read_into_memory(self) -> None:
+        """Hold all arrays in this process; worker processes that it forks share them. Raises SonorantError where they do not fit."""
+        needed, free = sum(array.nbytes for array in (self._mels, self._audio, self._tokens)), _free_memory()
+        if free is not None and needed > free:
+            raise SonorantError(
+                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into the {free / 2**30:.1f} GiB of memory that are free; "
+                "set data.preload to none or folder"
+            )
+        self._mels, self._audio, self._tokens = (np.array(array) for array in (self._mels, self._audio, self._tokens))
 
-    def samples(self, i: int) -> np.ndarray:
-        """Samples int16 (S,), full scale 32768, of utterance `i` at `audio.sample_rate`; S = T * hop, zeros at the end."""
+    def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
+        """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
+        return self._read(self._mels, self._first_frame[i] + start, self._frames_of(i, start, frames))
+
+    def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
+        """Samples int16 (S,), full scale 32768, at `audio.sample_rate`, of the same frames; S = T * hop, zeros at an utterance's end."""
         hop = self.audio.hop
-        first = self._first_frame[i] * hop
-        return self._audio[first : first + self.frames[i] * hop]
+        return self._read(self._audio, (self._first_frame[i] + start) * hop, self._frames_of(i, start, frames) * hop)
 
     def tokens(self, i: int) -> np.ndarray:
         """Tokens int16 (N, 3) of utterance `i`: symbol, stress, word start (see `SymbolTable`)."""
-        first = self._first_token[i]
-        return self._tokens[first : first + self.tokens_count[i]]
+        return self._read(self._tokens, self._first_token[i], self.tokens_count[i])
+
+    def _frames_of(self, i: int, start: int, frames: int | None) -> int:
+        left = int(self.frames[i]) - start
+        return left if frames is None else min(frames, left)
+
+    def _read(self, array: np.ndarray, first: int, count: int) -> np.ndarray:
+        before = time.perf_counter()
+        rows = np.array(array[first : first + count])  # a copy: a mapped file is read here and not later
+        self.seconds_reading += time.perf_counter() - before
+        return rows
 
     def indices(self, split: str) -> np.ndarray:
         """Indices int64 of the utterances of a split, ascending."""
@@ -139,6 +159,15 @@ def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
         expected = f"{np.dtype(dtype).name} {shape}"
         raise SonorantError(f"{path}: holds {array.dtype.name} {array.shape}, the index says {expected}; {_REPAIR}")
     return array
+
+
+def _free_memory() -> int | None:
+    """Bytes that this machine can still give away; None where the system does not tell."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def _consecutive(first: np.ndarray, count: np.ndarray) -> bool:
