@@ -91,7 +91,7 @@ def launch(job: Job) -> None:
         raise SonorantError(f"{job.recipe}: training failed, see above and on the first node ({node.host})")
     if status == before:
         raise SonorantError(f"{job.recipe}: training did not start, see above")
-    cause = status["message"] or "see above"
+    cause = status["message"] or "a rank was killed or a node is gone, see above"
     raise SonorantError(
         f"{job.recipe}: training failed after step {status['step']}: {cause}; the same command resumes from its last checkpoint"
     )

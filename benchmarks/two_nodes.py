@@ -1,0 +1,312 @@
+"""That a training on two machines survives the loss of one: the other ends, nothing is left behind, and it resumes to the same bits.
+
+    python -m benchmarks.two_nodes              # through Prefect: a server, a worker on each machine, train-and-export with nodes=2
+    python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
+
+Two machines are made of network namespaces (benchmarks/machines.py), each with a working copy of the project in a folder of its own and
+one core. A small voice is trained on both for real; in a second training one machine is killed with all that runs on it. How much
+faster two machines are than one is printed too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+import torch
+import yaml
+
+from benchmarks.exact_resume import identical
+from benchmarks.machines import Machine, enter, machines, why_not
+from benchmarks.prefect_pool import Pool
+from benchmarks.report import finish, save_option
+from benchmarks.tiny_training import settings, tiny_features
+from sonorant.training import checkpoint
+from sonorant.training.run_directory import RunDirectory, read_metrics
+
+ROOT = Path(__file__).parents[1]
+STAGE = "train_acoustic"
+WITHIN = {"by hand": 60.0, "Prefect": 150.0}
+"""Seconds in which the machine that is left must have ended its training, and the flow have said so."""
+PATIENCE = 300.0
+WARM_UP = 10
+"""Steps that are left out where speed is measured."""
+
+
+class Way(Protocol):
+    """How a training on several machines is started."""
+
+    def start(self, nodes: int) -> None:
+        """Start it; what is there already is resumed."""
+        ...
+
+    def ended(self) -> bool | None:
+        """Whether it succeeded; None while it goes on."""
+        ...
+
+    def said(self) -> str:
+        """All that was printed since the last start."""
+        ...
+
+    def revive(self, machine: Machine) -> None:
+        """Make a machine that was killed ready again."""
+        ...
+
+    def servants(self) -> set[int]:
+        """Processes that run on the machines also while nothing is trained."""
+        ...
+
+
+class ByHand:
+    """A person types the stage's command on each machine."""
+
+    def __init__(self, copies: dict[Machine, Path], logs: Path) -> None:
+        self.copies, self.logs = copies, logs
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self, nodes: int) -> None:
+        """The stage's command on each machine, the environment telling each who it is."""
+        command = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][STAGE]["cmd"].split()
+        first = next(iter(self.copies))
+        self.running = []
+        for rank, (machine, folder) in enumerate(list(self.copies.items())[:nodes]):
+            meeting = {"PET_NNODES": str(nodes), "PET_NODE_RANK": str(rank), "PET_MASTER_ADDR": first.address}
+            self._log(machine).write_bytes(b"")
+            self.running.append(
+                machine.start([sys.executable, *command[1:]], folder, environment(folder) | meeting, self._log(machine))
+            )
+
+    def ended(self) -> bool | None:
+        """By the exit codes; all must be 0."""
+        codes = [process.poll() for process in self.running]
+        return None if None in codes else not any(codes)
+
+    def said(self) -> str:
+        """Of both machines."""
+        return "".join(self._log(machine).read_text(errors="replace") for machine in self.copies)
+
+    def _log(self, machine: Machine) -> Path:
+        return self.logs / f"{machine.name}.log"
+
+    def revive(self, machine: Machine) -> None:
+        """Nothing runs on an idle machine."""
+
+    def servants(self) -> set[int]:
+        """None."""
+        return set()
+
+
+@dataclass
+class Scene:
+    """Two machines, their copies of the project, and how they are made to train."""
+
+    first: Machine
+    second: Machine
+    project: Path
+    """The first one's copy."""
+    way: Way
+
+    @property
+    def run(self) -> RunDirectory:
+        """Of the training, on the first machine."""
+        return RunDirectory(next((self.project / "runs" / STAGE).iterdir()))
+
+    def step(self) -> int:
+        """Of the newest checkpoint; 0 before there is one."""
+        if not (self.project / "runs" / STAGE).exists():
+            return 0
+        paths = checkpoint.existing(self.run.checkpoints)
+        return int(re.findall(r"\d+", paths[0].name)[0]) if paths else 0
+
+    def train(self, nodes: int) -> None:
+        """Train to the end, or end this program with what was said."""
+        self.way.start(nodes)
+        wait(lambda: self.way.ended() is not None, self)
+        if not self.way.ended():
+            raise SystemExit(f"training on {nodes} machines failed:\n{self.way.said()}")
+
+    def result(self) -> dict[str, Any]:
+        """The model that was saved, and the state of the last checkpoint."""
+        return {
+            "weights": torch.load(self.project / "models/acoustic/weights.pt", weights_only=True),
+            "state": checkpoint.load(checkpoint.existing(self.run.checkpoints)[0]),
+        }
+
+    def steps_per_second(self) -> float:
+        """Of the training that just ended, between its first steps and its last."""
+        rows = [row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"] and row["step"] >= WARM_UP]
+        return (rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"])
+
+    def forget(self) -> None:
+        """As if nothing had ever been trained here."""
+        for name in ("runs", "models", ".dvc/cache/runs"):
+            shutil.rmtree(self.project / name, ignore_errors=True)
+
+    def trainers(self) -> list[psutil.Process]:
+        """All processes on the machines that are there for a training."""
+        servants = self.way.servants()
+        return [process for machine in (self.first, self.second) for process in machine.processes() if process.pid not in servants]
+
+
+def wait(condition: Callable[[], bool], scene: Scene) -> float:
+    """Return when the condition holds, with the seconds it took; end this program with what was said if it does not come to hold."""
+    start = time.monotonic()
+    while not condition():
+        if time.monotonic() - start > PATIENCE:
+            raise SystemExit(f"nothing happened for {PATIENCE:g} s:\n{scene.way.said()}")
+        time.sleep(0.1)
+    return time.monotonic() - start
+
+
+def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
+    """Train in peace, then with one machine killed, then again; compare the ends."""
+    scene.train(2)
+    peace, speed = scene.result(), scene.steps_per_second()
+    print(f"two machines: {speed:.2f} steps/s; now one is killed", file=sys.stderr, flush=True)
+    scene.forget()
+    scene.way.start(2)
+    wait(lambda: scene.step() >= kill_at or scene.way.ended() is not None, scene)
+    killed_at = scene.step()
+    scene.second.kill()
+    died = time.monotonic()
+    wait(lambda: scene.way.ended() is not None, scene)
+    ended = time.monotonic() - died
+    gone = ended + wait(lambda: not scene.trainers(), scene)
+    error = errors_in(scene.way.said())
+    print(f"killed at step {killed_at}, ended {ended:.1f} s later: {error}", file=sys.stderr, flush=True)
+    saved = scene.step()
+    scene.way.revive(scene.second)
+    scene.train(2)
+    resumed = re.findall(r"resuming acoustic from its checkpoint at step (\d+)", scene.way.said())
+    after = scene.result()
+    result = {
+        "killed_after_step": killed_at,
+        "seconds_until_it_said_so": round(ended, 1),
+        "seconds_until_no_process_was_left": round(gone, 1),
+        "error": error,
+        "resumed_at": int(resumed[0]) if resumed else None,
+        "last_checkpoint": saved,
+        "weights_identical": identical(peace["weights"], after["weights"]),
+        "states_identical": identical(peace["state"], after["state"]),
+        "steps_per_second_two": round(speed, 2),
+        "steps_per_second_one": "not run: left out with --by-hand",
+        "scaling_efficiency": "not run: left out with --by-hand",
+    }
+    if one_too:
+        scene.forget()
+        scene.train(1)
+        one = scene.steps_per_second()
+        result |= {"steps_per_second_one": round(one, 2), "scaling_efficiency": round(speed / (2 * one), 2)}
+    return result
+
+
+def errors_in(said: str) -> str:
+    """The last line that is an error of the training."""
+    lines = [line for line in said.splitlines() if "training failed" in line]
+    return lines[-1].strip() if lines else ""
+
+
+def project(folder: Path, steps: int) -> Path:
+    """A working copy of this project in `folder` with a small voice to train, its features in DVC's remote beside it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if name.startswith(("sonorant/", "tasks/", "flows/", ".dvc", ".gitignore", "dvc.yaml", "params.yaml", "prefect.yaml")):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    store = tiny_features(folder.parent)
+    stage = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][STAGE]
+    graph = {"features": {"cmd": f"mkdir -p data && cp -r {store} data/features", "outs": ["data/features"]}, STAGE: stage}
+    (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    # Large enough that a step is mostly computing, as on real machines.
+    model, train = settings("acoustic", channels=96, steps=steps, checkpoint_every=10, validate_every=steps)
+    params["acoustic"], params[STAGE] = params["acoustic"] | model, params[STAGE] | train
+    (folder / "params.yaml").write_text(yaml.safe_dump(params))
+    dvc = [sys.executable, "-m", "dvc"]
+    git = ["git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
+    for command in (
+        ["git", "init", "-q"],
+        [*dvc, "remote", "add", "-q", "-d", "store", str(folder.parent / "remote")],
+        [*git, "add", "-A"],
+        [*git, "commit", "-qm", "a small voice"],
+        [*dvc, "repro", "-q", "features"],
+        [*dvc, "push", "-q", "features"],
+    ):
+        subprocess.run(command, cwd=folder, env=environment(folder), check=True)
+    return folder
+
+
+def copy_for(folder: Path, original: Path) -> Path:
+    """The second machine's working copy: what git and DVC bring there."""
+    subprocess.run(["git", "clone", "-q", str(original), str(folder)], check=True)
+    shutil.copy(original / "dvc.lock", folder)
+    subprocess.run([sys.executable, "-m", "dvc", "pull", "-q", "features"], cwd=folder, env=environment(folder), check=True)
+    (folder / "dvc.lock").unlink()
+    return folder
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """This process's, with the folder's own stores and this interpreter as `python`."""
+    outside = ("PREFECT", "MLFLOW", "SONORANT", "PET_", "DVC")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
+        "PYTHONUNBUFFERED": "1",
+        "DO_NOT_TRACK": "1",
+        "DVC_NO_ANALYTICS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def main() -> None:
+    """Play it and print the verdict."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes", description=__doc__.splitlines()[0])
+    parser.add_argument("--by-hand", action="store_true", help="without Prefect, and without the training on one machine")
+    parser.add_argument("--steps", type=int, default=120, help="optimizer steps (default 120)")
+    save_option(parser)
+    arguments = parser.parse_args()
+    reason = why_not()
+    if reason:
+        finish("two_nodes", {"machines": f"not run: {reason}"}, {"two machines could be made": False}, arguments.save)
+    enter()
+    way = "by hand" if arguments.by_hand else "Prefect"
+    with tempfile.TemporaryDirectory() as name, machines("node-a", "node-b") as (first, second):
+        folder = Path(name)
+        one = project(folder / "node-a", arguments.steps)
+        two = copy_for(folder / "node-b", one)
+        if arguments.by_hand:
+            result = play(Scene(first, second, one, ByHand({first: one, second: two}, folder)), arguments.steps // 3, one_too=False)
+        else:
+            with Pool({first: one, second: two}, folder, environment) as pool:
+                result = play(Scene(first, second, one, pool), arguments.steps // 3, one_too=True)
+    claims = {
+        f"when a machine dies the training ends within {WITHIN[way]:g} s": result["seconds_until_it_said_so"] <= WITHIN[way],
+        "it says so in one line": "training failed after step" in result["error"],
+        f"no process is left after {WITHIN[way]:g} s": result["seconds_until_no_process_was_left"] <= WITHIN[way],
+        "the next start resumes from the last checkpoint": (result["resumed_at"] or 0) == result["last_checkpoint"] > 0,
+        "the weights equal those of an undisturbed training to the bit": result["weights_identical"],
+        "so do average and optimizers": result["states_identical"],
+    }
+    finish("two_nodes", {"way": way, "steps": arguments.steps, **result}, claims, arguments.save)
+
+
+if __name__ == "__main__":
+    main()
