@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.tiny_training import settings, tiny_job
+from benchmarks.tiny_training import settings
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
 from sonorant.training import budget, checkpoint, memory
 from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.launch import environment
 from sonorant.training.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
 from sonorant.training.vocoder import VocoderRecipe
-from tests.imports import ROOT
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
 RECIPES = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
@@ -136,14 +131,3 @@ def test_budget_padding_and_peak_memory_are_logged(features: Path, tmp_path: Pat
     plan = [batch for step in trainer.recipe.plan.steps(0)[:2] for batch in step]
     assert padding_waste(plan, trainer.recipe.store.frames) <= row["data/padding"] < 0.5  # type: ignore[attr-defined]
     assert row["memory/peak_gib"] * 2**30 == pytest.approx(memory.peak(CPU.device), rel=0.2)
-
-
-def test_two_real_ranks_agree_on_the_smaller_budget(features: Path, tmp_path: Path) -> None:
-    job = tiny_job("acoustic", features, tmp_path, **AUTO["acoustic"], steps=2)
-    job.write(tmp_path / "job.json")
-    env = environment({**os.environ, "PET_NPROC_PER_NODE": "2"}, 2)
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(tmp_path / "job.json")]
-    done = subprocess.run(command, env=env, cwd=ROOT, text=True, capture_output=True, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "a micro-batch, as memory allows" in done.stdout
-    assert isinstance(checkpoint.load(checkpoint.existing(tmp_path / "run" / "checkpoints")[0])["budget"], int)
