@@ -98,7 +98,9 @@ class Ledger:
         for earlier in {0, epoch - 1} - {-1, epoch}:
             steps = self._plan.steps(earlier)
             if place < len(steps) and computed == Counter(samples_of(steps[place])):
-                return f"the samples of epoch {earlier} came again in the same order: the data is not reshuffled"
+                return (
+                    f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data is not reshuffled"
+                )
         repeated = sorted((computed - planned).keys() & planned.keys())
         if repeated:
             item, _ = repeated[0]

@@ -1,0 +1,192 @@
+"""A rank with a fault planted in it, as bugs and machines have planted them in other trainers. Knows nothing of who is to notice.
+
+    python -m benchmarks.faulty_worker JOB FAULT
+
+Otherwise as `sonorant.training.worker`, in whose place torchrun starts it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch, Plan, deal
+from sonorant.training import ranks, step, trainer, worker
+
+LATER = 5
+"""Step from which on a fault is there that comes later."""
+
+Dealt = list[tuple[MicroBatch, float]]
+
+
+def rank() -> int:
+    """As torchrun numbers it."""
+    return int(os.environ["RANK"])
+
+
+def wrapper_bypassed() -> None:
+    """The trainer calls the module that the wrapper wraps: every rank trains alone."""
+    _bypass(0)
+
+
+def wrapper_bypassed_later() -> None:
+    """The same, but only when all proofs of the start have passed."""
+    _bypass(LATER)
+
+
+def _bypass(first: int) -> None:
+    gradients = step.TrainStep.gradients
+
+    def bypassed(self: step.TrainStep, number: int, *given: Any) -> dict[str, torch.Tensor]:
+        if number >= first:
+            self.wrapped = {phase.name: phase.module for phase in self.recipe.phases}  # type: ignore[misc]
+        return gradients(self, number, *given)
+
+    step.TrainStep.gradients = bypassed  # type: ignore[assignment, method-assign]
+
+
+def same_data_on_two_ranks() -> None:
+    """Every rank loads what belongs to the first."""
+    _deal_by(lambda batches, own, world_size: deal(batches, 0, world_size))
+
+
+def node_local_slicing() -> None:
+    """Every node deals the whole plan over its own ranks."""
+    local = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    _deal_by(lambda batches, own, world_size: deal(batches, *local))
+
+
+def uneven_shards() -> None:
+    """A rank leaves out the epoch's last micro-batch, and with it the samples in it."""
+    _deal_by(lambda batches, own, world_size: _without_the_last(batches, own, world_size) or [(batches[0], 0.0)])
+
+
+def loader_runs_dry() -> None:
+    """A rank's loader ends a micro-batch early."""
+    trainer.deal = _without_the_last  # type: ignore[assignment]
+
+
+def _deal_by(dealing: Callable[[list[MicroBatch], int, int], Dealt]) -> None:
+    step.deal = trainer.deal = dealing  # type: ignore[assignment]
+
+
+def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> Dealt:
+    return [(batch, weight) for batch, weight in deal(batches, own, world_size) if not (own == 1 and batch.number == 3)]
+
+
+def never_reshuffled() -> None:
+    """The plan forgets to ask for the epoch's number."""
+    recipe = worker.RECIPES["acoustic"]
+
+    def planned_once(job: worker.Job) -> Any:
+        made = recipe(job)
+        first = made.plan.micro_batches(0)
+        made.plan = Plan(made.plan.micro_batches_per_step, lambda epoch: first)  # type: ignore[misc]
+        return made
+
+    worker.RECIPES["acoustic"] = planned_once
+
+
+def epoch_never_set() -> None:
+    """The plan is right, but the trainer never gets beyond its first epoch."""
+
+    def first_epoch(self: trainer.Trainer) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
+        while self.step < self.config.steps:
+            for micro_batches in self.recipe.plan.steps(0):
+                yield micro_batches, self.load([micro_batches])
+
+    trainer.Trainer.steps = first_epoch  # type: ignore[method-assign]
+
+
+def two_ranks_on_one_device() -> None:
+    """All processes were given the same device."""
+    ranks.Ranks.device_id = property(lambda self: "GPU-8b4ce27d")  # type: ignore[assignment, method-assign]
+
+
+def wrong_world_size() -> None:
+    """The processes do not find each other, and each is a world of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(
+        RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="False"
+    )
+
+
+def one_replica_drifts() -> None:
+    """A single bit of a single weight falls over on one rank, later."""
+    take = step.TrainStep.take
+
+    def taken(self: step.TrainStep, number: int, *given: Any) -> Any:
+        result = take(self, number, *given)
+        if number == LATER and self.ranks.rank == 1:
+            weight = next(self.recipe.model.parameters()).data
+            weight.view(torch.int32).flatten()[7] ^= 1
+        return result
+
+    step.TrainStep.take = taken  # type: ignore[assignment, method-assign]
+
+
+def average_drifts() -> None:
+    """The moving average of a rank misses an update."""
+    update = torch.optim.swa_utils.AveragedModel.update_parameters
+
+    def missed(self: Any, model: torch.nn.Module) -> None:
+        if not (rank() == 1 and int(self.n_averaged) == LATER):
+            update(self, model)
+
+    torch.optim.swa_utils.AveragedModel.update_parameters = missed  # type: ignore[method-assign]
+
+
+def other_initial_weights() -> None:
+    """A rank draws its weights from a seed of its own."""
+    recipe = worker.RECIPES["acoustic"]
+
+    def seeded(job: worker.Job) -> Any:
+        made = recipe(job)
+        torch.manual_seed(rank())
+        torch.nn.init.normal_(next(made.model.parameters()))
+        return made
+
+    worker.RECIPES["acoustic"] = seeded
+
+
+def none() -> None:
+    """The control."""
+
+
+FAULTS: dict[str, Callable[[], None]] = {
+    plant.__name__: plant
+    for plant in (
+        none,
+        wrapper_bypassed,
+        wrapper_bypassed_later,
+        same_data_on_two_ranks,
+        node_local_slicing,
+        never_reshuffled,
+        epoch_never_set,
+        two_ranks_on_one_device,
+        wrong_world_size,
+        one_replica_drifts,
+        average_drifts,
+        other_initial_weights,
+        uneven_shards,
+        loader_runs_dry,
+    )
+}
+
+
+def main() -> None:
+    """Plant the fault named by the last argument and train."""
+    FAULTS[sys.argv.pop()]()
+    worker.main()
+
+
+if __name__ == "__main__":
+    main()
