@@ -56,7 +56,8 @@ class Server:
         command = [sys.executable, "-m", "mlflow", "server", "--port", str(self.port), "--workers", "1"]
         command += ["--backend-store-uri", f"sqlite:///{self.folder}/server.db", "--artifacts-destination", f"{self.folder}/server"]
         with (self.folder / "server.log").open("a") as log:
-            self.process = subprocess.Popen(command, start_new_session=True, stdout=log, stderr=log)
+            environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # processes that nothing here needs
+            self.process = subprocess.Popen(command, start_new_session=True, env=environment, stdout=log, stderr=log)
         wait_until(self.answers, "the MLflow server answers")
 
     def vanish(self, how: str) -> None:

@@ -33,6 +33,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
+    monkeypatch.setattr("sonorant.tracking.stage.PATIENCE", 120.0)  # a machine with other work makes its first tables slowly
     return tmp_path
 
 
@@ -162,6 +163,22 @@ def test_stage_killed_while_it_sends_repeats_nothing(project: Path) -> None:
     stage.wait()
     assert json.loads(state.read_text())["sent"]["steps"]["train/loss"] < 20 * BATCH - 1, "it had sent everything"
     assert steps_of(sync(directory)) == list(range(20 * BATCH))
+
+
+def test_a_project_that_was_moved_takes_its_artifacts_along(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "page.html").write_text("here")
+    (project / "old").mkdir()
+    monkeypatch.chdir(project / "old")
+    with stage_run("export") as run:
+        run.log_file(project / "page.html")
+    (project / "old").rename(project / "new")
+    monkeypatch.chdir(project / "new")
+    store = open_store()
+    [found] = store.client.search_runs([store.experiment], filter_string="tags.stage = 'export'")
+    assert Path(store.client.download_artifacts(found.info.run_id, "page.html", str(project))).read_text() == "here"
+    with stage_run("verify") as run:
+        run.log_file(project / "page.html")
+    assert not (project / "old").exists(), "new artifacts went to where the project once was"
 
 
 def test_creation_without_an_answer_makes_no_second_run(project: Path) -> None:

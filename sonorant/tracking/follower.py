@@ -54,6 +54,7 @@ class Delivery:
         """`spec` is what the run is the first time; later the directory remembers it. Raises SonorantError if neither says it."""
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
+        self.arrived = 0  # batches, samples and files that the store has taken, so that who waits sees that it is worth it
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with self._alone():
@@ -86,6 +87,7 @@ class Delivery:
                     path, folder = self.files[0]
                     (client.log_artifacts if path.is_dir() else client.log_artifact)(run_id, str(path), folder or None)
                     del self.files[0]
+                    self.arrived += 1
         except Exception:
             for tail in self._tails:
                 tail.restart()
@@ -126,6 +128,7 @@ class Delivery:
             self.sent.steps |= {point.key: point.step for point in batch}
             self.sent.in_doubt = False
             self._save()
+            self.arrived += 1
 
     def _new_points(self) -> list[Point]:
         newest = dict(self.sent.steps)
@@ -152,6 +155,7 @@ class Delivery:
                 client.log_artifacts(run_id, folder, f"samples/{sample.name}")
             self.sent.samples.append(sample.name)
             self._save()
+            self.arrived += 1
 
     def _save(self) -> None:
         write_json(self.directory / STATE, {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)})
@@ -186,11 +190,14 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close the run; wait for it at most `patience` seconds. Returns whether everything arrived."""
+        """Send the rest and close the run, as long as something arrives every `patience` seconds. Returns whether everything did."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
-        self.join(patience)
+        arrived = -1
+        while self.is_alive() and self.delivery.arrived > arrived:
+            arrived = self.delivery.arrived
+            self.join(patience)
         return not self.is_alive() and not self.behind
 
     def _send(self) -> bool:

@@ -20,7 +20,7 @@ from sonorant.tracking.run import RunSpec, add_origin, execution_id, find_execut
 from sonorant.tracking.store import open_store, shown
 
 log = logging.getLogger(__name__)
-PATIENCE = 20.0  # seconds a finished stage waits for the store
+PATIENCE = 20.0  # seconds a finished stage waits for the store to take something
 
 
 class StageRun:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError
+from sonorant.tracking.moved import follow_move, place_of_artifacts
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -112,8 +113,7 @@ def _database(uri: str) -> Path | None:
 
 
 def _experiment(client: MlflowClient, database: Path | None) -> str:
-    # Artifacts of a local store get a place that is a plain folder, so that the runs can be read with and without a server.
-    location = (database.parent / "mlartifacts").as_uri() if database else None
+    location = place_of_artifacts(database) if database else None
     experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None:
         try:
@@ -122,4 +122,6 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
         raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: restore it (mlflow experiments restore)")
+    if database:
+        follow_move(database, str(experiment.artifact_location))
     return str(experiment.experiment_id)
