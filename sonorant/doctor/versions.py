@@ -247,7 +247,7 @@ def find_tensorrt(version: Version, provider: int | None) -> Finding:
 def linked(library: Path) -> dict[str, int]:
     """Majors of the CUDA libraries that a shared library names, such as {"cudart": 13, "cudnn": 9, "nvinfer": 10}."""
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-        found = re.findall(rb"\0lib(cudart|cudnn|cublas|nvinfer)\.so\.(\d+)\0", view)
+        found = re.findall(rb"\0lib(cudart|cudnn|cublas|nvinfer)\.so\.(\d+)(?=\0)", view)
     return {name.decode(): int(major) for name, major in found}
 
 
