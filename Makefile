@@ -38,7 +38,7 @@ stop: $(READY) ## end what `make serve` started
 	@python -m infra.local_servers stop
 
 bench: $(READY) ## run the benchmarks and keep their results
-	@for name in features training synthesis overhead; do python -m benchmarks.$$name --save; done
+	@for name in features training synthesis overhead tracking_outage; do python -m benchmarks.$$name --save; done
 
 clean: ## remove the tools' caches and the copies of runs with overrides; results stay
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache runs/workspaces
