@@ -78,7 +78,8 @@ class Proof:
         """
         self._one_state(step, {**_weights_and_buffers(self.recipe), "average": _average(trained), "optimizer": _optimizer(trained)})
         first = self.ledger.open(self.recipe.plan, epoch, place)
-        loaded = list(load([first]))
+        with trained.stopwatch("data"):
+            loaded = list(load([first]))
         weights = [weight for _, weight in deal(first, self.ranks.rank, self.ranks.world_size)]
         weights += [1.0] * (len(loaded) - len(weights))
         self.ledger.note(batch[DRAWN] for batch, weight in zip(loaded, weights, strict=False) if weight)

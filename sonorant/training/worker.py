@@ -183,7 +183,7 @@ def main() -> None:
         outcome = work(job, ranks)
     except SonorantError as error:
         if not isinstance(error, AllRanksError) or os.environ.get("LOCAL_RANK") == "0":
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            print(f"{'' if isinstance(error, PeerGone) else 'error: '}{error}", file=sys.stderr, flush=True)
         os._exit(1)  # without waiting for peers that may never come
     if ranks.local_rank == 0:
         write_json(outcome_beside(job_file), outcome)
