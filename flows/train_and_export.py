@@ -25,10 +25,11 @@ from flows.policy import ACTION, STAGE
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.tracking import TrackingUnavailable
+from sonorant.tracking import TrackingUnavailable, describe_execution
 from sonorant.tracking.store import shown, store_uri
 from tasks import promote as promoting
 from tasks import register as registering
+from tasks.origin import origin_tags
 
 # pydantic would remark on every run that this parameter's name is also that of a method of the model prefect makes of it.
 warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
@@ -74,6 +75,7 @@ def train_and_export(
             seconds[stage] = round(time.monotonic() - started, 1)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
+            describe_execution(execution, origin_tags(where))  # DVC wrote its lock after the last stage's own tags
             version = outcome(register_voice(str(where), execution, return_state=True))
             verdict = outcome(promote_voice(str(where), version["version"], return_state=True))
         return report(where, seconds, version, verdict)

@@ -5,7 +5,7 @@ machine's load to the store (store.py). A store that is away never stops or slow
 """
 
 from sonorant.tracking.follower import sync, tracked_runs
-from sonorant.tracking.stage import StageRun, stage_run
+from sonorant.tracking.stage import StageRun, describe_execution, stage_run
 from sonorant.tracking.store import TrackingUnavailable, open_store
 
-__all__ = ["StageRun", "TrackingUnavailable", "open_store", "stage_run", "sync", "tracked_runs"]
+__all__ = ["StageRun", "TrackingUnavailable", "describe_execution", "open_store", "stage_run", "sync", "tracked_runs"]
