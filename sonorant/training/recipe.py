@@ -57,6 +57,11 @@ class Recipe(Protocol):
         ...
 
     @property
+    def store(self) -> FeatureStore:
+        """The features it learns from."""
+        ...
+
+    @property
     def phases(self) -> list[Phase]:
         """Trained one after the other on each micro-batch; the first one's loss is the run's loss."""
         ...

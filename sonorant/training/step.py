@@ -80,6 +80,7 @@ class TrainStep:
                 loaded = self._next(step, batches)
                 if weight:
                     self.computed.append(loaded[DRAWN])
+            with self.stopwatch("transfer"):
                 batch = {name: value.to(self.ranks.device, non_blocking=True) for name, value in loaded.items()}
             seed = seed_of(self.config.seed, micro_batch)
             for phase in self.recipe.phases:

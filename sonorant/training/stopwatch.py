@@ -7,14 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 REST = "rest"
 """Where no phase is named."""
+ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
+"""Phases whose work a GPU does while the host is already elsewhere: there, the GPU's own clock counts."""
 
 
 class Stopwatch:
-    """Sums the wall time of named phases since it was last read."""
+    """Sums the time of named phases since it was last read."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | None = None) -> None:
+        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] | None = (
+            [] if device is not None and device.type == "cuda" else None
+        )
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._since = time.perf_counter()
         self.current = REST, time.monotonic()
@@ -26,17 +33,32 @@ class Stopwatch:
         start = time.perf_counter()
         outer, _ = self.current
         self.current = phase, time.monotonic()
+        event = _now() if self._events is not None and phase in ON_DEVICE else None
         try:
             yield
         finally:
             self.current = outer, time.monotonic()
-            self._seconds[phase] += time.perf_counter() - start
+            if event is None:
+                self._seconds[phase] += time.perf_counter() - start
+            elif self._events is not None:
+                self._events.append((phase, event, _now()))
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading and each phase's share of them; starts anew."""
+        """Wall seconds since the last reading and each phase's share of them; starts anew. A GPU has to finish its work for it."""
+        if self._events:
+            self._events[-1][2].synchronize()
+            for phase, start, end in self._events:
+                self._seconds[phase] += start.elapsed_time(end) / 1000
+            self._events.clear()
         now = time.perf_counter()
         wall = max(now - self._since, 1e-9)
         shares = {phase: seconds / wall for phase, seconds in self._seconds.items()}
         self._seconds.clear()
         self._since = now
         return wall, shares
+
+
+def _now() -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event

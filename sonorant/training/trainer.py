@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from sonorant.data.batches import Batch, load
+from sonorant.data.loading import Measured
 from sonorant.data.plan import MicroBatch, deal
-from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
 from sonorant.training import budget, checkpoint
 from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
@@ -19,7 +19,7 @@ from sonorant.training.meter import Meter, floats
 from sonorant.training.pieces import Pieces
 from sonorant.training.progress import Progress
 from sonorant.training.proof import Proof
-from sonorant.training.ranks import Ranks
+from sonorant.training.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import MetricsLog, RunDirectory
 from sonorant.training.step import TrainStep
@@ -42,11 +42,11 @@ class Trainer:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
-        self.stopwatch = Stopwatch()
+        self.stopwatch = Stopwatch(ranks.device)
         self.proof = Proof(recipe, ranks)
         self.proof.initial_weights()
         self.trained = TrainStep(recipe, ranks, self.stopwatch, Pieces(ranks.name, run.pieces(ranks.rank)))
-        self.meter = Meter(recipe, ranks, self.stopwatch)
+        self.meter = Meter(self.trained, loader_workers(self.data))
         self.step = 0
         self.epoch, self.step_in_epoch = 0, 0
         self.best_loss = float("inf")
@@ -79,10 +79,11 @@ class Trainer:
             taken = self.take_step(micro_batches, batches)
             self.proof.ledger.note(self.trained.computed)
             if self._due(self.config.log_every):
-                row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
-                progress.show(self.step, row)
-                if self.log:
-                    self.log.write(self.step, row)
+                with self.stopwatch("logging"):
+                    row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
+                    progress.show(self.step, row)
+                    if self.log:
+                        self.log.write(self.step, row)
                 self._refuse_divergence(taken["norms"])
             if self._due(self.config.validate_every):
                 row = self.validate()
@@ -127,7 +128,9 @@ class Trainer:
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
         """This rank's share of some steps, in order, as it is needed."""
         own = [batch for step in steps for batch, _ in deal(step, self.ranks.rank, self.ranks.world_size)]
-        return load(self.recipe.dataset(own), loader_workers(self.data), pin=self.ranks.device.type == "cuda")
+        dataset = Measured(self.recipe.dataset(own), self.recipe.store)
+        batches = load(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
+        return map(self.meter.cost.take, batches)
 
     # --- measuring --------------------------------------------------------------------------------------------------------------
 
@@ -153,7 +156,7 @@ class Trainer:
             return  # it leaves such steps out and goes on with a smaller scale
         for name, norm in floats(norms).items():
             if not math.isfinite(norm):
-                raise SonorantError(
+                raise AllRanksError(
                     f"step {self.step}: training of the {name} has diverged (gradient norm {norm}); "
                     f"lower train_{self.recipe.name}.learning_rate"
                 )
@@ -188,12 +191,15 @@ class Trainer:
 
     def resume(self) -> None:
         """Continue from the newest whole checkpoint of rank 0's run directory, if there is one, and say so."""
-        newest = self.ranks.share(checkpoint.read_newest(self.run.checkpoints, self._say) if self.ranks.first else None)
+        with self.stopwatch("checkpoint"):
+            newest = checkpoint.read_newest(self.run.checkpoints, self._say) if self.ranks.first else None
+        with self.stopwatch("communication"):
+            newest = self.ranks.share(newest)
         if newest is None:
             return
         state = checkpoint.parse(newest)
         if state["fingerprint"] != self.fingerprint:
-            raise SonorantError(
+            raise AllRanksError(
                 f"{self.run.path}: its checkpoint belongs to other settings, data or code; remove the folder or choose another"
             )
         self.trained.load(state)
