@@ -17,6 +17,9 @@ from typing import IO, Any
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 
+PATIENCE = 60.0
+"""Seconds for which a trainer that starts waits for one that is ending: it may have to finish its step and save."""
+
 
 class RunDirectory:
     """Paths, lock, status and metrics of one training."""
@@ -32,10 +35,10 @@ class RunDirectory:
         """What a rank whose memory ran out takes at once; on the rank's own machine."""
         return self.path / "pieces" / f"rank-{rank}.json"
 
-    def lock(self, patience: float = 60.0) -> None:
-        """Become the only trainer here, waiting up to `patience` seconds for one that is just ending. Raises SonorantError."""
+    def lock(self, patience: float | None = None) -> None:
+        """Become the only trainer here, waiting up to `patience` seconds (PATIENCE) for one that is just ending. Raises SonorantError."""
         lock = self._open_lock()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while not _taken(lock):
             if time.monotonic() > deadline:
                 raise SonorantError(
