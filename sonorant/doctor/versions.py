@@ -28,6 +28,7 @@ from sonorant.doctor.requirements import (
 from sonorant.gpu import NoNvml, Nvml
 
 AREA = "versions"
+LIBRARIES = {"cudart": "CUDA", "cudnn": "cuDNN"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,7 +201,7 @@ def provider(name: str) -> Path | None:
 def find_linked_cuda(needs: dict[str, int], cuda: Version | None) -> Finding:
     """Whether ONNX Runtime's CUDA provider and torch link the same CUDA, as they must within one process."""
     name = "ONNX Runtime on CUDA"
-    value = f"links CUDA {needs.get('cudart', '?')}, cuDNN {needs.get('cudnn', '?')}"
+    value = "links " + ", ".join(f"{LIBRARIES[name]} {major}" for name, major in sorted(needs.items()) if name in LIBRARIES)
     if cuda is not None and "cudart" in needs and needs["cudart"] != cuda[0]:
         return warning(
             AREA, name, f"{value}, torch CUDA {show(cuda)}",
