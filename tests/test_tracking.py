@@ -181,6 +181,21 @@ def test_a_project_that_was_moved_takes_its_artifacts_along(project: Path, monke
     assert not (project / "old").exists(), "new artifacts went to where the project once was"
 
 
+def test_two_senders_of_one_directory_repeat_nothing(project: Path) -> None:
+    """A stage at work, and a person who gives `sonorant sync-tracking` meanwhile."""
+    directory = project / "run"
+    write_points(directory, range(3))
+    stage = Delivery(directory, spec())
+    stage.send()
+    write_points(directory, range(3, 6))
+    sync(directory)
+    # Another clock reading for the same step is what the store itself would keep as a second point.
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    (directory / "metrics.jsonl").write_text("".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows))
+    stage.send()
+    assert steps_of(str(stage.sent.run_id)) == list(range(6))
+
+
 def test_creation_without_an_answer_makes_no_second_run(project: Path) -> None:
     directory = project / "run"
     write_points(directory, range(3))
