@@ -21,10 +21,14 @@ def main() -> None:
         "--runs", type=Path, required=True, help="where run directories are kept; outside DVC, so that checkpoints survive"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
+    parser.add_argument(
+        "--profile", nargs="?", const="auto", metavar="FIRST:LAST", help="write a trace of these steps, by default a few"
+    )
     arguments = parser.parse_args()
     model = asdict(params.load("acoustic", AcousticConfig))
     settings = asdict(params.load("train_acoustic", AcousticTrainConfig))
-    train("acoustic", model, settings, features=arguments.features, runs=arguments.runs, out=arguments.out)
+    paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}
+    train("acoustic", model, settings, **paths, profile=arguments.profile)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from sonorant.tracking import stage_run
 from sonorant.training.launch import launch
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.node import Node
+from sonorant.training.profile import parse_steps
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job
 from tasks import params
@@ -21,7 +22,16 @@ from tasks.origin import origin_tags
 from tasks.stage import stage_params
 
 
-def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, features: Path, runs: Path, out: Path) -> None:
+def train(
+    recipe: str,
+    model: dict[str, Any],
+    settings: dict[str, Any],
+    *,
+    features: Path,
+    runs: Path,
+    out: Path,
+    profile: str | None = None,
+) -> None:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
 
     Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow and writes `out`.
@@ -50,6 +60,7 @@ def train(recipe: str, model: dict[str, Any], settings: dict[str, Any], *, featu
         data=asdict(params.load("data", DataConfig)),
         machine=asdict(params.load("machine", MachineConfig)),
         initial=str(run / "initial.ckpt") if initial else None,
+        profile=parse_steps(profile) if profile else None,
     )
     node = Node.of(os.environ)
     if not node.first:

@@ -17,6 +17,7 @@ from sonorant.training import budget, checkpoint
 from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
 from sonorant.training.meter import Meter, floats
 from sonorant.training.pieces import Pieces
+from sonorant.training.profile import Profile
 from sonorant.training.progress import Progress
 from sonorant.training.proof import Proof
 from sonorant.training.ranks import AllRanksError, Ranks
@@ -38,6 +39,7 @@ class Trainer:
         fingerprint: str,
         data: DataConfig | None = None,
         machine: MachineConfig | None = None,
+        profile: str | None = None,
     ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
@@ -47,6 +49,8 @@ class Trainer:
         self.proof.initial_weights()
         self.trained = TrainStep(recipe, ranks, self.stopwatch, Pieces(ranks.name, run.pieces(ranks.rank)))
         self.meter = Meter(self.trained, loader_workers(self.data))
+        self.profile = profile
+        """Steps to trace; see `Profile`."""
         self.step = 0
         self.epoch, self.step_in_epoch = 0, 0
         self.best_loss = float("inf")
@@ -61,7 +65,9 @@ class Trainer:
         with self.stopwatch("resume"):
             self.resume()
             if self.recipe.budget is None:
-                self._say(f"{self.recipe.name}: {budget.find(self.trained, self.machine.memory_share)} a micro-batch, as memory allows")
+                self._say(
+                    f"{self.recipe.name}: {budget.find(self.trained, self.machine.memory_share)} a micro-batch, as memory allows"
+                )
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
@@ -75,8 +81,10 @@ class Trainer:
         if started < self.config.steps:
             self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch, self.load)
             self.meter.restart()
+        profile = Profile(self.profile, self.run.path / "profile", self.ranks.rank, self.step, self.config.steps)
         for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
+            profile.next()
             self.proof.ledger.note(self.trained.computed)
             if self._due(self.config.log_every):
                 with self.stopwatch("logging"):
@@ -100,8 +108,9 @@ class Trainer:
                 self._refuse_divergence(taken["norms"])
                 self.save()
             if stop:
-                return "stopped"
-        return "finished"
+                break
+        profile.close()
+        return "stopped" if self.step < self.config.steps else "finished"
 
     def _due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.config.steps

@@ -9,12 +9,13 @@ import os
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
+from sonorant.data.local_copy import copy_path, local_copy
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models.saved import save_model
@@ -68,6 +69,8 @@ class Job:
     """Fields of MachineConfig."""
     initial: str | None = None
     """File of the weights to start from, on the first node; None: random ones."""
+    profile: str | None = None
+    """Steps to trace, `auto` or FIRST:LAST; None: none."""
 
     def write(self, path: Path) -> None:
         """Save as JSON."""
@@ -120,10 +123,12 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
     if ranks.first:
         job.write(run.path / "job.json")  # for people: what is trained here
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
-    recipe = RECIPES[job.recipe](job)
+    recipe = RECIPES[job.recipe](replace(job, features=str(_features(job, data, ranks))))
+    if data.preload == "memory":
+        recipe.store.read_into_memory()
     if job.initial:
         start_from(recipe, Path(job.initial), ranks)
-    trainer = Trainer(recipe, ranks, run, job.fingerprint, data, machine)
+    trainer = Trainer(recipe, ranks, run, job.fingerprint, data, machine, job.profile)
     with Watchdog(ranks, trainer.stopwatch, lambda: trainer.step, machine, run):
         state = trainer.train()
         if ranks.first:
@@ -133,6 +138,17 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
         with trainer.stopwatch("communication"):
             dist.barrier()
     return {"state": state, "step": trainer.step}
+
+
+def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:
+    """Where this rank reads: the features, or this machine's copy of them, which its first rank makes and the others wait for."""
+    features = Path(job.features)
+    if data.preload != "folder" or data.preload_folder is None:
+        return features
+    if ranks.local_rank == 0:
+        local_copy(features, Path(data.preload_folder))
+    dist.barrier()
+    return copy_path(features, Path(data.preload_folder))
 
 
 def _line(error: Exception) -> str:
