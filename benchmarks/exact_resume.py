@@ -1,0 +1,282 @@
+"""That a training which was killed again and again ends with the bits of one that was left alone.
+
+    python -m benchmarks.exact_resume --kills 20
+
+Real trainings of tiny models under torchrun, on one and two processes, in fp32 and bf16, are killed with SIGKILL at random steps: all
+processes at once, one rank, and inside the write of a checkpoint. Each is also asked to stop once with SIGTERM, and one goes on with
+another number of processes. What is left at the end is compared with a training of the same settings that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from benchmarks.report import finish, save_option
+from benchmarks.slow_disk_worker import PAUSE
+from benchmarks.tiny_training import tiny_features, tiny_job
+from sonorant.training import checkpoint
+from sonorant.training.launch import SHUTDOWN_SECONDS, environment
+from sonorant.training.run_directory import RunDirectory, read_metrics
+
+ROOT = Path(__file__).parents[1]
+STEPS_PER_KILL = 10
+KINDS = ("all processes", "one rank", "inside a write")
+PATIENCE = 240
+"""Seconds after which a training that should have moved on has hung."""
+
+
+@dataclass
+class Case:
+    """A training and what was done to it."""
+
+    kind: str
+    processes: int
+    changes: dict[str, Any]
+    kills: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    stop: dict[str, Any] = field(default_factory=dict)
+    end: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """For the report."""
+        details = " ".join([self.kind, *(str(value) if value is not True else key for key, value in self.changes.items())])
+        return f"{details}, {self.processes} process{'es' if self.processes > 1 else ''}"
+
+
+def cases() -> list[Case]:
+    """One and two processes, fp32 and bf16; the adversarial vocoder has two optimizers."""
+    return [
+        Case("acoustic", 1, {"precision": "fp32"}),
+        Case("vocoder", 1, {"precision": "bf16", "adversarial": True}),
+        Case("acoustic", 2, {"precision": "fp32", "decoder": "flow"}),
+        Case("acoustic", 2, {"precision": "bf16"}),
+    ]
+
+
+class Training:
+    """A training in a folder of its own, started and interrupted as often as wanted."""
+
+    def __init__(self, case: Case, features: Path, folder: Path, steps: int) -> None:
+        self.case, self.folder, self.steps = case, folder, steps
+        self.run = RunDirectory(folder / "run")
+        self.job = tiny_job(
+            case.kind, features, folder, **case.changes, steps=steps, checkpoint_every=4, validate_every=15, log_every=1
+        )
+        folder.mkdir()
+        self.job.write(folder / "job.json")
+
+    def start(self, processes: int, worker: str = "sonorant.training.worker") -> subprocess.Popen[str]:
+        """Start or resume it under torchrun."""
+        env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"])
+        env["OMP_NUM_THREADS"] = "1"
+        command = [sys.executable, "-m", "sonorant.training.agent", "-m", worker, str(self.folder / "job.json")]
+        log = (self.folder / "log.txt").open("a")
+        return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=log, stderr=log, start_new_session=True)
+
+    def logged_steps(self) -> list[int]:
+        """Steps with a training row, as they stand in the log."""
+        return [row["step"] for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"]]
+
+    def wait_for_step(self, agent: subprocess.Popen[str], step: int) -> None:
+        """Return when it has logged `step`."""
+        deadline = time.monotonic() + PATIENCE
+        while max(self.logged_steps(), default=0) < step:
+            if agent.poll() is not None or time.monotonic() > deadline:
+                agent.kill()
+                raise SystemExit(f"{self.case.name}: ended or hung before step {step}:\n{self.log()}")
+            time.sleep(0.01)
+
+    def finish(self, processes: int) -> None:
+        """Let it run to its end."""
+        agent = self.start(processes)
+        if agent.wait(PATIENCE):
+            raise SystemExit(f"{self.case.name}: failed:\n{self.log()}")
+
+    def log(self) -> str:
+        """What its processes said."""
+        return (self.folder / "log.txt").read_text()
+
+    def unfinished_write(self) -> list[Path]:
+        """The temporary file of a checkpoint that is being written."""
+        return list(self.run.checkpoints.glob(".*.ckpt.*.tmp"))
+
+
+def kill(training: Training, kind: str, step: int, dice: random.Random) -> bool:
+    """Start `training`, kill it with SIGKILL after `step`, wait for all to end; return whether it was hit as planned."""
+    inside = kind == "inside a write"
+    agent = training.start(training.case.processes, "benchmarks.slow_disk_worker" if inside else "sonorant.training.worker")
+    training.wait_for_step(agent, step)
+    ranks = {process.environ()["RANK"]: process for process in psutil.Process(agent.pid).children() if "RANK" in process.environ()}
+    deadline = time.monotonic() + PATIENCE
+    while inside and not training.unfinished_write() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    time.sleep(dice.uniform(0, 1.8 * PAUSE if inside else 0.1))
+    writer_too = inside or kind == "all processes"
+    killed = list(ranks.values()) if writer_too else [ranks[dice.choice(sorted(ranks))]]
+    for rank in killed:  # before torchrun, whose end would let them save
+        rank.kill()
+    if kind == "all processes":
+        agent.kill()
+    hit = bool(training.unfinished_write()) if inside else True
+    agent.wait(PATIENCE)
+    psutil.wait_procs(list(ranks.values()), PATIENCE)
+    return hit
+
+
+def stop(training: Training, step: int) -> dict[str, Any]:
+    """Start `training`, ask it to stop after `step`; return how it ended."""
+    agent = training.start(training.case.processes)
+    training.wait_for_step(agent, step)
+    start = time.monotonic()
+    agent.send_signal(signal.SIGTERM)
+    agent.wait(PATIENCE)
+    status = training.run.status()
+    return {
+        "seconds": round(time.monotonic() - start, 1),
+        "state": status["state"],
+        "steps_to_repeat": max(training.logged_steps()) - checkpoint.load(_newest(training))["step"],
+    }
+
+
+def disturb(case: Case, features: Path, folder: Path, kills: int, first: int, seed: int) -> Case:
+    """Train twice, once in peace and once under `kills` kills, of each kind in turn from `first` on, and a stop; compare the ends."""
+    dice = random.Random(seed)
+    steps = STEPS_PER_KILL * (kills + 2)
+    peace = Training(case, features, folder / "peace", steps)
+    peace.finish(case.processes)
+    disturbed = Training(case, features, folder / "disturbed", steps)
+    for number in range(kills):
+        kind, step = KINDS[(first + number) % len(KINDS)], number * STEPS_PER_KILL + dice.randint(1, STEPS_PER_KILL - 4)
+        hit = kill(disturbed, kind, step, dice)
+        case.kills[kind] += hit
+        print(f"{case.name}: killed after step {step} ({kind}{'' if hit else ', missed'})", file=sys.stderr, flush=True)
+    case.stop = stop(disturbed, kills * STEPS_PER_KILL + dice.randint(1, STEPS_PER_KILL))
+    disturbed.finish(case.processes)
+    case.end = compare(peace, disturbed)
+    return case
+
+
+def compare(peace: Training, disturbed: Training) -> dict[str, Any]:
+    """What of the two ends is bit-identical, and how the logs differ."""
+    one, other = (checkpoint.load(_newest(training)) for training in (peace, disturbed))
+    steps = disturbed.logged_steps()
+    return {
+        "weights": identical(one["phases"], other["phases"]),
+        "average": identical(one["ema"], other["ema"]),
+        "optimizers": identical(one["optimizers"], other["optimizers"]),
+        "saved_model": identical(*(torch.load(training.folder / "model/weights.pt") for training in (peace, disturbed))),
+        "best": identical(*(checkpoint.load(training.run.checkpoints / checkpoint.BEST) for training in (peace, disturbed))),
+        "curve": _losses(peace) == _losses(disturbed),
+        "steps_logged_twice": len(steps) - len(set(steps)),
+        "steps_missing": len(set(range(1, disturbed.steps + 1)) - set(steps)),
+    }
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Whether two nested states are equal to the bit."""
+    if isinstance(one, torch.Tensor):
+        return bool(torch.equal(one, other)) and one.dtype == other.dtype
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(identical(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(identical, one, other))
+    return bool(one == other)
+
+
+def other_world_size(features: Path, folder: Path) -> dict[str, float]:
+    """Train half on two processes and half on one; the largest relative differences from all of it on one."""
+    case = Case("acoustic", 2, {"precision": "fp32", "micro_batches_per_step": 4})
+    alone = Training(case, features, folder / "alone", 40)
+    alone.finish(1)
+    changed = Training(case, features, folder / "changed", 40)
+    stop(changed, 20)
+    changed.finish(1)
+    losses = [abs(a - b) / abs(a) for a, b in zip(_losses(alone), _losses(changed), strict=True)]
+    norms = [
+        float((a - b).norm() / a.norm().clamp(min=1e-12))
+        for a, b in zip(_weights(alone), _weights(changed), strict=True)
+        if a.any()
+    ]
+    return {"loss": max(losses), "weights": max(norms)}
+
+
+def _newest(training: Training) -> Path:
+    return checkpoint.existing(training.run.checkpoints)[0]
+
+
+def _losses(training: Training) -> list[float]:
+    rows = [row for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
+    return [row["metrics"]["train/loss"] for row in sorted(rows, key=lambda row: row["step"])]
+
+
+def _weights(training: Training) -> list[torch.Tensor]:
+    phases = checkpoint.load(_newest(training))["phases"]
+    return [value.double() for state in phases.values() for value in state.values() if value.is_floating_point()]
+
+
+def main() -> None:
+    """Kill, resume, compare and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20, help="how often trainings are killed, in all (default 20)")
+    parser.add_argument("--seed", type=int, default=0, help="of when, how and whom (default 0)")
+    save_option(parser)
+    arguments = parser.parse_args()
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
+        folder = Path(name)
+        features = tiny_features(folder)
+        running = []
+        for number, case in enumerate(cases()):
+            (folder / str(number)).mkdir()
+            kills = arguments.kills // 4 + (number < arguments.kills % 4)
+            running.append(pool.submit(disturb, case, features, folder / str(number), kills, number, arguments.seed + number))
+        differences = pool.submit(other_world_size, features, folder)
+        done = [future.result() for future in running]
+        rounding = differences.result()
+
+    kept = {
+        part: f"{sum(case.end[part] for case in done)} of {len(done)}"
+        for part in ("weights", "average", "optimizers", "saved_model", "best", "curve")
+    }
+    kills = {kind: sum(case.kills[kind] for case in done) for kind in KINDS}
+    result = {
+        "bit_identical": kept,
+        "kills": kills,
+        "steps_logged_twice": sum(case.end["steps_logged_twice"] for case in done),
+        "steps_missing": sum(case.end["steps_missing"] for case in done),
+        "sigterm": {case.name: case.stop for case in done},
+        "other_world_size_relative_difference": rounding,
+        "seconds": round(time.monotonic() - start),
+    }
+    claims = {
+        f"weights, average and optimizers are bit-identical in all {len(done)} trainings": all(
+            all(case.end[part] for part in kept) for case in done
+        ),
+        f"all {arguments.kills} kills struck as planned, inside a write too": sum(kills.values()) == arguments.kills
+        and (kills["inside a write"] > 0 or arguments.kills < len(KINDS)),
+        "no step is logged twice and none is missing": result["steps_logged_twice"] == result["steps_missing"] == 0,
+        "SIGTERM saves within the grace time, and no step is repeated": all(
+            case.stop["state"] == "stopped" and case.stop["seconds"] < SHUTDOWN_SECONDS and case.stop["steps_to_repeat"] == 0
+            for case in done
+        ),
+        "another number of processes resumes to rounding": rounding["loss"] < 1e-3,
+    }
+    finish("exact_resume", result, claims, arguments.save)
+
+
+if __name__ == "__main__":
+    main()
