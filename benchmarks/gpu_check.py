@@ -1,0 +1,278 @@
+"""Every check of training that only a GPU can answer, in one command: `make gpu-check`.
+
+    python -m benchmarks.gpu_check --save
+
+Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL, so on one of them
+too. A check that fails says why and the others go on; without a GPU nothing is run, and that is said by name. `--rehearse` walks
+through the checks on a CPU with tiny models, to see that the script itself is in order: nothing is claimed then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks.report import finish, save_option
+from benchmarks.synthetic_corpus import SPEECH, write_corpus
+from benchmarks.tiny_training import settings, tiny_features, tiny_job
+from sonorant.training import budget, checkpoint, memory
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.launch import environment, launch
+from sonorant.training.pieces import Pieces
+from sonorant.training.ranks import Ranks
+from sonorant.training.recipe import Recipe
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.trainer import Trainer
+from sonorant.training.vocoder import VocoderRecipe
+
+FASTPITCH = 101_730
+"""Mel frames a second in training on one A100, as NVIDIA publishes for FastPitch."""
+SIZES: dict[str, dict[str, Any]] = {
+    "acoustic": {"decoder": "regression", "channels": 384, "expansion": 4, "encoder_blocks": 6, "encoder_kernel": 5,
+                 "decoder_blocks": 10, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 4},
+    "vocoder": {"channels": 512, "expansion": 3, "blocks": 8, "kernel": 7},
+}  # fmt: skip
+"""About 24 M parameters and about 13 M, as FastPitch and Vocos are; the demo's are ten times smaller."""
+FRAMES, SEGMENTS = 48_000, 256
+
+
+def main() -> None:
+    """Run all checks and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=2.0, help="length of the synthetic corpus (default 2)")
+    parser.add_argument("--rehearse", action="store_true", help="go through the script on a CPU; results mean nothing")
+    save_option(parser)
+    arguments = parser.parse_args()
+    if not (arguments.rehearse or torch.cuda.is_available()):
+        finish("gpu_check", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
+    if arguments.rehearse:
+        arguments.hours = 0.05
+    result, claims = run_all(arguments.hours, torch.device("cpu") if arguments.rehearse else torch.device("cuda", 0))
+    finish("gpu_check", result, {} if arguments.rehearse else claims, arguments.save and not arguments.rehearse)
+
+
+def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[str, bool]]:
+    """What each check found, and whether its claim holds."""
+    result: dict[str, Any] = {"device": device.type}
+    if device.type == "cuda":
+        result |= {"gpu": torch.cuda.get_device_name(), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
+    claims: dict[str, bool] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_corpus(folder / "speech", SPEECH, round(hours * 3600 / 5.75), (1.5, 10.0))
+        tiny_features(folder / "tiny")
+        for number, (claim, check) in enumerate(CHECKS.items()):
+            print(f"[{number + 1}/{len(CHECKS)}] {claim}", file=sys.stderr, flush=True)
+            place = folder / str(number)
+            place.mkdir()
+            try:
+                result[check.__name__], claims[claim] = check(folder, place, device)
+            except Exception as error:  # one check must not keep the others from being run
+                traceback.print_exc()
+                result[check.__name__], claims[claim] = {"failed": " ".join(str(error).split())[:300]}, False
+    return result, claims
+
+
+Answer = tuple[dict[str, Any], bool]
+
+
+def tests(folder: Path, place: Path, device: torch.device) -> Answer:
+    """The suite's own tests that a machine without a GPU skips."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training", "-k", "gpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(done.stdout[-3000:], file=sys.stderr)
+    return {"pytest": done.stdout.strip().splitlines()[-1:]}, done.returncode == 0
+
+
+def together(folder: Path, place: Path, device: torch.device) -> Answer:
+    """Every model and precision through torchrun and NCCL, all proofs before the first step and after it."""
+    found = {}
+    for kind, changes in (("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("vocoder", {"adversarial": True})):
+        for precision in ("fp32", "bf16", "fp16") if device.type == "cuda" else ("bf16",):
+            name = " ".join([kind, *map(str, changes), precision])
+            job = tiny_job(kind, folder / "tiny" / "features", place / name.replace(" ", "-"), **changes, precision=precision)
+            launch(job)
+            losses = [row["metrics"]["train/loss"] for row in read_metrics(RunDirectory(Path(job.run)).metrics)
+                      if "train/loss" in row["metrics"]]  # fmt: skip
+            found[name] = {"first_loss": round(losses[0], 4), "last_loss": round(losses[-1], 4)}
+    return found, all(math.isfinite(loss) for losses in found.values() for loss in losses.values())
+
+
+def resume(folder: Path, place: Path, device: torch.device) -> Answer:
+    """A training killed with SIGKILL and resumed, against one left alone: how far apart the weights are at the end."""
+    found: dict[str, Any] = {}
+    for kind in ("acoustic", "vocoder"):
+        changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
+        whole = tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-whole", **changes)
+        cut = tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-cut", **changes)
+        launch(whole)
+        _kill_after_a_checkpoint(cut, place / f"{kind}.json")
+        launch(cut)
+        first, second = (_weights(Path(job.run)) for job in (whole, cut))
+        same = sum(torch.equal(first[name], second[name]) for name in first)
+        far = max(
+            float((first[n] - second[n]).norm() / first[n].norm().clamp(min=1e-9)) for n in first if first[n].is_floating_point()
+        )
+        found[kind] = {"tensors": len(first), "bit_identical": same, "largest_relative_difference": far}
+    return found, all(one["largest_relative_difference"] < 0.05 for one in found.values())
+
+
+def _kill_after_a_checkpoint(job: Any, file: Path) -> None:
+    job.write(file)
+    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(file)]
+    env = environment(os.environ, job.train["micro_batches_per_step"])
+    agent = subprocess.Popen(command, env=env, start_new_session=True)
+    while agent.poll() is None and not checkpoint.existing(Path(job.run) / "checkpoints"):
+        time.sleep(0.01)
+    os.killpg(agent.pid, signal.SIGKILL)
+    agent.wait()
+    time.sleep(2)
+
+
+def _weights(run: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load(checkpoint.existing(run / "checkpoints")[0])["ema"]
+
+
+def speed(folder: Path, place: Path, device: torch.device) -> Answer:
+    """Steps of models of the published size, given budgets: mel frames a second by precision, compiled or not."""
+    found: dict[str, Any] = {}
+    for kind in SIZES:
+        for precision, compiled in (("fp32", False), ("fp16", False), ("bf16", False), ("bf16", True)):
+            if device.type == "cpu" and (precision != "bf16" or compiled):
+                continue
+            with _alone(place / f"{kind}-{precision}-{compiled}") as run:
+                recipe = _recipe(kind, folder / "speech", device, precision=precision, compile=compiled)
+                trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
+                name = f"{kind} {precision}{' compiled' if compiled else ''}"
+                found[name] = _measured(trainer, warm_up=40 if compiled else 10, steps=40 if device.type == "cuda" else 2)
+                found["parameters " + kind] = sum(p.numel() for p in recipe.model.parameters())
+    best = max(one["mel_frames_per_second"] for name, one in found.items() if name.startswith("acoustic"))
+    return found | {"to_beat": FASTPITCH, "ratio": round(best / FASTPITCH, 2)}, best > FASTPITCH
+
+
+def _measured(trainer: Trainer, warm_up: int, steps: int) -> dict[str, float]:
+    stream = trainer.steps()
+    for _ in range(warm_up):
+        trainer.take_step(*next(stream))
+    _settle()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    start, frames = time.perf_counter(), 0.0
+    for _ in range(steps):
+        micro_batches, batches = next(stream)
+        trainer.take_step(micro_batches, batches)
+        frames += sum(trainer.recipe.units(batch)["frames"] for batch in micro_batches)
+    _settle()
+    seconds = time.perf_counter() - start
+    return {
+        "mel_frames_per_second": round(frames / seconds),
+        "audio_seconds_per_second": round(frames * trainer.recipe.seconds_per_frame / seconds),
+        "steps_per_second": round(steps / seconds, 2),
+        "peak_gib": round(memory.peak(trainer.ranks.device) / 2**30, 2),
+    }
+
+
+def _settle() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
+    """A budget found for a small share of the memory, and the heaviest steps taken with it."""
+    share, found = 0.1, {}
+    for kind in SIZES:
+        with _alone(place / kind) as run:
+            amount = {"frames_per_micro_batch": "auto"} if kind == "acoustic" else {"segments_per_micro_batch": "auto"}
+            recipe = _recipe(kind, folder / "speech", device, **amount)
+            trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
+            amount_found = budget.find(trainer.trained, share)
+            memory.forget_peak(device)
+            _measured(trainer, warm_up=0, steps=20)
+            allowed = memory.allowance(device, share)
+            peak = memory.peak(device)
+            found[kind] = {"budget": amount_found, "peak_gib": round(peak / 2**30, 2), "allowed_gib": round(allowed / 2**30, 2)}
+    return found, all(one["peak_gib"] <= 1.05 * one["allowed_gib"] for one in found.values())
+
+
+def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
+    """A GPU made small: memory really runs out, pieces are halved, training goes on and learns."""
+    if device.type == "cpu":
+        return {"not run": "a CPU's memory cannot be made small for one process"}, True
+    with _alone(place) as run:
+        recipe = _recipe("acoustic", folder / "speech", device)
+        trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
+        first = _measured(trainer, warm_up=0, steps=2)
+        total = torch.cuda.get_device_properties(0).total_memory / 2**30
+        memory.forget_peak(device)
+        torch.cuda.set_per_process_memory_fraction(0.6 * first["peak_gib"] / total)
+        try:
+            after = _measured(trainer, warm_up=0, steps=6)
+        finally:
+            torch.cuda.set_per_process_memory_fraction(1.0)
+        kept = Pieces("rank 0", run.pieces(0))
+        shrunk = bool(kept._largest)
+        finite = all(bool(parameter.isfinite().all()) for parameter in recipe.model.parameters())
+    return {"before": first, "after": after, "pieces": kept._largest}, shrunk and finite
+
+
+def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
+    """What the doctor finds here."""
+    command = [sys.executable, "-m", "sonorant.cli", "doctor", "--data", str(folder / "speech"), "--runs", str(place)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(done.stdout, file=sys.stderr)
+    return {"exit_code": done.returncode, "lines": done.stdout.strip().splitlines()[-12:]}, done.returncode in (0, 1)
+
+
+def _recipe(kind: str, features: Path, device: torch.device, **changes: Any) -> Recipe:
+    small, _ = settings(kind)
+    _, train = settings(
+        kind, steps=100_000, micro_batches_per_step=1, validate_every=100_000, checkpoint_every=100_000, precision="bf16"
+    )
+    frames, segments = (FRAMES, SEGMENTS) if device.type == "cuda" else (2000, 8)
+    train |= {"frames_per_micro_batch": frames} if kind == "acoustic" else {"segments_per_micro_batch": segments}
+    train |= changes
+    return (AcousticRecipe if kind == "acoustic" else VocoderRecipe)(
+        SIZES[kind] if device.type == "cuda" else small, train, features
+    )
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[RunDirectory]:
+    """This process as a group of one, with a run directory in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dist.init_process_group(
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", init_method=f"file://{folder}/group", rank=0, world_size=1
+    )
+    try:
+        yield RunDirectory(folder)
+    finally:
+        dist.destroy_process_group()
+
+
+CHECKS: dict[str, Callable[[Path, Path, torch.device], Answer]] = {
+    "the suite's tests that need a GPU pass": tests,
+    "every model trains in every precision through NCCL, with all proofs": together,
+    "a killed training resumes to within rounding": resume,
+    "training is faster than the published figure": speed,
+    "an automatic budget stays within its share of the memory": auto_budget,
+    "training goes on after memory has run out": out_of_memory,
+    "the doctor finds its way": doctor,
+}
+
+
+if __name__ == "__main__":
+    main()
