@@ -63,7 +63,7 @@ def read_graph(root: Path) -> Graph:
     try:
         with Repo(str(root)) as repo:
             graph = networkx.DiGraph(repo.index.graph)  # from a stage to those it needs
-            named = {stage: stage.addressing for stage in graph if isinstance(stage, PipelineStage)}
+            named = {stage: stage.name for stage in graph if isinstance(stage, PipelineStage)}
             position = {name: number for number, name in enumerate(named.values())}
             order = networkx.lexicographical_topological_sort(
                 graph.reverse(), key=lambda stage: position.get(named.get(stage, ""), -1)
