@@ -103,19 +103,20 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
     """Train on this rank and, on rank 0, save the model when it is finished; return {"state": finished or stopped, "step"}."""
     prove_group(ranks, int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size)))
     run = RunDirectory(Path(job.run))
-    if ranks.first:
-        run.lock()
-    dist.barrier()  # from here on the run directory is ours to write to
+    ours = False
     try:
-        outcome = _train(job, ranks, run)
+        if ranks.first:
+            run.lock()
+        dist.barrier()
+        ours = True
+        return _train(job, ranks, run)
     except Exception as error:
         explained = _explained(error, ranks, run)
-        if not isinstance(explained, PeerGone):  # whoever is gone has said why, or torchrun does
+        if ours and not isinstance(explained, PeerGone):  # whoever is gone has said why, or torchrun does
             run.fail(_line(explained))
         if explained is error:
             raise
         raise explained from error
-    return outcome
 
 
 def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
