@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_say(commands)
     _add_doctor(commands)
     _add_sync_tracking(commands)
+    _add_plan(commands)
     return parser
 
 
@@ -99,6 +101,21 @@ def _doctor(arguments: argparse.Namespace) -> None:
     print(as_json(findings) if arguments.json else table(findings))
     if counts(findings)["problem"]:
         raise SystemExit(1)
+
+
+def _add_plan(commands: argparse._SubParsersAction) -> None:
+    plan = commands.add_parser("plan", help="what a training of params.yaml will take in memory, time and money", add_help=False)
+    plan.add_argument("-h", "--help", action="store_true", dest="wants_help")
+    plan.add_argument("arguments", nargs=argparse.REMAINDER)
+    plan.set_defaults(run=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    """Settings are read by the pipeline's own code, which is not part of the library but of the folder that params.yaml is in."""
+    if not Path("tasks/plan.py").is_file():
+        raise SonorantError("sonorant plan: needs the pipeline; run it in the project's folder, which holds params.yaml and tasks/")
+    given = ["--help"] if arguments.wants_help else arguments.arguments
+    raise SystemExit(subprocess.run([sys.executable, "-m", "tasks.plan", *given]).returncode)
 
 
 def _say(arguments: argparse.Namespace) -> None:

@@ -1,0 +1,144 @@
+"""Short real runs of a training on this machine: one process for memory and work, the launcher's processes for speed.
+
+Knows nothing of prices or of other machines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from sonorant.planning.footprint import bytes_by_component, parameter_counts
+from sonorant.planning.work import Work, work_of
+from sonorant.training import budget, memory
+from sonorant.training.launch import environment, launch
+from sonorant.training.machine import MachineConfig
+from sonorant.training.ranks import Ranks
+from sonorant.training.recipe import Recipe
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.step import TrainStep
+from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.worker import RECIPES, Job
+
+WARM_UP = 3
+"""Steps not counted: caches fill, kernels are chosen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a training takes, whatever its speed."""
+
+    parameters: dict[str, int]
+    bytes: dict[str, int]
+    """See `bytes_by_component`."""
+    device: torch.device
+    allowed: int
+    """Bytes of its memory that training may take."""
+    budget: int
+    """What a micro-batch holds."""
+    largest: int
+    """The largest budget that was run and fitted."""
+    bounded: bool
+    """Whether `largest` is bounded by an epoch's steps and not by memory."""
+    work: Work
+    """Of a step."""
+    frames_a_step: float
+    """Mel frames, on the average of an epoch."""
+    seconds_per_frame: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """How fast it ran."""
+
+    processes: int
+    seconds_per_step: float
+    shares: dict[str, float]
+    """Of a step's time, as `metrics.jsonl` names them."""
+
+
+def needs_of(job: Job) -> Needs:
+    """Build the training in this process, run its heaviest micro-batches in growing sizes, and count a step's work."""
+    device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    share = MachineConfig(**job.machine).memory_share
+    with _alone():
+        recipe = RECIPES[job.recipe](job)
+        trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
+        wanted = recipe.budget
+        allowed = memory.allowance(device, share)
+        largest = budget.find(trained, share)
+        recipe.budget = wanted or largest
+        return Needs(
+            parameters=parameter_counts(recipe),
+            bytes=bytes_by_component(trained),
+            device=device,
+            allowed=allowed,
+            budget=recipe.budget,
+            largest=largest,
+            bounded=largest >= recipe.budget_range(budget.STEPS_AN_EPOCH)[1],
+            work=_work_of_a_step(trained),
+            frames_a_step=_frames_a_step(recipe),
+            seconds_per_frame=recipe.seconds_per_frame,
+        )
+
+
+def speed_of(job: Job, steps: int) -> Speed:
+    """Train `steps` steps, and a few before them, under torchrun as a stage would, in a folder that is removed afterwards."""
+    total = steps + WARM_UP
+    train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
+    with tempfile.TemporaryDirectory() as folder, _output_to_stderr():
+        run = RunDirectory(Path(folder) / "run")
+        launch(replace(job, train=train, run=str(run.path), out=str(Path(folder) / "model")))
+        rows = [row for row in read_metrics(run.metrics) if "train/loss" in row["metrics"]]
+    times = [row["time"] for row in rows[WARM_UP - 1 :]]
+    measured = [row["metrics"] for row in rows[WARM_UP:]]
+    names = [name for name in measured[0] if name.startswith("time/") and name.count("/") == 1]
+    return Speed(
+        processes=int(environment(os.environ, train["micro_batches_per_step"])["PET_NPROC_PER_NODE"]),
+        seconds_per_step=statistics.median(after - before for before, after in pairwise(times)),
+        shares={name[5:]: statistics.fmean(row.get(name, 0.0) for row in measured) for name in names},
+    )
+
+
+def _work_of_a_step(trained: TrainStep) -> Work:
+    step = trained.recipe.plan.steps(0)[0]
+    data = trained.recipe.dataset(step)
+    return work_of(lambda: trained.take(0, step, (data[index] for index in range(len(step)))))
+
+
+def _frames_a_step(recipe: Recipe) -> float:
+    steps = recipe.plan.steps(0)
+    return sum(recipe.units(batch)["frames"] for step in steps for batch in step) / len(steps)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=0, world_size=1)
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """What the ranks print is not the answer."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)

@@ -1,0 +1,80 @@
+"""`sonorant plan`: what a training of params.yaml will take on this machine, found by a short probe; nothing is trained for keeps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from sonorant.models.acoustic import AcousticConfig
+from sonorant.models.vocoder import VocoderConfig
+from sonorant.planning.forecast import forecast
+from sonorant.planning.gpus import GPUS, gpu_named
+from sonorant.planning.probe import needs_of, speed_of
+from sonorant.planning.table import table
+from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.machine import DataConfig, MachineConfig
+from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.training.worker import Job
+from tasks import params
+from tasks.stage import run
+
+CONFIGS: dict[str, tuple[type, type]] = {
+    "acoustic": (AcousticConfig, AcousticTrainConfig),
+    "vocoder": (VocoderConfig, VocoderTrainConfig),
+}
+
+
+def job_of(kind: str, path: Path, features: Path) -> Job:
+    """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor speed."""
+    model_config, train_config = CONFIGS[kind]
+    return Job(
+        recipe=kind,
+        model=asdict(params.load(kind, model_config, path)),
+        train=asdict(params.load(f"train_{kind}", train_config, path)) | {"init_from": None},
+        features=str(features),
+        run="",
+        out="",
+        fingerprint="plan",
+        provenance={},
+        data=asdict(params.load("data", DataConfig, path)),
+        machine=asdict(params.load("machine", MachineConfig, path)),
+    )
+
+
+def plan(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Probe and forecast."""
+    if arguments.gpu:
+        gpu_named(arguments.gpu)
+    job = job_of(arguments.model, arguments.params, arguments.features)
+    needs = needs_of(job)
+    key = {"acoustic": "frames_per_micro_batch", "vocoder": "segments_per_micro_batch"}[job.recipe]
+    job.train[key] = needs.budget
+    speed = speed_of(job, arguments.probe_steps)
+    steps = arguments.steps or job.train["steps"]
+    return forecast(job, needs, speed, steps=steps, price=arguments.price, watts=arguments.watts, gpu=arguments.gpu)
+
+
+def main() -> None:
+    """Print the plan."""
+    parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
+    parser.add_argument("model", choices=CONFIGS)
+    parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
+    parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
+    parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: those of the settings)")
+    parser.add_argument("--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)")
+    parser.add_argument(
+        "--price", type=float, metavar="X", help="of an hour of this machine, or of the GPU that is named, in your currency"
+    )
+    parser.add_argument("--watts", type=float, metavar="W", help="what this machine draws while it trains")
+    parser.add_argument("--gpu", metavar="NAME", help=f"estimate for a GPU that is not here: {', '.join(GPUS)}")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    arguments = parser.parse_args()
+    found = plan(arguments)
+    print(json.dumps(found, allow_nan=False) if arguments.json else table(found))
+
+
+if __name__ == "__main__":
+    run(main)
