@@ -1,6 +1,6 @@
 # Commands of the project; `make` alone lists them. Each sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check serve stop bench clean
+.PHONY: help demo test check serve stop bench gpu-check clean
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
@@ -16,7 +16,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export PREFECT_HOME := $(CURDIR)/runs/prefect
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## from prompts to a registered voice on this machine, then its figures
 	@sh infra/install_system_packages.sh
@@ -39,6 +39,9 @@ stop: $(READY) ## end what `make serve` started
 
 bench: $(READY) ## run the benchmarks and keep their results
 	@for name in features training synthesis overhead tracking_outage; do python -m benchmarks.$$name --save; done
+
+gpu-check: ## every check that needs a GPU, with the python that has torch with CUDA: make gpu-check PYTHON=python3
+	@$(PYTHON) -m benchmarks.gpu_check --save
 
 clean: ## remove the tools' caches and the copies of runs with overrides; results stay
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache runs/workspaces
