@@ -6,8 +6,10 @@ What a real cluster adds (placement, cgroups, the queue) is not imitated: `scont
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 SRUN = """\
@@ -16,7 +18,7 @@ import os, signal, subprocess, sys
 from pathlib import Path
 
 options = [word for word in sys.argv[1:] if word.startswith("--")]
-command = [word for word in sys.argv[1 + len(options):]]
+command = sys.argv[1 + len(options):]
 tasks = []
 for node in range(int(os.environ["SLURM_JOB_NUM_NODES"])):
     own = dict(os.environ, SLURM_NODEID=str(node), SLURM_PROCID=str(node), SLURM_LOCALID="0", SLURMD_NODENAME="localhost")
@@ -27,9 +29,9 @@ sys.exit(max(abs(task.wait()) for task in tasks))
 """
 SCANCEL = """\
 #!/bin/sh
-# Signals the tasks of the job's steps, not its batch shell, as the real one does when it is given a signal.
-[ "$1" = --signal=TERM ] && [ "$2" = "$SLURM_JOB_ID" ] || exit 1
-for task in $(cat {state}/tasks); do /bin/kill -TERM -- "-$task"; done
+# Signals each node's task and nothing that the task started, which is what Slurm does unless its cgroup.conf says otherwise.
+[ "$1 $2" = "--signal=TERM $SLURM_JOB_ID" ] || exit 1
+kill -TERM $(cat {state}/tasks)
 """
 SCONTROL = """\
 #!/bin/sh
@@ -47,6 +49,7 @@ class Slurm:
     def __init__(self, folder: Path) -> None:
         """`folder`: a new one, for the commands and their notes."""
         self.folder = folder
+        self._jobs: list[subprocess.Popen[str]] = []
         for name, text in {"srun": SRUN, "scancel": SCANCEL, "scontrol": SCONTROL}.items():
             file = folder / name
             file.write_text(text.replace("{state}", str(folder)).replace("{python}", sys.executable))
@@ -64,7 +67,17 @@ class Slurm:
             "SLURM_GPUS_ON_NODE": str(processes),
             "OMP_NUM_THREADS": "1",
         }
-        return subprocess.Popen(["bash", *words], cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        job = subprocess.Popen(["bash", *words], cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self._jobs.append(job)
+        return job
+
+    def end(self) -> None:
+        """Kill what a failed test left running; training ends with its launcher."""
+        if any(job.poll() is None for job in self._jobs):
+            for task in (self.folder / "tasks").read_text().split() if (self.folder / "tasks").exists() else []:
+                with suppress(ProcessLookupError):
+                    os.kill(int(task), signal.SIGKILL)
+            self._jobs[-1].kill()
 
     @property
     def requeued(self) -> int:

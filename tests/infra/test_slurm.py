@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Slurm:
-    """A stand-in cluster."""
-    return Slurm(tmp_path)
+def slurm(tmp_path: Path) -> Iterator[Slurm]:
+    """A stand-in cluster, emptied afterwards."""
+    cluster = Slurm(tmp_path)
+    yield cluster
+    cluster.end()
 
 
 def status_of(project: Project) -> dict:
@@ -52,15 +55,15 @@ def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> No
         time.sleep(0.2)
         rows = [row for file in (project.root / "runs/train_acoustic").glob("*/metrics.jsonl") for row in read_metrics(file)]
     job.send_signal(signal.SIGUSR1)
-    said, _ = job.communicate(timeout=120)
+    said, _ = job.communicate(timeout=300)
     assert (job.returncode, slurm.requeued) == (0, 1), said
     assert "training as node 1 of 2" in said
     stopped = status_of(project)
-    assert stopped["state"] == "stopped"
+    assert stopped["state"] == "stopped", said
     assert 0 < stopped["step"] < 80
 
     job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
-    said, _ = job.communicate(timeout=120)
+    said, _ = job.communicate(timeout=300)
     assert (job.returncode, slurm.requeued) == (0, 1), said
     assert status_of(project)["state"] == "finished"
     steps = [row["step"] for row in read_metrics(next((project.root / "runs/train_acoustic").glob("*/metrics.jsonl")))]
@@ -75,7 +78,7 @@ def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -
     (project.root / "data/features/index.json").write_text("{")
     try:
         job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
-        said, _ = job.communicate(timeout=120)
+        said, _ = job.communicate(timeout=300)
     finally:
         shutil.copy2(slurm.folder / "kept/index.json", project.root / "data/features/index.json")
     assert (job.returncode, slurm.requeued) == (1, 0), said
