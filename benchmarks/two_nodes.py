@@ -150,8 +150,9 @@ class Scene:
 
     def forget(self) -> None:
         """As if nothing had ever been trained here."""
-        for name in ("runs", "models", ".dvc/cache/runs"):
+        for name in (f"runs/{STAGE}", "models", ".dvc/cache/runs"):
             shutil.rmtree(self.project / name, ignore_errors=True)
+        (self.project / "dvc.lock").unlink()  # else DVC takes the model from its cache
 
     def trainers(self) -> list[psutil.Process]:
         """All processes on the machines that are there for a training."""
@@ -178,6 +179,8 @@ def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
     scene.way.start(2)
     wait(lambda: scene.step() >= kill_at or scene.way.ended() is not None, scene)
     killed_at = scene.step()
+    if not killed_at:
+        raise SystemExit(f"training on two machines ended before it could be killed:\n{scene.way.said()}")
     scene.second.kill()
     died = time.monotonic()
     wait(lambda: scene.way.ended() is not None, scene)

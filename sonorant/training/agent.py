@@ -10,8 +10,11 @@ import sys
 import time
 
 from torch.distributed import DistError
+from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.run import main
+
+from sonorant.training.worker import STOPPED
 
 MEND = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
 
@@ -27,11 +30,15 @@ def run() -> None:
             time.sleep(LINGER_SECONDS)
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
+            if failure.exitcode == STOPPED:
+                continue
             cause = (
                 f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
             )
             print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
         raise SystemExit(1) from None
+    except SignalException:
+        raise SystemExit(1) from None  # the ranks were told, and have said what they did
     except DistError as error:
         nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
         print(

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.errors import SonorantError
-from sonorant.training.ranks import Ranks
+from sonorant.training.ranks import AllRanksError, Ranks
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Copy:
 
 
 def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
-    """Raise SonorantError on all ranks if any node's features or fingerprint differ from rank 0's; every rank must call it.
+    """Raise AllRanksError on all ranks if any node's features or fingerprint differ from rank 0's; every rank must call it.
 
     The arrays themselves are read through and compared with their hash by one rank of each node, where there are several nodes: who
     copied the features may have been interrupted.
@@ -46,14 +46,14 @@ def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
     first, *others = [Copy(**each) for each in gathered]
     for copy in (first, *others):
         if copy.problem:
-            raise SonorantError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {features}")
+            raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {features}")
         if copy.features != first.features:
-            raise SonorantError(
+            raise AllRanksError(
                 f"node {copy.host}: its features ({copy.features[:12]}) are not those of the first node {first.host} "
                 f"({first.features[:12]}); there: dvc pull {features}"
             )
         if copy.fingerprint != first.fingerprint:
-            raise SonorantError(
+            raise AllRanksError(
                 f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first node {first.host} "
                 f"({first.fingerprint}); check out the same commit with the same params.yaml there"
             )

@@ -43,6 +43,10 @@ class PeerGone(SonorantError):
     """A consequence of another rank's end, never its cause."""
 
 
+STOPPED = 75
+"""Exit code of a rank that saved and stopped (EX_TEMPFAIL: try again); after 0, torchrun would wait for nodes that are gone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """A training as its launcher describes it; a JSON file, so that every rank of every node reads the same."""
@@ -205,6 +209,8 @@ def main() -> None:
     if ranks.local_rank == 0:
         write_json(outcome_beside(job_file), outcome)
     dist.destroy_process_group()
+    if outcome["state"] == "stopped":
+        raise SystemExit(STOPPED)
 
 
 if __name__ == "__main__":
