@@ -225,10 +225,11 @@ def test_a_containers_share_is_what_counts(tmp_path: Path) -> None:
 
 
 def test_a_kernel_runs_on_its_own_major_and_newer_minors() -> None:
-    assert devices.runs_on(8, 9, {"80", "90"})
-    assert devices.runs_on(9, 0, {"90a"})
-    assert not devices.runs_on(7, 0, {"75", "80"})
-    assert not devices.runs_on(12, 0, {"80", "90", "100"})
+    assert devices.runs_on(8, 9, {"sm_80", "sm_90"})
+    assert devices.runs_on(9, 0, {"sm_90a"})
+    assert devices.runs_on(12, 0, {"sm_90", "compute_100"})
+    assert not devices.runs_on(7, 0, {"sm_75", "sm_80"})
+    assert not devices.runs_on(12, 0, {"sm_80", "sm_90", "sm_100"})
 
 
 def test_ranks_that_cannot_meet_are_found() -> None:

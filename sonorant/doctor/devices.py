@@ -25,7 +25,7 @@ def look() -> Iterator[Finding]:
     if not count:
         yield not_run(AREA, "GPUs", "torch sees none: ranks are CPU processes that talk over gloo")
         return
-    supported = {arch.removeprefix("sm_") for arch in torch.cuda.get_arch_list() if arch.startswith("sm_")}
+    supported = set(torch.cuda.get_arch_list())
     for index in range(count):
         yield from look_at_one(index, supported)
     try:
@@ -39,9 +39,15 @@ def look() -> Iterator[Finding]:
 
 def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
     """What CUDA says of one GPU, and whether this build of torch has kernels for it."""
-    properties = torch.cuda.get_device_properties(index)
-    free, size = torch.cuda.mem_get_info(index)
     name = f"cuda:{index}"
+    try:
+        properties = torch.cuda.get_device_properties(index)
+        free, size = torch.cuda.mem_get_info(index)
+    except RuntimeError as error:
+        yield problem(
+            AREA, name, f"does not answer: {str(error).splitlines()[0]}", "nvidia-smi shows whether another process has it alone"
+        )
+        return
     what = (
         f"{properties.name}, {size / GIB:.0f} GiB, compute capability {properties.major}.{properties.minor}, UUID {properties.uuid}"
     )
@@ -58,9 +64,15 @@ def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
 
 
 def runs_on(major: int, minor: int, supported: set[str]) -> bool:
-    """Whether kernels for `supported` (90, 100, 90a, ...) run on a GPU: those of its own major, built for its minor or an older one."""
-    numbers = [int(arch.rstrip("af")) for arch in supported if arch.rstrip("af").isdigit()]
-    return any(number // 10 == major and number % 10 <= minor for number in numbers)
+    """Whether a GPU runs one of torch's kernels: `sm_86` on its own major from its minor on, `compute_86` (compiled then) on all newer."""
+    for arch in supported:
+        kind, _, number = arch.partition("_")
+        digits = number.rstrip("af")
+        if digits.isdigit():
+            built = divmod(int(digits), 10)
+            if (kind == "compute" and (major, minor) >= built) or (kind == "sm" and built[0] == major and built[1] <= minor):
+                return True
+    return False
 
 
 def look_at_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
