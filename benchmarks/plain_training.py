@@ -1,0 +1,110 @@
+"""The recipe that training is compared with: what one writes first. Knows nothing of ranks, plans or of this project's engine.
+
+    python -m benchmarks.plain_training job.json
+
+The same model, losses and data in torch's own layers, in fp32, with random batches of 32 padded to the longest, a plain loader, AdamW as
+it comes, one process with a thread a core. No average of the weights, no checkpoints: it may be as fast as it likes. The alignment
+search is the compiled one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch
+from sonorant.models.activation import GELU
+from sonorant.models.depthwise import DepthwiseConv
+from sonorant.models.dropout import Dropout
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.recipe import Recipe, weighted
+from sonorant.training.vocoder import VocoderRecipe
+
+BATCH = 32
+
+
+class PlainDepthwise(nn.Conv1d):
+    """torch's convolution in the place of `DepthwiseConv`."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C)."""
+        return super().forward(input.transpose(1, 2)).transpose(1, 2)
+
+
+def plain_layers(module: nn.Module) -> None:
+    """Put torch's own layers where `module` has others for the sake of speed."""
+    for name, child in module.named_children():
+        if isinstance(child, DepthwiseConv):
+            kernel = child.kernel_size[0]
+            plain = PlainDepthwise(child.in_channels, child.out_channels, kernel, padding=kernel // 2, groups=child.groups)
+            setattr(module, name, plain)
+        elif isinstance(child, Dropout):
+            setattr(module, name, nn.Dropout(child.p))
+        elif isinstance(child, GELU):
+            setattr(module, name, nn.GELU(approximate="tanh"))
+        else:
+            plain_layers(child)
+
+
+def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
+    """An epoch of random batches; for the vocoder a random segment of each utterance that is long enough."""
+    random = np.random.default_rng(seed)
+    items = random.permutation(recipe.store.indices("train"))
+    length = getattr(recipe.config, "segment_frames", 0)
+    items = items[recipe.store.frames[items] >= length]
+    starts = random.integers(0, recipe.store.frames[items] - length + 1) if length else None
+    return [
+        MicroBatch(0, number, items[first : first + BATCH], None if starts is None else starts[first : first + BATCH])
+        for number, first in enumerate(range(0, len(items) - BATCH + 1, BATCH))
+    ]
+
+
+def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
+    """Take `warmup` and then `steps` steps, and return what the latter reached."""
+    phase = recipe.phases[0]
+    plain_layers(phase.module)
+    optimizer = torch.optim.AdamW(phase.module.parameters(), lr=recipe.config.learning_rate)
+    plan = random_batches(recipe)
+    dataset: Dataset[Batch] = recipe.dataset(plan)
+    frames, start = 0.0, time.perf_counter()
+    for number, (micro_batch, batch) in enumerate(zip(plan, DataLoader(dataset, batch_size=None), strict=True)):
+        if number == warmup:
+            frames, start = 0.0, time.perf_counter()
+        if number == warmup + steps:
+            break
+        counts = recipe.units(micro_batch)
+        loss = weighted(phase, phase.module(batch, number), counts)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(phase.module.parameters(), recipe.config.clip_norm)
+        optimizer.step()
+        frames += counts["frames"]
+    else:
+        raise SystemExit(f"{len(plan)} batches of {BATCH} utterances are too few for {warmup + steps} steps: lower --steps")
+    seconds = time.perf_counter() - start
+    return {
+        "audio_seconds_per_second": frames * recipe.seconds_per_frame / seconds,
+        "mel_frames_per_second": frames / seconds,
+        "steps_per_second": steps / seconds,
+    }
+
+
+def main() -> None:
+    """Read what to train, train it, write what it reached."""
+    job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    build = AcousticRecipe if job["recipe"] == "acoustic" else VocoderRecipe
+    recipe = build(job["model"], job["train"], Path(job["features"]))
+    Path(job["out"]).write_text(json.dumps(train(recipe, job["steps"], job["warmup"])), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""One rank of a measured training: what benchmarks.training starts under torchrun. Knows nothing of what it is compared with."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.ranks import join
+from sonorant.training.run_directory import RunDirectory
+from sonorant.training.trainer import Trainer
+from sonorant.training.vocoder import VocoderRecipe
+
+
+def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
+    """Take `warmup` and then `steps` steps with the engine, and return what the latter reached and where their time went."""
+    stream = trainer.steps()
+    for _ in range(warmup):
+        trainer.take_step(*next(stream))
+    dist.barrier()
+    trainer.meter.restart()
+    start = time.perf_counter()
+    for _ in range(steps):
+        taken = trainer.take_step(*next(stream))
+    seconds = time.perf_counter() - start
+    row = trainer.meter.read(trainer.step, trainer.epoch, taken["losses"], taken["norms"])
+    speed = row["speed/audio_seconds_per_second"]
+    return {
+        "audio_seconds_per_second": speed,
+        "mel_frames_per_second": speed / trainer.recipe.seconds_per_frame,
+        "steps_per_second": steps / seconds,
+        "shares": {
+            name.removeprefix("time/"): value for name, value in row.items() if name.startswith("time/") and name.count("/") == 1
+        },
+    }
+
+
+def feed(trainer: Trainer, micro_batches: int) -> float:
+    """Micro-batches a second that this rank's loader makes while nothing is trained."""
+    plans = (trainer.load(trainer.recipe.plan.steps(epoch)) for epoch in range(1_000_000))
+    batches = islice(chain.from_iterable(plans), micro_batches + 1)
+    next(batches)
+    start = time.perf_counter()
+    for _ in batches:
+        pass
+    return micro_batches / (time.perf_counter() - start)
+
+
+def main() -> None:
+    """Join the others, train, write what was reached."""
+    job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    ranks = join(120.0)
+    build = AcousticRecipe if job["recipe"] == "acoustic" else VocoderRecipe
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = build(job["model"], job["train"], Path(job["features"]))
+        trainer = Trainer(recipe, ranks, RunDirectory(Path(folder)), "benchmark")
+        reached = train(trainer, job["steps"], job["warmup"])
+        own = reached["steps_per_second"] * recipe.config.micro_batches_per_step / ranks.world_size
+        reached["feeding"] = feed(trainer, 100) / own
+    if ranks.first:
+        Path(job["out"]).write_text(json.dumps(reached), encoding="utf-8")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
