@@ -152,7 +152,7 @@ class Scene:
         """As if nothing had ever been trained here."""
         for name in (f"runs/{STAGE}", "models", ".dvc/cache/runs"):
             shutil.rmtree(self.project / name, ignore_errors=True)
-        (self.project / "dvc.lock").unlink()  # else DVC takes the model from its cache
+        (self.project / "dvc.lock").unlink(missing_ok=True)  # else DVC takes the model from its cache
 
     def trainers(self) -> list[psutil.Process]:
         """All processes on the machines that are there for a training."""

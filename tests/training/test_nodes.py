@@ -1,0 +1,222 @@
+"""Several machines by PET_*: here as processes that share nothing but an address, each with folders of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.multiprocessing
+
+from benchmarks.tiny_training import tiny_job
+from sonorant.errors import SonorantError
+from sonorant.training import checkpoint
+from sonorant.training.agreement import refuse_other_copies
+from sonorant.training.launch import environment
+from sonorant.training.node import Node, interface_towards
+from sonorant.training.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.worker import Job
+from tests.training.test_resume import assert_same
+
+LAUNCH = """
+import json, sys
+from sonorant.errors import SonorantError
+from sonorant.training.launch import launch
+from sonorant.training.worker import Job
+try:
+    launch(Job(**json.load(open(sys.argv[1]))))
+except SonorantError as error:
+    raise SystemExit(f"error: {error}")
+"""
+TWO = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "10.0.0.1"}
+
+
+def start(job: Job, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """A machine's launcher, on this node's job, with PET_* as given."""
+    folder.mkdir(exist_ok=True)
+    job.write(folder / "job.json")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | variables
+    return subprocess.Popen(
+        [sys.executable, "-c", LAUNCH, str(folder / "job.json")],
+        env=env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+
+
+def start_two(jobs: list[Job], folders: list[Path], **variables: str) -> list[subprocess.Popen[str]]:
+    """Two nodes of one process each, on a free port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    meeting = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port, **variables}
+    return [
+        start(job, folder, **meeting, PET_NODE_RANK=str(rank)) for rank, (job, folder) in enumerate(zip(jobs, folders, strict=True))
+    ]
+
+
+def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
+    """Exit status and output of each."""
+    outputs = [node.communicate(timeout=240)[0] for node in nodes]
+    return [(node.returncode, output) for node, output in zip(nodes, outputs, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"PET_NNODES": "1:2"}, "PET_NNODES=1:2: give one number"),
+        ({"PET_NNODES": "two"}, "PET_NNODES=two: give one number"),
+        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, r"PET_NODE_RANK=\(unset\): of 2 nodes the first needs 0, the last 1"),
+        (TWO | {"PET_NODE_RANK": "2"}, "PET_NODE_RANK=2: of 2 nodes"),
+        ({"PET_NNODES": "2", "PET_NODE_RANK": "0"}, "PET_MASTER_ADDR is unset"),
+        (TWO | {"PET_MASTER_ADDR": "127.0.1.1"}, "127.0.1.1 is loopback on this node"),
+    ],
+)
+def test_what_is_wrong_with_the_nodes_is_one_line(given: dict[str, str], says: str) -> None:
+    with pytest.raises(SonorantError, match=says):
+        environment(given, 4)
+
+
+def test_nodes_are_what_torchrun_would_make_of_the_same_variables() -> None:
+    assert Node.of({}) == Node.of({"PET_NNODES": "1", "PET_NODE_RANK": "0"}) == Node()
+    assert Node.of(TWO) == Node(rank=1, count=2, host="10.0.0.1", port="29500")
+    assert Node.of(TWO | {"PET_RDZV_ENDPOINT": "head:400"}) == Node(rank=1, count=2, host="head", port="400")
+    assert (
+        Node.of(TWO | {"PET_MASTER_PORT": "7"}).port
+        == Node.of(TWO | {"PET_RDZV_ENDPOINT": "head", "PET_MASTER_PORT": "7"}).port
+        == "7"
+    )
+
+
+def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert [environment(TWO, most)["PET_NPROC_PER_NODE"] for most in (1, 2, 4, 64)] == ["1", "1", "2", "8"]
+    assert environment(TWO, 4)["SONORANT_WORLD_SIZE"] == "4"
+    assert environment({}, 4)["PET_NPROC_PER_NODE"] == "4"
+
+
+def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> None:
+    """c10d numbers them as they come; the one that writes the model must be known before."""
+    found = environment(TWO | {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "10.0.0.1:400"}, 4)
+    assert (found["PET_RDZV_BACKEND"], found["PET_RDZV_ENDPOINT"], found["PET_NODE_RANK"]) == ("static", "10.0.0.1:400", "1")
+    assert "PET_STANDALONE" not in found
+    assert environment({}, 4)["PET_STANDALONE"] == "1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux's interfaces")
+def test_gloo_is_told_the_interface_that_leads_to_the_first_node() -> None:
+    """Else it takes the one of the machine's own name, which is often loopback."""
+    assert interface_towards("127.0.0.1") == "lo"
+    assert interface_towards("no.such.host.invalid") is None
+    assert environment(TWO | {"PET_MASTER_ADDR": "127.0.0.1"}, 4)["GLOO_SOCKET_IFNAME"] == "lo"
+    assert environment(TWO | {"GLOO_SOCKET_IFNAME": "ib0"}, 4)["GLOO_SOCKET_IFNAME"] == "ib0"
+
+
+def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(features: Path, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"steps": 30, "validate_every": 30, "checkpoint_every": 30}
+    folders = [tmp_path / name for name in ("first", "second")]
+    jobs = [tiny_job("acoustic", features, folder, **settings) for folder in folders]
+    nodes = start_two(jobs, folders)
+    metrics = RunDirectory(folders[0] / "run").metrics
+    wait_until(lambda: bool(read_metrics(metrics)) or any(node.poll() is not None for node in nodes))
+    nodes[1].send_signal(signal.SIGTERM)
+    for status, output in ends(nodes):
+        assert status == 1 and "stopped and saved at step" in output, output
+    stopped = RunDirectory(folders[0] / "run").status()["step"]
+    assert 0 < stopped < 30
+    assert [path.name for path in folders[1].iterdir()] == ["job.json"], "only the first node has a run directory"
+
+    fresh = tmp_path / "fresh"  # the second machine was replaced
+    (_, first), (_, second) = outputs = ends(
+        start_two([jobs[0], tiny_job("acoustic", features, fresh, **settings)], [folders[0], fresh])
+    )
+    assert [status for status, _ in outputs] == [0, 0], first + second
+    assert f"resuming acoustic from its checkpoint at step {stopped}" in first
+    assert [path.name for path in fresh.iterdir()] == ["job.json"]
+
+    alone = tmp_path / "alone"
+    ((status, output),) = ends([start(tiny_job("acoustic", features, alone, **settings), alone, PET_NPROC_PER_NODE="2")])
+    assert status == 0, output
+    assert_same(*(checkpoint.load(checkpoint.existing(folder / "run/checkpoints")[0]) for folder in (folders[0], alone)))
+
+
+def test_a_node_with_other_features_ends_the_training_before_its_first_step(features: Path, tmp_path: Path) -> None:
+    other = with_another_split(features, tmp_path / "other")
+    folders = [tmp_path / name for name in ("first", "second")]
+    jobs = [tiny_job("acoustic", features, folders[0]), tiny_job("acoustic", other, folders[1])]
+    for status, output in ends(start_two(jobs, folders)):
+        assert status == 1 and f"node {socket.gethostname()}: its features" in output and "dvc pull" in output, output
+    assert read_metrics(RunDirectory(folders[0] / "run").metrics) == []
+
+
+def test_a_node_that_never_comes_is_waited_for_only_so_long(features: Path, tmp_path: Path) -> None:
+    job = tiny_job("acoustic", features, tmp_path)
+    ((status, output),) = ends(start_two([job], [tmp_path / "first"], PET_RDZV_CONF="timeout=3"))
+    assert status == 1
+    assert "error: 2 nodes were to meet at 127.0.0.1:" in output and "PET_NODE_RANK" in output
+    assert "Traceback" not in output
+
+
+def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_path: Path) -> None:
+    flipped = Path(shutil.copytree(features, tmp_path / "flipped"))
+    with (flipped / "mels.npy").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x7f")
+    cases = [
+        (features, "f"),
+        (with_another_split(features, tmp_path / "split"), "f"),
+        (flipped, "f"),
+        (features, "g"),
+        (tmp_path, "f"),
+    ]
+    torch.multiprocessing.spawn(_second_of_two, (features, cases, str(tmp_path)), nprocs=2)
+    same, split, bits, code, absent = json.loads((tmp_path / "said").read_text())
+    assert same == ""
+    assert "its features (" in split and f"there: dvc pull {features}" in split
+    assert "the arrays are not those the header was written for" in bits and "dvc pull" in bits
+    assert "its code or params (fingerprint g)" in code and "check out the same commit" in code
+    assert "header.json: no such file" in absent
+
+
+def _second_of_two(rank: int, features: Path, cases: list[tuple[Path, str]], folder: str) -> None:
+    os.environ["LOCAL_WORLD_SIZE"] = "1"
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
+    ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []
+    for own, fingerprint in cases:
+        try:
+            refuse_other_copies(own if rank else features, fingerprint if rank else "f", ranks)
+            said.append("")
+        except SonorantError as error:
+            said.append(str(error))
+    if not rank:
+        (Path(folder) / "said").write_text(json.dumps(said))
+    torch.distributed.destroy_process_group()
+
+
+def with_another_split(features: Path, copy: Path) -> Path:
+    """A copy of the store in which one utterance is held out."""
+    shutil.copytree(features, copy)
+    index = json.loads((copy / "index.json").read_text())
+    index[0]["split"] = "test"
+    (copy / "index.json").write_text(json.dumps(index))
+    return copy
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
