@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.machines import BRIDGE, Machine
 
 PORT = 4200
 START_SECONDS = 120.0
+BUSY_SECONDS = 60.0
 PREFECT = [sys.executable, "-m", "prefect"]
 
 
@@ -107,11 +109,18 @@ class Pool:
         return {worker.pid for worker in self._workers.values()}
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """The server's answer; a body is posted."""
+        """The server's answer; a body is posted. Where its database is busy (503) it is asked again, as Prefect's own clients do."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.api + path, data=data, headers={"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as reply:
-            return json.load(reply)
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=20) as reply:
+                    return json.load(reply)
+            except urllib.error.HTTPError as error:
+                if error.code != 503 or time.monotonic() > deadline:
+                    raise
+                time.sleep(1.0)
 
     def _answers(self, path: str) -> bool:
         try:
