@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,23 +86,43 @@ def test_training_learns(features: Path, tmp_path: Path, alone: None) -> None:
     assert sum(mels[-5:]) < 0.8 * sum(mels[:5])
 
 
+def flip(data: bytes) -> bytes:
+    return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 1]) + data[len(data) // 2 + 1 :]
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def nothing(data: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("damage", [flip, cut, nothing])
 def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_it_used(
-    features: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
+    damage: Callable[[bytes], bytes], features: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """And the end is the same to the bit."""
+    (tmp_path / "run").mkdir()
+    whole = trainer("acoustic", {}, features, tmp_path / "run")
+    whole.train()
+    newest = checkpoint.existing(tmp_path / "run" / "checkpoints")[0]
+    newest.write_bytes(damage(newest.read_bytes()))
+    again = trainer("acoustic", {}, features, tmp_path / "run")
+    assert again.train() == "finished"
+    said = capsys.readouterr().out
+    assert f"{newest} is damaged" in said and "at step 6 of 8" in said
+    assert_same(whole.state(), again.state())
+    assert checkpoint.load(newest)["step"] == 8
+
+
+def test_where_no_checkpoint_is_whole_nothing_is_trained_over_them(features: Path, tmp_path: Path, alone: None) -> None:
     (tmp_path / "run").mkdir()
     trainer("acoustic", {}, features, tmp_path / "run").train()
-    newest = checkpoint.existing(tmp_path / "run" / "checkpoints")[0]
-    data = bytearray(newest.read_bytes())
-    data[len(data) // 2] ^= 1
-    newest.write_bytes(data)
-    again = trainer("acoustic", {}, features, tmp_path / "run")
-    again.resume()
-    assert again.step == 6
-    assert f"{newest} is damaged" in capsys.readouterr().out
     for path in checkpoint.existing(tmp_path / "run" / "checkpoints"):
         path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(SonorantError, match="none of the 2 checkpoints is whole"):
-        again.resume()
+        trainer("acoustic", {}, features, tmp_path / "run").train()
 
 
 def test_a_checkpoint_of_other_settings_is_refused(features: Path, tmp_path: Path, alone: None) -> None:

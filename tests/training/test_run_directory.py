@@ -55,13 +55,21 @@ def test_a_training_that_did_not_start_is_not_taken_for_the_finished_one_before_
         launch(job)
 
 
-def test_what_a_killed_writer_left_goes_with_the_old_checkpoints(tmp_path: Path) -> None:
-    for step in range(4):
+def test_the_newest_two_and_the_best_stay_and_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
+    for step in range(5):
         checkpoint.save(checkpoint.path_of(tmp_path, step), {"step": step})
     checkpoint.save(tmp_path / checkpoint.BEST, {"step": 0})
     (tmp_path / ".step-00000009.ckpt.123.tmp").write_bytes(b"half")
-    checkpoint.prune(tmp_path, checkpoint.path_of(tmp_path, 3))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "step-00000002.ckpt", "step-00000003.ckpt"]
+    checkpoint.prune(tmp_path, checkpoint.path_of(tmp_path, 4))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best.ckpt", "step-00000003.ckpt", "step-00000004.ckpt"]
+
+
+def test_a_later_step_that_was_passed_over_as_damaged_crowds_no_whole_one_out(tmp_path: Path) -> None:
+    for step in (2, 4, 6):
+        checkpoint.save(checkpoint.path_of(tmp_path, step), {"step": step})
+    checkpoint.path_of(tmp_path, 8).write_bytes(b"damaged")
+    checkpoint.prune(tmp_path, checkpoint.path_of(tmp_path, 6))
+    assert [path.name for path in checkpoint.existing(tmp_path)] == ["step-00000006.ckpt", "step-00000004.ckpt"]
 
 
 def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: Path) -> None:

@@ -1,0 +1,146 @@
+"""What goes wrong around a training ends it in one line, and what it had learned survives."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sonorant.training import checkpoint
+from sonorant.training.run_directory import MetricsLog, read_metrics
+from tests.training.trainings import Training
+
+LESS_THAN_A_CHECKPOINT = 100_000
+"""Bytes."""
+
+
+@pytest.fixture(scope="module")
+def half_trained(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run directory of a training of 4 of its steps."""
+    training = Training("acoustic", features, tmp_path_factory.mktemp("half"), steps=4)
+    training.finish()
+    return training.run.path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one MB, mounted for this test."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("a small disk can be mounted only by root on Linux")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def continued(features: Path, half_trained: Path, folder: Path) -> Training:
+    """The half-trained training, in `folder`, with four more steps to go."""
+    shutil.copytree(half_trained, folder / "run")
+    return Training("acoustic", features, folder, steps=8)
+
+
+def contents(training: Training) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in training.run.checkpoints.iterdir()}
+
+
+def assert_nothing_is_lost(training: Training, before: dict[str, bytes], cause: str) -> None:
+    """The old checkpoints are there, no piece of a new one is, and the status says why."""
+    assert contents(training) == before
+    status = training.run.status()
+    assert status["state"] == "failed" and re.search(cause, status["message"]), status
+
+
+def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, half_trained: Path, tmp_path: Path) -> None:
+    """A quota; works on every system."""
+    training = continued(features, half_trained, tmp_path / "t")
+    before = contents(training)
+    assert len(before["step-00000004.ckpt"]) > LESS_THAN_A_CHECKPOINT
+    limits = (LESS_THAN_A_CHECKPOINT, LESS_THAN_A_CHECKPOINT)
+    error = training.failed(training.start(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits)))
+    assert re.search(r"step-00000006.ckpt: checkpoint not written \(File too large\).*make room.*resumes", error)
+    assert_nothing_is_lost(training, before, "File too large")
+    training.finish()
+    assert checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"] == 8
+
+
+@pytest.mark.parametrize("left", [20_000, 0])
+def test_a_full_disk_leaves_the_last_checkpoint(left: int, features: Path, half_trained: Path, small_disk: Path) -> None:
+    """With room for a few lines of metrics but no checkpoint, and without any."""
+    training = continued(features, half_trained, small_disk)
+    training.output, training.job_file = small_disk.parent / "output.txt", small_disk.parent / "job.json"
+    before = contents(training)
+    filler = small_disk / "filler"
+    with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+        while True:
+            file.write(b"x" * 4096)
+    with filler.open("r+b") as file:
+        file.truncate(filler.stat().st_size - left)
+    error = training.failed(training.start())
+    assert "No space left on device" in error and "the same command resumes" in error, error
+    assert contents(training) == before
+    if left:
+        assert_nothing_is_lost(training, before, "No space left")
+    filler.unlink()
+    training.finish()
+    assert checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"] == 8
+
+
+def test_a_read_only_run_directory_is_named(features: Path, half_trained: Path, tmp_path: Path) -> None:
+    """A read-only mount, which stops root too."""
+    training = continued(features, half_trained, tmp_path / "t")
+    before, run = contents(training), str(training.run.path)
+    if os.geteuid() != 0 or subprocess.run(["mount", "--bind", run, run], capture_output=True).returncode:
+        pytest.skip("no folder can be mounted read-only here")
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
+        error = training.failed(training.start(2))
+    finally:
+        subprocess.run(["umount", "-l", run], check=True)
+    assert run in error and "Read-only file system" in error, error
+    assert contents(training) == before
+
+
+def test_a_second_trainer_ends_on_all_its_ranks_and_leaves_the_first_alone(
+    features: Path, half_trained: Path, tmp_path: Path
+) -> None:
+    training = continued(features, half_trained, tmp_path / "t")
+    training.run.lock()
+    before, status = contents(training), training.run.status()
+    error = training.failed(training.start(2, "tests.training.impatient_worker"))
+    assert re.search(rf"another trainer \(process {os.getpid()}\) is at work here; wait for it or stop it", error), error
+    assert training.run.status() == status
+    assert contents(training) == before
+
+
+def test_a_checkpoint_of_other_settings_is_refused_by_all_ranks_in_one_line(
+    features: Path, half_trained: Path, tmp_path: Path
+) -> None:
+    training = continued(features, half_trained, tmp_path / "t")
+    training.job = dataclasses.replace(training.job, fingerprint="other")
+    before = contents(training)
+    error = training.failed(training.start(2))
+    assert re.search(r"its checkpoint belongs to other settings, data or code; remove the folder", error)
+    assert_nothing_is_lost(training, before, "other settings")
+
+
+@pytest.mark.parametrize("row", [b"\xff\xfe{", b'{"step": 3}', b"[]", b'{"step": 3, "time": 0, "metrics": 1}'])
+def test_a_damaged_row_of_metrics_is_named_and_left_out(row: bytes, tmp_path: Path) -> None:
+    path, said = tmp_path / "metrics.jsonl", list[str]()
+    whole = b'{"step": %d, "time": 0, "metrics": {"train/loss": 1.0}}\n'
+    path.write_bytes(whole % 1 + row + b"\n" + whole % 2 + b'{"step": 3, "ti')
+    log = MetricsLog(path, said.append)
+    assert said == [f"{path}:2: not a row of metrics, left out"]
+    log.write(2, {"train/loss": 9.0})
+    log.write(3, {"train/loss": 2.0})
+    assert [(row["step"], row["metrics"]["train/loss"]) for row in read_metrics(path)] == [(1, 1.0), (2, 1.0), (3, 2.0)]
