@@ -1,0 +1,121 @@
+"""Wherever features are read from, training sees the same batches; a copy of them is whole or not there."""
+
+import multiprocessing
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.tiny_training import tiny_features
+from sonorant.data import features as features_module
+from sonorant.data.batches import SegmentBatches, UtteranceBatches, load
+from sonorant.data.features import FeatureStore
+from sonorant.data.loading import COST, Cost, Measured
+from sonorant.data.local_copy import copy_path, local_copy
+from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_features(tmp_path_factory.mktemp("preload"))
+
+
+def batches(store: FeatureStore, workers: int = 0) -> list[dict[str, torch.Tensor]]:
+    items = np.arange(6)
+    plans = [MicroBatch(0, 0, items[:4]), MicroBatch(0, 1, items[4:])]
+    segments = [MicroBatch(0, 2, items[:3], np.array([0, 5, 9]))]
+    datasets = [UtteranceBatches(store, plans), SegmentBatches(store, segments, 32)]
+    return [batch for dataset in datasets for batch in load(dataset, workers, pin=False)]
+
+
+def same(some: list[dict[str, torch.Tensor]], others: list[dict[str, torch.Tensor]]) -> bool:
+    pairs = zip(some, others, strict=True)
+    return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_are_identical_from_disk_from_memory_and_from_a_copy(features: Path, tmp_path: Path, workers: int) -> None:
+    wanted = batches(FeatureStore.open(features))
+    copied = FeatureStore.open(local_copy(features, tmp_path / "copies"))
+    held = FeatureStore.open(local_copy(features, tmp_path / "gone"))
+    held.read_into_memory()
+    shutil.rmtree(tmp_path / "gone")  # nothing is read from there any more, by the workers neither
+    assert same(batches(copied, workers), wanted)
+    assert same(batches(held, workers), wanted)
+
+
+def test_features_that_do_not_fit_into_memory_are_refused(features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(features_module, "_free_memory", lambda: 1000)
+    with pytest.raises(SonorantError, match=r"do not fit into .* free; set data.preload to none or folder"):
+        FeatureStore.open(features).read_into_memory()
+
+
+def test_a_copy_is_made_once_and_made_again_when_it_is_damaged(features: Path, tmp_path: Path) -> None:
+    copy = local_copy(features, tmp_path)
+    made = (copy / "mels.npy").stat().st_mtime_ns
+    assert local_copy(features, tmp_path) == copy == copy_path(features, tmp_path)
+    assert (copy / "mels.npy").stat().st_mtime_ns == made
+    with (copy / "mels.npy").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x7f")
+    local_copy(features, tmp_path)
+    FeatureStore.open(copy).verify()
+
+
+def test_other_splits_are_another_copy(features: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(features, tmp_path / "other"))
+    index = (other / "index.json").read_text().replace('"validation"', '"test"')
+    (other / "index.json").write_text(index)
+    assert copy_path(features, tmp_path) != copy_path(other, tmp_path)
+
+
+def test_damaged_features_are_named_and_leave_no_copy(features: Path, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(features, tmp_path / "damaged"))
+    with (damaged / "audio.npy").open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b"\x7f")
+    with pytest.raises(SonorantError, match=r"damaged: the arrays are not those the header was written for"):
+        local_copy(damaged, tmp_path / "copies")
+    assert [path.suffix for path in (tmp_path / "copies").iterdir()] == [".lock"]
+
+
+def test_what_a_killed_copy_left_is_removed(features: Path, tmp_path: Path) -> None:
+    target = copy_path(features, tmp_path)
+    abandoned = tmp_path / f".{target.name}.99999.tmp"
+    abandoned.mkdir()
+    (abandoned / "mels.npy").write_bytes(b"half")
+    local_copy(features, tmp_path)
+    assert not abandoned.exists()
+    FeatureStore.open(target).verify()
+
+
+def test_processes_that_ask_at_once_get_one_whole_copy(features: Path, tmp_path: Path) -> None:
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        paths = pool.starmap(local_copy, [(features, tmp_path)] * 3)
+    assert set(paths) == {copy_path(features, tmp_path)}
+    FeatureStore.open(paths[0]).verify()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_hold_the_copy_is_named(features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SonorantError, match=r"data.preload_folder .*file.*: .*; make room there, name another folder"):
+        local_copy(features, tmp_path / "file")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with pytest.raises(SonorantError, match=r"GiB of features, 0.00 GiB free; make room there"):
+        local_copy(features, tmp_path / "full")
+    assert [path.suffix for path in (tmp_path / "full").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches_say_what_it_took_to_make_them_wherever_they_are_made(features: Path, workers: int) -> None:
+    store, cost = FeatureStore.open(features), Cost()
+    dataset = Measured(UtteranceBatches(store, [MicroBatch(0, 0, np.arange(6))]), store)
+    batch = cost.take(next(iter(load(dataset, workers, pin=False))))
+    assert COST not in batch
+    assert cost.reading > 0 and cost.transforming > 0

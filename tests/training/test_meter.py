@@ -1,0 +1,135 @@
+"""Where a step's time goes: what is said of real trainings, and which cause is named for a loader that is waited for."""
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sonorant.data.batches import Batch
+from sonorant.data.loading import Cost
+from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
+from sonorant.training import per_rank, stall
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.device_load import DeviceLoad, fragmentation_warning
+from sonorant.training.machine import DataConfig
+from sonorant.training.profile import parse_steps
+from sonorant.training.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.trainer import Trainer
+from tests.training.conftest import settings
+from tests.training.trainings import Training
+
+
+def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(features: Path, tmp_path: Path) -> None:
+    training = Training("acoustic", features, tmp_path, steps=8, log_every=2)
+    copies = {"preload": "folder", "preload_folder": str(tmp_path / "copies")}
+    training.job = replace(training.job, profile="3:4", data=copies)
+    training.finish(2)
+    rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "time/data" in row["metrics"]]
+    assert len(rows) == 4
+    phases = ("data", "transfer", "forward", "backward", "communication", "optimizer", "rest")
+    for row in rows:
+        for rank in (0, 1):
+            shares = {name.split("/")[2]: value for name, value in row.items() if name.startswith(f"time/rank{rank}/")}
+            assert set(phases) <= shares.keys()
+            assert all(value >= 0 for value in shares.values())
+            assert sum(value for name, value in shares.items() if name != "communication_hidden") == pytest.approx(1.0, abs=0.02)
+        assert row["time/forward"] == pytest.approx((row["time/rank0/forward"] + row["time/rank1/forward"]) / 2)
+    assert any(row["time/rank0/communication"] > 0 for row in rows)
+    for rank in (0, 1):
+        trace = json.loads((training.run.path / "profile" / f"rank{rank}-steps-3-4.json").read_text())
+        steps = {event["name"] for event in trace["traceEvents"] if re.match(r"ProfilerStep#", event.get("name", ""))}
+        assert len(steps) == 2
+    assert len(list((tmp_path / "copies").glob("*/mels.npy"))) == 1
+
+
+class Slow(AcousticRecipe):
+    """Whose batches take long, in one of two ways."""
+
+    reads = False
+
+    def dataset(self, batches: list[MicroBatch]) -> torch.utils.data.Dataset[Batch]:
+        made, store, reads = super().dataset(batches), self.store, self.reads
+
+        class Dataset(torch.utils.data.Dataset[Batch]):
+            def __len__(self) -> int:
+                return len(batches)
+
+            def __getitem__(self, index: int) -> Batch:
+                time.sleep(0.2)
+                if reads:
+                    store.seconds_reading += 0.2
+                return made[index]
+
+        return Dataset()
+
+
+@pytest.mark.parametrize(
+    ("reads", "workers", "named"),
+    [(True, 0, "storage: "), (False, 0, "transforms: "), (False, 1, "workers: "), (True, 1, "storage: ")],
+)
+def test_a_loader_that_is_waited_for_is_named_once_with_its_cause(
+    reads: bool, workers: int, named: str, features: Path, tmp_path: Path, alone: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    recipe = Slow(*settings("acoustic", steps=4, checkpoint_every=4, log_every=2), features)
+    recipe.reads = reads
+    ranks = Ranks(0, 1, 0, torch.device("cpu"))
+    Trainer(recipe, ranks, RunDirectory(tmp_path), "f", DataConfig(workers=workers)).train()
+    said = [line for line in capfd.readouterr().err.splitlines() if "waiting for data" in line]
+    assert len(said) == 1
+    assert said[0].startswith("warning: rank 0: ") and f"waiting for data. {named}" in said[0]
+
+
+def test_workers_are_told_apart_by_what_they_lacked() -> None:
+    def named(workers: int, cores: int, **cost: float) -> str:
+        return stall.cause(Cost(**cost), 10.0, workers, cores)[1]
+
+    assert "too few; raise data.workers" in named(2, 8, transforming=19.0, computing=19.0)
+    assert "more than 2 cores can do" in named(2, 2, transforming=19.0, computing=19.0)
+    assert "had a core for only 5.00 s" in named(8, 2, transforming=60.0, computing=5.0)
+    assert "starts them anew" in named(4, 8, transforming=2.0, computing=2.0)
+    assert "3 pages from disk" in named(4, 8, reading=5.0, transforming=2.0, faults=3.0)
+
+
+def test_many_ranks_have_one_largest_value_and_its_owner_each() -> None:
+    figures = [{"data": 0.01 * rank} for rank in range(9)]
+    assert per_rank.by_rank("time", figures) == {"time/largest/data": pytest.approx(0.08), "time/largest_rank/data": 8.0}
+    assert len(per_rank.by_rank("time", figures[:8])) == 8
+    assert per_rank.mean(figures) == {"data": pytest.approx(0.04)}
+
+
+def test_a_cpu_says_nothing_of_a_gpu_and_fragments_are_worth_a_warning_above_the_limit() -> None:
+    assert DeviceLoad(torch.device("cpu")).read() == {}
+    assert fragmentation_warning({"fragmentation": 0.30, "reserved_gib": 10.0}) is None
+    assert "expandable_segments" in str(fragmentation_warning({"fragmentation": 0.31, "reserved_gib": 10.0}))
+
+
+@pytest.mark.parametrize("steps", ["5", "5:4", "0:3", "a:b", "1:51", ""])
+def test_a_range_of_steps_that_is_none_is_refused(steps: str) -> None:
+    with pytest.raises(SonorantError, match="give FIRST:LAST"):
+        parse_steps(steps)
+
+
+def test_a_trace_of_steps_that_are_not_trained_is_refused(features: Path, tmp_path: Path, alone: None) -> None:
+    recipe, ranks = AcousticRecipe(*settings("acoustic", steps=4), features), Ranks(0, 1, 0, torch.device("cpu"))
+    with pytest.raises(SonorantError, match="--profile 3:9: this training goes from step 1 to step 4"):
+        Trainer(recipe, ranks, RunDirectory(tmp_path), "f", profile="3:9").train()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpus_own_clock_times_what_the_host_does_not_wait_for() -> None:
+    watch, matrix = Stopwatch(torch.device("cuda")), torch.ones(4096, 4096, device="cuda")
+    with watch("forward"):
+        for _ in range(50):
+            matrix = matrix @ matrix * 1e-4
+    wall, shares = watch.read()
+    assert 0.5 < shares["forward"] <= 1.0
+    assert wall > 0
+    row = DeviceLoad(torch.device("cuda")).read()
+    assert row["reserved_gib"] > 0 and 0 <= row["fragmentation"] < 1
