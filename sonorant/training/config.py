@@ -36,7 +36,7 @@ class TrainConfig:
     init_from: str | None = None
     """Fine-tune these weights: a checkpoint, a trained model folder, a run directory, a voice bundle, models:/<name>@<alias>."""
     activation_checkpointing: bool = False
-    """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a third more time."""
+    """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a quarter more time."""
     compile: bool = False
     """torch.compile the blocks: for GPUs; needs a C++ compiler, and a minute at the start."""
 

@@ -21,7 +21,7 @@ KIND, LIMIT = os.environ["SCARCE"], int(os.environ["SCARCE_LIMIT"])
 
 
 class Exhausted(torch.autograd.Function):
-    """Runs out of memory on its way back, when the gradients behind it are there already."""
+    """Runs out of memory on its way back, when the gradients of all that comes after it are there already."""
 
     @staticmethod
     def forward(ctx, x):  # type: ignore[no-untyped-def]
@@ -39,8 +39,10 @@ class ScarcePasses(acoustic.AcousticLosses):
         values = batch["mel"].numel()
         if values > 2 * LIMIT:
             raise torch.OutOfMemoryError("Tried to allocate more than there is")
+        hook = self.model.encoder.register_forward_hook(lambda module, given, out: Exhausted.apply(out) if values > LIMIT else out)
         losses = super().forward(batch, step)
-        return {name: Exhausted.apply(value) if values > LIMIT and name == "mel" else value for name, value in losses.items()}
+        hook.remove()
+        return losses
 
 
 class ScarceAddressSpace(acoustic.AcousticLosses):
