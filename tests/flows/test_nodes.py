@@ -1,0 +1,137 @@
+"""A flow on several machines: here a second folder with a worker of its own, which shares nothing with the first but a server."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.flows.conftest import dvc, git
+from tests.flows.test_train_and_export import run_flow, wait_until
+
+ROOT = Path(__file__).parents[2]
+NODES = """\
+stages:
+  prepare:
+    cmd: cp corpora/words.txt prepared.txt
+    deps: [corpora/words.txt]
+    outs: [prepared.txt]
+  train_acoustic:
+    cmd: python stage.py
+    deps: [prepared.txt]
+    outs: [model.txt]
+"""
+# Two "machines" meet in a folder named by the rendezvous' id; what the second does is written in `second`.
+NODE = """\
+import os, pathlib, sys, time
+me, count = os.environ['PET_NODE_RANK'], int(os.environ['PET_NNODES'])
+meeting = pathlib.Path(os.environ['MEETINGS']) / os.environ['PET_RDZV_ID']
+meeting.mkdir(exist_ok=True)
+(meeting / me).write_text(pathlib.Path('prepared.txt').read_text())
+what = (meeting.parent / 'second').read_text()
+if me == '1' and what == 'fails':
+    sys.exit('error: no disk')
+while len(list(meeting.iterdir())) < count or what in ('fails', 'never ends'):
+    time.sleep(0.1)
+if me == '0':
+    pathlib.Path('model.txt').write_text((meeting / '1').read_text())
+"""
+
+
+@pytest.fixture
+def two_machines(
+    prefect_server: str, make_project: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Path, Path]]:
+    """A project, and a second machine: its own copy with a worker of the pool of nodes. With the folder where they meet."""
+    root, meetings = make_project("project", NODES), tmp_path / "meetings"
+    meetings.mkdir()
+    (root / "stage.py").write_text(NODE)
+    shutil.copy(ROOT / "prefect.yaml", root)
+    for package in ("flows", "tasks", "sonorant"):  # a worker imports the flow from its own folder
+        (root / package).symlink_to(ROOT / package)
+    dvc(root, "remote", "add", "-d", "store", str(tmp_path / "remote"))
+    git(root, "add", "-A")
+    git(root, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "nodes")
+    second = tmp_path / "second"
+    git(tmp_path, "clone", "-q", str(root), str(second))
+    monkeypatch.setenv("MEETINGS", str(meetings))
+    monkeypatch.setenv("SONORANT_NODE_ADDRESS", "127.0.0.1")
+    environment = os.environ | {"PREFECT_API_URL": prefect_server, "PWD": str(second), "SONORANT_TEST": str(second)}
+    environment |= {
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PYTHONPATH": str(ROOT),
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    prefect = [sys.executable, "-m", "prefect"]
+    for pool in ("sonorant", "sonorant-nodes"):
+        subprocess.run([*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], env=environment, check=True)
+    subprocess.run([*prefect, "--no-prompt", "deploy", "--all"], cwd=root, env=environment, check=True)
+    worker = subprocess.Popen(
+        [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"], cwd=second, env=environment
+    )
+    try:
+        yield root, meetings
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(60)
+
+
+def test_nodes_are_fetched_for_watched_and_cancelled(
+    prefect_server: str, two_machines: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, meetings = two_machines
+    second = root.parent / "second"
+    (meetings / "second").write_text("fails")
+    state = run_flow(root, monkeypatch, register=False, nodes=2)
+    assert state.is_failed() and "node 1 ended as Failed" in state.message and "no disk" in state.message, state.message
+    assert processes_of(second, "stage.py") == []
+
+    (meetings / "second").write_text("succeeds")
+    state = run_flow(root, monkeypatch, register=False, nodes=2)
+    assert state.is_completed(), state.message
+    assert (root / "model.txt").read_text() == "one two\n", "what the second machine fetched"
+    assert not (second / "prepared.txt").exists(), "it worked in a copy"
+
+    (root / "model.txt").unlink()
+    (root / "dvc.lock").unlink()
+    shutil.rmtree(root / ".dvc" / "cache" / "runs")
+    (meetings / "second").write_text("never ends")
+    before = len(list(meetings.iterdir()))
+    code = "from flows.train_and_export import train_and_export\ntrain_and_export(register=False, nodes=2)"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": prefect_server}
+    flow = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    wait_until(
+        lambda: any((folder / "1").exists() for folder in list(meetings.iterdir())) and len(list(meetings.iterdir())) > before
+    )
+    wait_until(lambda: processes_of(second, "stage.py") != [])
+    flow.send_signal(signal.SIGTERM)
+    flow.wait(60)
+    wait_until(lambda: processes_of(second, "stage.py") == [])
+
+
+def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(
+    two_machines: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, meetings = two_machines
+    (meetings / "second").write_text("never ends")
+    state = run_flow(root, monkeypatch, register=False, nodes=3, join_timeout=15)
+    assert state.is_failed() and "no worker took node" in state.message and "--pool sonorant-nodes" in state.message
+
+
+def processes_of(folder: Path, name: str) -> list[int]:
+    """Processes of the machine whose folder this is that run `name`."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SONORANT_TEST") == str(folder) and name in process.cmdline():
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
