@@ -111,7 +111,8 @@ def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any
     if fault == "none":
         held = code == 0 and not errors
     else:
-        held = code != 0 and len(said) == 1 and re.search(CAUSES[fault], said[0]) is not None and names_a_rank(said[0])
+        worlds = 2 if fault == "wrong_world_size" else 1  # each speaks for itself
+        held = code != 0 and len(said) == worlds and all(re.search(CAUSES[fault], error) and names_a_rank(error) for error in said)
     return {"held": held, "said": " / ".join(said).replace(platform.node(), "<host>"), "seconds": round(seconds, 1)}
 
 

@@ -1,0 +1,57 @@
+"""Each way in which ranks can fail to train together ends the training with one error; the faults are those of `benchmarks.ddp_faults`.
+
+The ranks are forked from a server that has imported torch once, which saves most of the seconds that torchrun needs to start them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import faulty_worker
+from benchmarks.ddp_faults import CAUSES, faulty_job, free_port, verdict
+
+SERVER = multiprocessing.get_context("forkserver")
+PATIENCE = 120
+
+
+def run_rank(fault: str, job_file: Path, output: Path, env: dict[str, str]) -> None:
+    """What torchrun starts, in this process."""
+    os.environ.update(env)
+    descriptor = os.open(output, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    torch.set_num_threads(1)
+    sys.argv = ["benchmarks.faulty_worker", str(job_file), fault]
+    faulty_worker.main()
+
+
+def train(fault: str, features: Path, folder: Path) -> tuple[int, str]:
+    """Train with a fault on two ranks; the largest exit code and what they said."""
+    SERVER.set_forkserver_preload(["benchmarks.faulty_worker"])
+    job_file, output = Path(faulty_job(features, folder / fault).run).parent / "job.json", folder / "output.txt"
+    nodes = 2 if fault == "node_local_slicing" else 1
+    common = {"WORLD_SIZE": "2", "SONORANT_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    ranks = []
+    for rank in range(2):
+        local = {"RANK": str(rank), "LOCAL_RANK": str(rank % (2 // nodes)), "LOCAL_WORLD_SIZE": str(2 // nodes)}
+        ranks.append(SERVER.Process(target=run_rank, args=(fault, job_file, output, common | local)))
+        ranks[-1].start()
+    for process in ranks:
+        process.join(PATIENCE)
+        process.kill()
+        process.join()
+    return max(abs(process.exitcode or 0) for process in ranks), output.read_text()
+
+
+@pytest.mark.parametrize("fault", ["none", *CAUSES])
+def test_the_fault_is_caught_and_nothing_else(fault: str, features: Path, tmp_path: Path) -> None:
+    code, output = train(fault, features, tmp_path)
+    found = verdict(fault, code, output, 0.0)
+    assert found["held"], output
+    assert "Traceback" not in output
