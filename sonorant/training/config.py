@@ -38,7 +38,7 @@ class TrainConfig:
     activation_checkpointing: bool = False
     """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a quarter more time."""
     compile: bool = False
-    """torch.compile the blocks: for GPUs; needs a C++ compiler, and a minute at the start."""
+    """torch.compile the blocks: for GPUs; needs a C++ compiler, and minutes at the start."""
 
     def __post_init__(self) -> None:
         for name in ("steps", "micro_batches_per_step", "validate_every", "checkpoint_every", "log_every"):
