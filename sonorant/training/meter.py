@@ -60,9 +60,9 @@ class Meter:
         row["speed/audio_seconds_per_second"] = self.frames * self.recipe.seconds_per_frame / wall
         row |= self._of_ranks(figures)
         if self.padded:
-            row["data/padding"] = 1.0 - self.frames / self.padded
+            row["batch/padding"] = 1.0 - self.frames / self.padded
         if self.recipe.budget is not None:
-            row["data/budget"] = float(self.recipe.budget)
+            row["batch/budget"] = float(self.recipe.budget)
         row["memory/peak_gib"] = memory.peak(self.ranks.device) / 2**30
         self.frames = self.padded = 0.0
         self.cost.forget()
@@ -95,7 +95,7 @@ class Meter:
         if waited > stall.LIMIT:
             cores = max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
             kind, sentence = stall.cause(self.cost, wall, self.workers, cores)
-            found[f"data/{kind}"] = f"{waited:.1%} of the steps' time went into waiting for data. {sentence}"
+            found[f"waiting for {kind}"] = f"{waited:.1%} of the steps' time went into waiting for data. {sentence}"
         fragmented = fragmentation_warning(load)
         if fragmented:
             found["fragmentation"] = fragmented

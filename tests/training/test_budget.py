@@ -126,8 +126,8 @@ def test_budget_padding_and_peak_memory_are_logged(features: Path, tmp_path: Pat
     run = RunDirectory(tmp_path)
     trainer = Trainer(recipe("acoustic", features, steps=2, log_every=2), CPU, run, "f")
     trainer.train()
-    (row,) = [row["metrics"] for row in read_metrics(run.metrics) if "data/budget" in row["metrics"]]
-    assert row["data/budget"] == trainer.recipe.budget
+    (row,) = [row["metrics"] for row in read_metrics(run.metrics) if "batch/budget" in row["metrics"]]
+    assert row["batch/budget"] == trainer.recipe.budget
     plan = [batch for step in trainer.recipe.plan.steps(0)[:2] for batch in step]
-    assert padding_waste(plan, trainer.recipe.store.frames) <= row["data/padding"] < 0.5  # type: ignore[attr-defined]
+    assert padding_waste(plan, trainer.recipe.store.frames) <= row["batch/padding"] < 0.5  # type: ignore[attr-defined]
     assert row["memory/peak_gib"] * 2**30 == pytest.approx(memory.peak(CPU.device), rel=0.2)
