@@ -58,7 +58,9 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
 def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
     """How the nodes meet."""
     if node.count == 1:
-        return {} if "PET_RDZV_ENDPOINT" in given else {"PET_STANDALONE": given.get("PET_STANDALONE", "1")}
+        # By number: a machine whose own name leads nowhere would look it up for minutes.
+        alone = {"PET_STANDALONE": "1", "PET_LOCAL_ADDR": "127.0.0.1"}
+        return {} if "PET_RDZV_ENDPOINT" in given else {name: given.get(name, value) for name, value in alone.items()}
     found = {
         # Its other backends number the nodes as they come, and the one that writes must be known before.
         "PET_RDZV_BACKEND": "static",
