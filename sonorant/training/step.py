@@ -206,7 +206,8 @@ class TrainStep:
     def _distribute(self, module: nn.Module) -> DistributedDataParallel:
         # Without device_ids, with which it would hand the module a copy of the batch: phases pass tensors on in it (vocoder.FAKE).
         # Buffers are constants here: nothing to broadcast at every step.
-        return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True)
+        # Every step calls the wrapper once, for one graph, and averages in that call; passes before it go around it: a static graph.
+        return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)
 
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]

@@ -1,0 +1,17 @@
+"""One loss curve, whatever the number of ranks; the short form of `benchmarks.world_size`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.world_size import CASES, FIRST_BOUND, FIRST_STEPS, curves, difference
+
+
+@pytest.mark.parametrize("case", ["vocoder, adversarial", "acoustic, flow"])
+def test_two_ranks_follow_the_curve_of_one(case: str, features: Path, tmp_path: Path) -> None:
+    kind, changes = CASES[case]
+    alone, together = (curves(kind, features, tmp_path / str(n), n, FIRST_STEPS, **changes) for n in (1, 2))
+    assert all(len(losses) == FIRST_STEPS for losses in (*alone.values(), *together.values()))
+    assert difference(alone, together, FIRST_STEPS) < FIRST_BOUND
