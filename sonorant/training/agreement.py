@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch.distributed as dist
 
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.errors import SonorantError
@@ -41,9 +38,7 @@ def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
         return
     several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
     own = _copy(features, fingerprint, verify=several and ranks.local_rank == 0)
-    gathered: list[Any] = [None] * ranks.world_size
-    dist.all_gather_object(gathered, asdict(own), group=ranks.between_cpus)
-    first, *others = [Copy(**each) for each in gathered]
+    first, *others = ranks.gather(own)
     for copy in (first, *others):
         if copy.problem:
             raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {features}")

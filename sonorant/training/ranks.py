@@ -29,8 +29,6 @@ class Ranks:
     world_size: int
     local_rank: int
     device: torch.device
-    between_cpus: dist.ProcessGroup | None = None
-    """For collectives of CPU tensors; None: the default group, which has gloo for them beside the GPUs' NCCL."""
 
     @property
     def first(self) -> bool:
@@ -57,7 +55,7 @@ class Ranks:
     def gather(self, value: Any) -> list[Any]:
         """What every rank hands in, by rank, on every rank. Between CPUs, for anything that can be pickled."""
         values: list[Any] = [None] * self.world_size
-        dist.all_gather_object(values, value, group=self.between_cpus)
+        dist.all_gather_object(values, value)
         return values
 
     def sum(self, values: dict[str, float]) -> dict[str, float]:
@@ -70,17 +68,17 @@ class Ranks:
     def any(self, flag: bool) -> bool:
         """Whether any rank says so. Asked between CPUs, so that no GPU has to finish its step first."""
         tensor = torch.tensor(int(flag))
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX, group=self.between_cpus)
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
         return bool(tensor.item())
 
     def share(self, data: bytes | None) -> bytes | None:
         """What rank 0 hands in, on every rank: nodes that share no folder all learn what is on its disk."""
         size = torch.tensor(-1 if data is None else len(data))
-        dist.broadcast(size, 0, group=self.between_cpus)
+        dist.broadcast(size, 0)
         if size < 0:
             return None
         buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
-        dist.broadcast(buffer, 0, group=self.between_cpus)
+        dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
 

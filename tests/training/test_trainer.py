@@ -57,11 +57,10 @@ def test_a_sample_is_seen_only_when_it_is_whole(features: Path, tmp_path: Path, 
 
 @pytest.fixture
 def alone_on_a_gpu(tmp_path: Path) -> Iterator[None]:
-    """This process as an NCCL group of its own."""
+    """This process as a group of its own, as `join` makes them."""
     if not torch.cuda.is_available():
         pytest.skip("there is no GPU here")
-    device = torch.device("cuda", 0)
-    dist.init_process_group("nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1, device_id=device)
+    dist.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
