@@ -20,6 +20,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,15 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
     return {"before": first, "after": after, "pieces": kept._largest}, shrunk and finite
 
 
+def trace(folder: Path, place: Path, device: torch.device) -> Answer:
+    """What --profile writes."""
+    job = replace(tiny_job("acoustic", folder / "tiny" / "features", place, steps=8), profile="4:6")
+    launch(job)
+    traces = sorted(Path(job.run).glob("profile/*.json"))
+    kernels = sum(path.read_text(encoding="utf-8").count('"cat": "kernel"') for path in traces)
+    return {"traces": len(traces), "gpu_kernels": kernels}, bool(traces) and (kernels > 0 or device.type == "cpu")
+
+
 def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
     """What the doctor finds here."""
     command = [sys.executable, "-m", "sonorant.cli", "doctor", "--data", str(folder / "speech"), "--runs", str(place)]
@@ -270,6 +280,7 @@ CHECKS: dict[str, Callable[[Path, Path, torch.device], Answer]] = {
     "training is faster than the published figure": speed,
     "an automatic budget stays within its share of the memory": auto_budget,
     "training goes on after memory has run out": out_of_memory,
+    "a trace holds the GPU's kernels": trace,
     "the doctor finds its way": doctor,
 }
 

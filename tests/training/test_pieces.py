@@ -166,7 +166,7 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_in_pieces(features: Path, tmp_pat
         pytest.skip("needs a GPU")
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
-    torch.distributed.init_process_group("nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1, device_id=device)
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     wide = {"channels": 64, "expansion": 64, "decoder_blocks": 4, "frames_per_micro_batch": 1800, "micro_batches_per_step": 1}
     try:
         recipe = AcousticRecipe(*settings("acoustic", **wide), features)
