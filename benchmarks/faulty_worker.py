@@ -135,13 +135,13 @@ def one_replica_drifts() -> None:
 
 def average_drifts() -> None:
     """The moving average of a rank misses an update."""
-    update = torch.optim.swa_utils.AveragedModel.update_parameters
+    update = ema.Average.update_parameters
 
     def missed(self: Any, model: torch.nn.Module) -> None:
         if not (rank() == 1 and int(self.n_averaged) == LATER):
             update(self, model)
 
-    torch.optim.swa_utils.AveragedModel.update_parameters = missed  # type: ignore[method-assign]
+    ema.Average.update_parameters = missed  # type: ignore[method-assign]
 
 
 def other_initial_weights() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -77,9 +78,20 @@ def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
     """The dataset's batches in order, prefetched by `workers` processes (0 = in this one)."""
     return iter(
         DataLoader(
-            dataset, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin, prefetch_factor=4 if workers else None
+            dataset,
+            batch_size=None,
+            shuffle=False,
+            num_workers=workers,
+            pin_memory=pin,
+            prefetch_factor=4 if workers else None,
+            worker_init_fn=_outlast_sigterm,
         )
     )
+
+
+def _outlast_sigterm(worker: int) -> None:
+    """torchrun sends SIGTERM to the whole process group of a rank, which needs its workers until it has saved and ends them itself."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _round_up(length: int, multiple: int) -> int:

@@ -6,16 +6,25 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-Tensors = tuple[torch.Tensor, ...] | list[torch.Tensor]
 
+class Average(AveragedModel):
+    """An exponential moving average of a model's weights; buffers are constants and stay as they were copied.
 
-def averaged(model: nn.Module, decay: float) -> AveragedModel:
-    """An exponential moving average of `model` that trusts its first steps less: decay at step n is at most (n + 1) / (n + 10)."""
+    It trusts its first steps less: the decay at step n is at most (n + 1) / (n + 10).
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        super().__init__(model)
+        self.decay = decay
 
     @torch.no_grad()
-    def update(averages: Tensors, current: Tensors, _: torch.Tensor | int) -> None:
-        number = int(average.n_averaged)  # the one handed in is on the GPU, and reading it would wait for the step
-        torch._foreach_lerp_(averages, current, 1.0 - min(decay, (number + 1) / (number + 10)))
-
-    average = AveragedModel(model, multi_avg_fn=update)
-    return average
+    def update_parameters(self, model: nn.Module) -> None:
+        """Take in the weights of `model`. Unlike torch's own, which moves its counter to the GPU, it never waits for the step."""
+        number = int(self.n_averaged)
+        averages: list[torch.Tensor] = list(self.module.parameters())
+        current: list[torch.Tensor] = list(model.parameters())
+        if number == 0:
+            torch._foreach_copy_(averages, current)
+        else:
+            torch._foreach_lerp_(averages, current, 1.0 - min(self.decay, (number + 1) / (number + 10)))
+        self.n_averaged += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
@@ -85,7 +86,7 @@ class Proof:
         self.ledger.note(batch[DRAWN] for batch, weight in zip(loaded, weights, strict=False) if weight)
         self.ledger.check(step + 1)
         self.ledger.open(self.recipe.plan, epoch, place)
-        if self.ranks.world_size > 1:
+        with _unscaled(trained.scaler):
             self._averaged(trained, step, first, loaded)
 
     def due(self, step: int, started: int) -> bool:
@@ -133,14 +134,26 @@ class Proof:
         wanted = _explicit(trained, step, cut, rows)
         for optimizer in trained.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        usable = wanted.isfinite()  # a gradient scaler may begin too high
-        distance = ((found - wanted)[usable].norm() / wanted[usable].norm().clamp(min=1e-20)).item()
+        distance = ((found - wanted).norm() / wanted.norm().clamp(min=1e-20)).item()
         for name, far in self.ranks.gather((self.ranks.name, distance)):
             if not far <= TOLERANCE:
                 raise AllRanksError(
                     f"{name} does not average its gradients with the others (they are {far:.0%} off the average): something calls a "
                     "phase's module and not its DistributedDataParallel wrapper; call TrainStep.wrapped"
                 )
+
+
+@contextmanager
+def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
+    """A scale that overflows would leave nothing to compare."""
+    if not scaler.is_enabled():
+        yield
+        return
+    scaler.scale(torch.zeros((), device=scaler._device))  # it has no scale before its first use
+    scale = scaler.get_scale()
+    scaler.update(1.0)
+    yield
+    scaler.update(scale)
 
 
 def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], rows: list[Batch]) -> torch.Tensor:

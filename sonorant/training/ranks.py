@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -65,11 +66,19 @@ class Ranks:
         dist.all_reduce(tensor)
         return dict(zip(names, tensor.tolist(), strict=True))
 
-    def any(self, flag: bool) -> bool:
-        """Whether any rank says so. Asked between CPUs, so that no GPU has to finish its step first."""
+    def ask(self, flag: bool) -> Callable[[], bool]:
+        """Ask whether any rank says so; call what is returned for the answer, later, when it has long come.
+
+        Between CPUs: no GPU has to finish its step, and no rank has to wait for the slowest one, as at a barrier.
+        """
         tensor = torch.tensor(int(flag))
-        dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
-        return bool(tensor.item())
+        work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True)
+
+        def answer() -> bool:
+            work.wait()
+            return bool(tensor.item())
+
+        return answer
 
     def share(self, data: bytes | None) -> bytes | None:
         """What rank 0 hands in, on every rank: nodes that share no folder all learn what is on its disk."""

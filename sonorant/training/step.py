@@ -19,7 +19,7 @@ from sonorant.data.batches import DRAWN, Batch
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
 from sonorant.training.blocks import compile_blocks, recompute_blocks
-from sonorant.training.ema import averaged
+from sonorant.training.ema import Average
 from sonorant.training.pieces import Piece, Pieces, out_of_memory, release
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Phase, Recipe, weighted
@@ -36,7 +36,7 @@ class TrainStep:
             raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
         for phase in recipe.phases:
             phase.module.to(ranks.device)
-        self.ema = averaged(recipe.model, self.config.ema_decay)
+        self.ema = Average(recipe.model, self.config.ema_decay)
         for phase in recipe.phases:
             if self.config.activation_checkpointing:
                 recompute_blocks(phase.module)

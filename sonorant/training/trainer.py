@@ -27,6 +27,9 @@ from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
 from sonorant.training.validation import validation_losses
 
+SMALLEST_SCALE = 1.0
+"""Of fp16's gradient scaler, which starts at 65536: where gradients overflow below it, they are not finite for want of a scale."""
+
 
 class Trainer:
     """Trains a recipe in a run directory until its last step or a SIGTERM."""
@@ -62,6 +65,8 @@ class Trainer:
     def train(self) -> str:
         """Run to the last step; return `finished`, or `stopped` after a SIGTERM (a checkpoint is then saved)."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
+        for note in self.recipe.notes:
+            self._say(note)
         with self.stopwatch("resume"):
             self.resume()
             if self.recipe.budget is None:
@@ -82,6 +87,7 @@ class Trainer:
             self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch, self.load)
             self.meter.restart()
         profile = Profile(self.profile, self.run.path / "profile", self.ranks.rank, self.step, self.config.steps)
+        asked = self.ranks.ask(self._stop)
         for micro_batches, batches in self.steps():
             taken = self.take_step(micro_batches, batches)
             profile.next()
@@ -99,7 +105,8 @@ class Trainer:
                     self.log.write(self.step, row)
                 self.meter.restart()
             with self.stopwatch("communication"):
-                stop = self.ranks.any(self._stop)
+                stop = asked()  # what was asked a step ago
+            asked = self.ranks.ask(self._stop)
             saving = stop or self._due(self.config.checkpoint_every)
             if saving or self.proof.due(self.step, started):
                 with self.stopwatch("proof"):
@@ -109,6 +116,7 @@ class Trainer:
                 self.save()
             if stop:
                 break
+        asked()
         profile.close()
         return "stopped" if self.step < self.config.steps else "finished"
 
@@ -161,8 +169,14 @@ class Trainer:
 
     def _refuse_divergence(self, norms: dict[str, torch.Tensor]) -> None:
         """Stop before weights that are no numbers reach a checkpoint. All ranks do, for the averaged gradient is the same on all."""
-        if self.trained.scaler.is_enabled():
-            return  # it leaves such steps out and goes on with a smaller scale
+        scaler = self.trained.scaler
+        if scaler.is_enabled():  # it leaves such steps out and goes on with a smaller scale
+            if scaler.get_scale() < SMALLEST_SCALE:
+                raise AllRanksError(
+                    f"step {self.step}: training of the {self.recipe.name} has diverged (no gradient was finite, down to a scale of "
+                    f"{scaler.get_scale():g}); lower train_{self.recipe.name}.learning_rate, or use precision bf16"
+                )
+            return
         for name, norm in floats(norms).items():
             if not math.isfinite(norm):
                 raise AllRanksError(

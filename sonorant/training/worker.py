@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from sonorant.data.local_copy import copy_path, local_copy
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models.saved import save_model
+from sonorant.training import memory
 from sonorant.training.agreement import refuse_other_copies
 from sonorant.training.initial import start_from
 from sonorant.training.machine import DataConfig, MachineConfig
@@ -130,7 +132,9 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
     recipe = RECIPES[job.recipe](replace(job, features=str(_features(job, data, ranks))))
     if data.preload == "memory":
-        recipe.store.read_into_memory()
+        room = memory.part_of_free()
+        dist.barrier()  # all look before one takes
+        recipe.store.read_into_memory(room)
     if job.initial:
         start_from(recipe, Path(job.initial), ranks)
     trainer = Trainer(recipe, ranks, run, job.fingerprint, data, machine, job.profile)
@@ -206,6 +210,10 @@ def main() -> None:
         if not isinstance(error, AllRanksError) or os.environ.get("LOCAL_RANK") == "0":
             print(f"{'' if isinstance(error, PeerGone) else 'error: '}{error}", file=sys.stderr, flush=True)
         os._exit(1)  # without waiting for peers that may never come
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
     if ranks.local_rank == 0:
         write_json(outcome_beside(job_file), outcome)
     dist.destroy_process_group()

@@ -132,11 +132,11 @@ def test_a_checkpoint_of_other_settings_is_refused(features: Path, tmp_path: Pat
         trainer("acoustic", {}, features, tmp_path / "run", fingerprint="g").resume()
 
 
-def start(features: Path, folder: Path, processes: int, **changes: Any) -> subprocess.Popen[str]:
+def start(features: Path, folder: Path, processes: int, workers: int = 0, **changes: Any) -> subprocess.Popen[str]:
     model, train = settings("acoustic", **changes)
     folder.mkdir(exist_ok=True)
     job = Job(recipe="acoustic", model=model, train=train, features=str(features), run=str(folder / "run"), out=str(folder / "model"),
-              fingerprint="f", provenance={})  # fmt: skip
+              fingerprint="f", provenance={}, data={"workers": workers})  # fmt: skip
     job.write(folder / "job.json")
     env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, train["micro_batches_per_step"])
     command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(folder / "job.json")]
@@ -170,9 +170,11 @@ def test_sigkill_of_the_whole_group_loses_nothing_on_two_ranks(features: Path, t
     assert_same(last_state(tmp_path / "whole"), last_state(tmp_path / "cut"))
 
 
-def test_sigterm_saves_and_the_next_start_goes_on(features: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [0, 2])
+def test_sigterm_saves_and_the_next_start_goes_on(workers: int, features: Path, tmp_path: Path) -> None:
+    """With loader processes too: torchrun sends SIGTERM to all processes of a rank."""
     long = {"steps": 400, "validate_every": 400, "checkpoint_every": 400}
-    process = start(features, tmp_path / "run", 1, **long)
+    process = start(features, tmp_path / "run", 1, workers, **long)
     metrics = tmp_path / "run" / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while not read_metrics(metrics) and time.monotonic() < deadline:
