@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ SPEED = Speed(processes=2, seconds_per_step=0.5, shares={"data": 0.01, "backward
 def planned(tmp_path: Path, **given: Any) -> dict[str, Any]:
     wanted = {"steps": 7200, "price": None, "watts": None, "gpu": None} | given
     return forecast(tiny_job("acoustic", tmp_path, tmp_path, precision="bf16"), NEEDS, SPEED, **wanted)
+
+
+def test_a_gpu_too_small_for_weights_and_optimizer_is_said_to_be(tmp_path: Path) -> None:
+    huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
+    assert "does not fit" in str(estimate(tiny_job("acoustic", tmp_path, tmp_path), huge, "t4", 1000, None)["largest_micro_batch"])
 
 
 def test_time_energy_and_cost_follow_from_speed_and_what_was_given(tmp_path: Path) -> None:

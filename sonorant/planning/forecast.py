@@ -60,6 +60,7 @@ def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None)
     hours = steps * seconds / 3600
     fixed = sum(size for part, size in needs.bytes.items() if part != "activations")
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
+    largest = int(needs.budget * room / needs.bytes["activations"])
     return {
         "kind": "estimate",
         "gpu": name,
@@ -67,7 +68,7 @@ def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None)
         "steps_per_second": 1 / seconds,
         "bound_by": max(limits, key=lambda limit: limits[limit]),
         "milliseconds_a_step": {limit: 1000 * value for limit, value in limits.items()},
-        "largest_micro_batch": int(needs.budget * room / needs.bytes["activations"]),
+        "largest_micro_batch": largest if largest > 0 else "none: does not fit into its memory",
         "hours": hours,
         "kwh_at_most": hours * gpu.watts / 1000,
         "cost": hours * price if price is not None else "not given: --price",

@@ -23,6 +23,7 @@ from sonorant.planning.work import Work, work_of
 from sonorant.training import budget, memory
 from sonorant.training.launch import environment, launch
 from sonorant.training.machine import MachineConfig
+from sonorant.training.pieces import release
 from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
@@ -70,26 +71,32 @@ class Speed:
 def needs_of(job: Job) -> Needs:
     """Build the training in this process, run its heaviest micro-batches in growing sizes, and count a step's work."""
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
-    share = MachineConfig(**job.machine).memory_share
     with _alone():
-        recipe = RECIPES[job.recipe](job)
-        trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
-        wanted = recipe.budget
-        allowed = memory.allowance(device, share)
-        largest = budget.find(trained, share)
-        recipe.budget = wanted or largest
-        return Needs(
-            parameters=parameter_counts(recipe),
-            bytes=bytes_by_component(trained),
-            device=device,
-            allowed=allowed,
-            budget=recipe.budget,
-            largest=largest,
-            bounded=largest >= recipe.budget_range(budget.STEPS_AN_EPOCH)[1],
-            work=_work_of_a_step(trained),
-            frames_a_step=_frames_a_step(recipe),
-            seconds_per_frame=recipe.seconds_per_frame,
-        )
+        needs = _needs(job, device)
+    release(device)  # the speed is measured by other processes, which need the memory
+    return needs
+
+
+def _needs(job: Job, device: torch.device) -> Needs:
+    share = MachineConfig(**job.machine).memory_share
+    recipe = RECIPES[job.recipe](job)
+    trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
+    wanted = recipe.budget
+    allowed = memory.allowance(device, share)
+    largest = budget.find(trained, share)
+    recipe.budget = wanted or largest
+    return Needs(
+        parameters=parameter_counts(recipe),
+        bytes=bytes_by_component(trained),
+        device=device,
+        allowed=allowed,
+        budget=recipe.budget,
+        largest=largest,
+        bounded=largest >= recipe.budget_range(budget.STEPS_AN_EPOCH)[1],
+        work=_work_of_a_step(trained),
+        frames_a_step=_frames_a_step(recipe),
+        seconds_per_frame=recipe.seconds_per_frame,
+    )
 
 
 def speed_of(job: Job, steps: int) -> Speed:
