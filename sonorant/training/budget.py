@@ -7,9 +7,9 @@ and comes close after a few trials: nothing larger than what fits is ever run.
 from __future__ import annotations
 
 from sonorant.data.batches import Batch
-from sonorant.errors import SonorantError
 from sonorant.training import memory
 from sonorant.training.pieces import out_of_memory, release
+from sonorant.training.ranks import AllRanksError
 from sonorant.training.step import TrainStep
 
 STEPS_AN_EPOCH = 50
@@ -24,7 +24,7 @@ def find(trained: TrainStep, share: float) -> int:
     """The largest budget whose heaviest micro-batches stay within `share` of the memory that is free on every rank.
 
     Sets the recipe's budget to it. Bounded so that an epoch has `STEPS_AN_EPOCH` steps. Changes no weights and draws no numbers that
-    training would. Every rank must ask. Raises SonorantError where not even the smallest budget fits.
+    training would. Every rank must ask. Raises AllRanksError where not even the smallest budget fits.
     """
     recipe, ranks = trained.recipe, trained.ranks
     smallest, largest = recipe.budget_range(STEPS_AN_EPOCH)
@@ -38,11 +38,11 @@ def find(trained: TrainStep, share: float) -> int:
         trial = min(largest, int(trial * min(allowed / taken, FASTEST_GROWTH)))
         if trial < found * CLOSE_ENOUGH and not (trial == largest > found):
             break
-    recipe.budget = min(ranks.gather(found))
+    recipe.budget, allowed, name = min(ranks.gather((found, allowed, ranks.name)))
     if not recipe.budget:
-        raise SonorantError(
-            f"{ranks.name}: the heaviest micro-batch of the smallest budget ({smallest}) does not fit into "
-            f"{allowed / 2**30:.1f} GiB: free memory, raise machine.memory_share, or set activation_checkpointing: true"
+        raise AllRanksError(
+            f"{name}: the heaviest micro-batch of the smallest budget ({smallest}) does not fit into "
+            f"{max(0, allowed) / 2**30:.1f} GiB: free memory, raise machine.memory_share, or set activation_checkpointing: true"
         )
     return recipe.budget
 

@@ -13,7 +13,7 @@ from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
 from sonorant.training import budget, checkpoint, memory
 from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.ranks import Ranks
+from sonorant.training.ranks import AllRanksError, Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
@@ -104,8 +104,18 @@ class SavedTensors:
 
 
 def test_what_does_not_fit_at_all_is_said_before_the_first_step(features: Path, alone: None) -> None:
-    with pytest.raises(SonorantError, match=r"smallest budget \(\d+\) does not fit .*machine.memory_share"):
+    with pytest.raises(AllRanksError, match=r"smallest budget \(\d+\) does not fit .*machine.memory_share"):
         budget.find(TrainStep(recipe("acoustic", features), CPU, Stopwatch()), 1e-6)
+
+
+def test_the_rank_with_the_least_memory_is_the_one_named(features: Path, alone: None) -> None:
+    class Neighbours(Ranks):
+        def gather(self, value: Any) -> list[Any]:
+            return [value, (0, 2**30, "rank 7 on small")]
+
+    neighbours = Neighbours(0, 1, 0, torch.device("cpu"))
+    with pytest.raises(AllRanksError, match=r"^rank 7 on small: .* into 1.0 GiB"):
+        budget.find(TrainStep(recipe("acoustic", features), neighbours, Stopwatch()), 0.5)
 
 
 def test_a_resumed_run_keeps_the_budget_that_was_found(features: Path, tmp_path: Path, alone: None) -> None:
