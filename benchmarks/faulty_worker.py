@@ -17,7 +17,7 @@ import torch
 
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch, Plan, deal
-from sonorant.training import ranks, step, trainer, worker
+from sonorant.training import ema, ranks, step, trainer, worker
 
 LATER = 5
 """Step from which on a fault is there that comes later."""
