@@ -85,13 +85,16 @@ class FeatureStore:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def read_into_memory(self) -> None:
-        """Hold all arrays in this process; worker processes that it forks share them. Raises SonorantError where they do not fit."""
-        needed, free = sum(array.nbytes for array in (self._mels, self._audio, self._tokens)), _free_memory()
-        if free is not None and needed > free:
+    def read_into_memory(self, room: int) -> None:
+        """Hold all arrays in this process; worker processes that it forks share them.
+
+        Raises SonorantError where they take more than `room` bytes: each rank holds the whole, so its room is its part of what is free.
+        """
+        needed = sum(array.nbytes for array in (self._mels, self._audio, self._tokens))
+        if needed > room:
             raise SonorantError(
-                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into the {free / 2**30:.1f} GiB of memory that are free; "
-                "set data.preload to none or folder"
+                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's part of the memory that is free, "
+                f"{room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
         self._mels, self._audio, self._tokens = (np.array(array) for array in (self._mels, self._audio, self._tokens))
 
@@ -159,15 +162,6 @@ def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
         expected = f"{np.dtype(dtype).name} {shape}"
         raise SonorantError(f"{path}: holds {array.dtype.name} {array.shape}, the index says {expected}; {_REPAIR}")
     return array
-
-
-def _free_memory() -> int | None:
-    """Bytes that this machine can still give away; None where the system does not tell."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def _consecutive(first: np.ndarray, count: np.ndarray) -> bool:

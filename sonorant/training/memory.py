@@ -40,7 +40,12 @@ def allowance(device: torch.device, share: float) -> int:
         free, _ = torch.cuda.mem_get_info(device)
         return int(share * (free + torch.cuda.memory_reserved(device)))
     held = _kib("/proc/self/status", "VmRSS") or peak(device)
-    return int(share * (held + _free() / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    return int(share * (held + part_of_free()))
+
+
+def part_of_free() -> int:
+    """Bytes of main memory that this process may still take, where each process of the node takes as many."""
+    return _free() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def _free() -> int:
@@ -49,8 +54,15 @@ def _free() -> int:
     free = available if available is not None else os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     limit, used = CGROUP / "memory.max", CGROUP / "memory.current"
     if limit.exists() and used.exists() and limit.read_text().strip().isdigit():
-        free = min(free, max(0, int(limit.read_text()) - int(used.read_text())))
+        free = min(free, max(0, int(limit.read_text()) - int(used.read_text()) + _cached()))
     return free
+
+
+def _cached() -> int:
+    """Bytes counted as used by the container that only cache files, such as features that were just read to be hashed."""
+    statistics = CGROUP / "memory.stat"
+    text = statistics.read_text() if statistics.exists() else ""
+    return sum(int(size) for size in re.findall(r"^(?:in)?active_file (\d+)$", text, flags=re.MULTILINE))
 
 
 def _kib(path: str, name: str) -> int | None:

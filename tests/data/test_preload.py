@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from benchmarks.tiny_training import tiny_features
-from sonorant.data import features as features_module
 from sonorant.data.batches import SegmentBatches, UtteranceBatches, load
 from sonorant.data.features import FeatureStore
 from sonorant.data.loading import COST, Cost, Measured
 from sonorant.data.local_copy import copy_path, local_copy
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
+from sonorant.training import memory
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_batches_are_identical_from_disk_from_memory_and_from_a_copy(features: P
     wanted = batches(FeatureStore.open(features))
     copied = FeatureStore.open(local_copy(features, tmp_path / "copies"))
     held = FeatureStore.open(local_copy(features, tmp_path / "gone"))
-    held.read_into_memory()
+    held.read_into_memory(2**30)
     for array in ("mels.npy", "audio.npy", "tokens.npy"):  # nothing is read from there any more, by the workers neither
         with (held.path / array).open("r+b") as file:
             file.write(bytes((held.path / array).stat().st_size))
@@ -50,10 +50,15 @@ def test_batches_are_identical_from_disk_from_memory_and_from_a_copy(features: P
     assert same(batches(held, workers), wanted)
 
 
-def test_features_that_do_not_fit_into_memory_are_refused(features: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features_module, "_free_memory", lambda: 1000)
-    with pytest.raises(SonorantError, match=r"do not fit into .* free; set data.preload to none or folder"):
-        FeatureStore.open(features).read_into_memory()
+def test_features_that_do_not_fit_into_memory_are_refused(features: Path) -> None:
+    with pytest.raises(SonorantError, match=r"do not fit into .* free, .* GiB; set data.preload to none or folder"):
+        FeatureStore.open(features).read_into_memory(1000)
+
+
+def test_ranks_of_one_machine_share_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_free", lambda: 1000)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert memory.part_of_free() == 250
 
 
 def test_a_copy_is_made_once_and_made_again_when_it_is_damaged(features: Path, tmp_path: Path) -> None:
