@@ -101,6 +101,11 @@ class AcousticRecipe:
             raise SonorantError("train_acoustic.frames_per_micro_batch is auto and not yet found: no plan without it")
         return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.config.seed, epoch=epoch)
 
+    @property
+    def notes(self) -> list[str]:
+        """None."""
+        return []
+
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
         """From the longest utterance to an equal share of all frames."""
         smallest = int(max(self.store.frames[self.items].max(), self.store.frames[self.validation_items].max()))

@@ -74,6 +74,11 @@ class Recipe(Protocol):
     budget: int | None
     """What a micro-batch of the plan may hold, in the recipe's own measure; None while it has to be found (`auto`)."""
 
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of this training before it starts, a line each."""
+        ...
+
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
         """The smallest budget that holds every sample, and the largest that leaves an epoch as many steps (never below the smallest)."""
         ...

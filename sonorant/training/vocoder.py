@@ -151,6 +151,17 @@ class VocoderRecipe:
             self.store.frames, items, segments=self.budget, length=config.segment_frames, seed=config.seed, epoch=epoch
         )
 
+    @property
+    def notes(self) -> list[str]:
+        """How many utterances are shorter than a segment, which no epoch has a place for."""
+        frames, length = self.store.frames[self.items], self.config.segment_frames
+        short = int((frames < length).sum())
+        if not short:
+            return []
+        return [
+            f"vocoder: {short} of {len(frames)} utterances are shorter than train_vocoder.segment_frames ({length}) and are not trained on"
+        ]
+
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
         """From one segment to an equal share of an epoch's."""
         segments = int((self.store.frames[self.items] >= self.config.segment_frames).sum())

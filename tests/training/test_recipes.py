@@ -31,3 +31,13 @@ def test_an_utterance_longer_than_a_micro_batch_is_refused_by_its_id(features: P
         SonorantError, match=r"utterance u\d\d \(train\) has \d+ frames.*train_acoustic.frames_per_micro_batch \(100\)"
     ):
         AcousticRecipe(*settings("acoustic", frames_per_micro_batch=100), features)
+
+
+def test_utterances_shorter_than_a_segment_are_counted(features: Path) -> None:
+    frames = VocoderRecipe(*settings("vocoder"), features).store.frames
+    for length in (int(frames.min()), int(frames.max())):
+        found = VocoderRecipe(*settings("vocoder", segment_frames=length), features)
+        short = sum(int(found.store.frames[item]) < length for item in found.items)
+        assert [note.split()[:4] for note in found.notes] == (
+            [["vocoder:", str(short), "of", str(len(found.items))]] if short else []
+        )
