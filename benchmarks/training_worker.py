@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -20,17 +21,21 @@ from sonorant.training.vocoder import VocoderRecipe
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
-    """Take `warmup` and then `steps` steps with the engine, and return what the latter reached and where their time went."""
-    stream = trainer.steps()
+    """Take `warmup` and then `steps` steps with the engine, and return what the latter reached and where their time went.
+
+    A step is what the training loop does for each: the optimizer step, the ledger's note, the question whether a rank is to stop.
+    Left out is what it does every so many steps: a row of metrics (one is read, within the time), proofs, validation, checkpoints.
+    """
+    stream = _loop(trainer)
     for _ in range(warmup):
-        trainer.take_step(*next(stream))
+        next(stream)
     dist.barrier()
     trainer.meter.restart()
     start = time.perf_counter()
     for _ in range(steps):
-        taken = trainer.take_step(*next(stream))
-    seconds = time.perf_counter() - start
+        taken = next(stream)
     row = trainer.meter.read(trainer.step, trainer.epoch, taken["losses"], taken["norms"])
+    seconds = time.perf_counter() - start  # only now has a GPU finished
     speed = row["speed/audio_seconds_per_second"]
     return {
         "audio_seconds_per_second": speed,
@@ -40,6 +45,17 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
             name.removeprefix("time/"): value for name, value in row.items() if name.startswith("time/") and name.count("/") == 1
         },
     }
+
+
+def _loop(trainer: Trainer) -> Iterator[dict[str, Any]]:
+    asked = trainer.ranks.ask(False)
+    for micro_batches, batches in trainer.steps():
+        taken = trainer.take_step(micro_batches, batches)
+        trainer.proof.ledger.note(trainer.trained.computed)
+        with trainer.stopwatch("communication"):
+            asked()
+        asked = trainer.ranks.ask(False)
+        yield taken
 
 
 def feed(trainer: Trainer, micro_batches: int) -> float:
