@@ -116,6 +116,7 @@ def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
     """
     others = OtherNodes(first)
     try:
+        others.start()
         yield others.check
     except Exception:
         others.cancel(CANCEL_SECONDS)
@@ -130,10 +131,15 @@ class OtherNodes:
     """The flow runs of nodes 1, 2, ..."""
 
     def __init__(self, first: Part) -> None:
+        self._first = first
         self._logger = get_run_logger()
         self._deadline = time.monotonic() + first.join_seconds
         self._next = 0.0
         self._runs: dict[int, Any] = {}
+
+    def start(self) -> None:
+        """Ask Prefect for a flow run a node. Where it raises, those that were started before are there to be cancelled."""
+        first = self._first
         try:
             for rank in range(1, first.count):
                 part = asdict(replace(first, rank=rank))

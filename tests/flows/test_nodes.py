@@ -7,10 +7,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from prefect import flow
+from prefect.client.orchestration import get_client
+from prefect.deployments import run_deployment
 
+from flows.nodes import Part, other_nodes
+from flows.train_node import train_node
 from tests.flows.conftest import dvc, git
 from tests.flows.test_train_and_export import run_flow, wait_until
 
@@ -123,6 +129,30 @@ def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(
     (meetings / "second").write_text("never ends")
     state = run_flow(root, monkeypatch, register=False, nodes=3, join_timeout=15)
     assert state.is_failed() and "no worker took node" in state.message and "--pool sonorant-nodes" in state.message
+
+
+def test_nodes_already_started_are_cancelled_when_another_cannot_be(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    train_node.to_deployment("node").apply()
+    started = []
+
+    def refuse_the_second(*arguments: Any, **settings: Any) -> Any:
+        if started:
+            raise ConnectionError("the server is busy")
+        started.append(run_deployment(*arguments, **settings))
+        return started[0]
+
+    monkeypatch.setattr("flows.nodes.run_deployment", refuse_the_second)
+    part = Part(stage="train", rank=0, count=3, endpoint="127.0.0.1:1", meeting="m", join_seconds=60, commit="c")
+
+    @flow
+    def first_node() -> None:
+        with other_nodes(part):
+            raise AssertionError("the nodes are not complete")
+
+    with pytest.raises(ConnectionError, match="the server is busy"):
+        first_node()
+    with get_client(sync_client=True) as client:
+        assert client.read_flow_run(started[0].id).state.is_cancelled()
 
 
 def processes_of(folder: Path, name: str) -> list[int]:
