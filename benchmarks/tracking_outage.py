@@ -191,6 +191,7 @@ def main() -> None:
     slowest = min(away["steps_per_second_ratio"].values())
     claims = {
         "the training ends well while the server is away": never["exit_code"] == 0,
+        "points were left to deliver": never["missing_before_sync"] > 0,
         "sync-tracking then delivers every point and sample, once": complete(never["delivered"]),
         "the training ends well when the server goes and comes": away["exit_code"] == 0,
         "every point and sample is there, once, without anybody's help": complete(away["delivered"]),

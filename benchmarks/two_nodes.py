@@ -186,8 +186,8 @@ def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
     wait(lambda: scene.way.ended() is not None, scene)
     ended = time.monotonic() - died
     gone = ended + wait(lambda: not scene.trainers(), scene)
-    error = errors_in(scene.way.said())
-    print(f"killed at step {killed_at}, ended {ended:.1f} s later: {error}", file=sys.stderr, flush=True)
+    errors = errors_in(scene.way.said())
+    print(f"killed at step {killed_at}, ended {ended:.1f} s later: {' / '.join(errors)}", file=sys.stderr, flush=True)
     saved = scene.step()
     scene.way.revive(scene.second)
     scene.train(2)
@@ -197,7 +197,7 @@ def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
         "killed_after_step": killed_at,
         "seconds_until_it_said_so": round(ended, 1),
         "seconds_until_no_process_was_left": round(gone, 1),
-        "error": error,
+        "errors": errors,
         "resumed_at": int(resumed[0]) if resumed else None,
         "last_checkpoint": saved,
         "weights_identical": identical(peace["weights"], after["weights"]),
@@ -214,10 +214,9 @@ def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
     return result
 
 
-def errors_in(said: str) -> str:
-    """The last line that is an error of the training."""
-    lines = [line for line in said.splitlines() if "training failed" in line]
-    return lines[-1].strip() if lines else ""
+def errors_in(said: str) -> list[str]:
+    """The lines by which the commands say that they failed; what Prefect makes of them comes besides."""
+    return [line.strip() for line in said.splitlines() if line.startswith("error: ")]
 
 
 def project(folder: Path, steps: int) -> Path:
@@ -302,7 +301,7 @@ def main() -> None:
                 result = play(Scene(first, second, one, pool), arguments.steps // 3, one_too=True)
     claims = {
         f"when a machine dies the training ends within {WITHIN[way]:g} s": result["seconds_until_it_said_so"] <= WITHIN[way],
-        "it says so in one line": "training failed after step" in result["error"],
+        "it says so in one line": len(result["errors"]) == 1 and "training failed after step" in result["errors"][0],
         f"no process is left after {WITHIN[way]:g} s": result["seconds_until_no_process_was_left"] <= WITHIN[way],
         "the next start resumes from the last checkpoint": (result["resumed_at"] or 0) == result["last_checkpoint"] > 0,
         "the weights equal those of an undisturbed training to the bit": result["weights_identical"],

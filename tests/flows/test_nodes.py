@@ -132,8 +132,9 @@ def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(
 
 
 def test_nodes_already_started_are_cancelled_when_another_cannot_be(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    train_node.to_deployment("node").apply()
-    started = []
+    deployment: Any = train_node.to_deployment("node")
+    deployment.apply()
+    started: list[Any] = []
 
     def refuse_the_second(*arguments: Any, **settings: Any) -> Any:
         if started:
@@ -152,7 +153,8 @@ def test_nodes_already_started_are_cancelled_when_another_cannot_be(prefect_serv
     with pytest.raises(ConnectionError, match="the server is busy"):
         first_node()
     with get_client(sync_client=True) as client:
-        assert client.read_flow_run(started[0].id).state.is_cancelled()
+        state = client.read_flow_run(started[0].id).state
+    assert state is not None and state.is_cancelled()
 
 
 def processes_of(folder: Path, name: str) -> list[int]:
