@@ -32,20 +32,20 @@ SHUTDOWN_SECONDS = 20
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
     """`given` with torchrun's settings completed: a process a GPU or a CPU core, threads to match, how to meet the other nodes.
 
-    There are never more processes, on all nodes together, than micro-batches in a step, since the others would have nothing to do. On
-    CPUs, two processes with a thread each are 1.5 times as fast as one with two threads: what the loss needs (Fourier transforms,
-    sorting) has no threads. Raises SonorantError where PET_* contradict each other.
+    Where nothing is set there are, on all nodes together, no more processes than micro-batches in a step, since the others would have
+    nothing to do. On CPUs, two processes with a thread each are 1.5 times as fast as one with two threads: what the loss needs (Fourier
+    transforms, sorting) has no threads. Raises SonorantError where PET_* contradict each other.
     """
     node = Node.of(given)
     cores = len(os.sched_getaffinity(0))
     env = dict(given)
     env["PET_NNODES"] = str(node.count)
     most = max(1, micro_batches_per_step // node.count)
-    processes = env.setdefault("PET_NPROC_PER_NODE", str(min(torch.cuda.device_count() or cores, most)))
+    processes = _processes(given.get("PET_NPROC_PER_NODE", ""), cores, most)
+    env["PET_NPROC_PER_NODE"] = str(processes)
     env |= _meeting(node, given)
-    if processes.isdigit():
-        env.setdefault("OMP_NUM_THREADS", str(max(1, cores // int(processes))))
-        env["SONORANT_WORLD_SIZE"] = str(node.count * int(processes))  # what the ranks expect to meet
+    env.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
+    env["SONORANT_WORLD_SIZE"] = str(node.count * processes)  # what the ranks expect to meet
     env.setdefault("PET_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")
@@ -53,6 +53,32 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
     env.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # that a peer is gone is said in a line, not by a stack of C++ frames
     env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # restarted ranks would read stale addresses (pytorch issue 135712)
     return env
+
+
+def _processes(wanted: str, cores: int, most: int) -> int:
+    """A node's processes: a number or torchrun's words for one; nothing is a process a GPU or core, but at most `most`."""
+    gpus = torch.cuda.device_count()
+    words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
+    processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
+    if processes < 1:
+        why = "torch sees no GPU here" if wanted == "gpu" else "give a number from 1, gpu, cpu or auto"
+        raise SonorantError(f"PET_NPROC_PER_NODE={wanted}: {why}")
+    return processes
+
+
+def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
+    """What has nothing to do in a training with `env` of `environment`, for a person; None where all is used."""
+    world, here, gpus = int(env["SONORANT_WORLD_SIZE"]), int(env["PET_NPROC_PER_NODE"]), torch.cuda.device_count()
+    if world > micro_batches_per_step:
+        found, wanted = f"{world - micro_batches_per_step} of {world} processes have nothing to do", world
+    elif here < gpus and world + world // here > micro_batches_per_step:  # a process more on each node would be idle
+        found, wanted = f"{gpus - here} of this machine's {gpus} GPUs are not used", world // here * gpus
+    else:
+        return None
+    return (
+        f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of {wanted} "
+        "(a larger step, or the same with smaller micro-batches)"
+    )
 
 
 def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
@@ -74,15 +100,19 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 def launch(job: Job) -> None:
     """Train `job` under torchrun until it is finished, on this node's share of the ranks.
 
-    SIGTERM is passed on: the ranks save and end, and a SonorantError says how to go on. Raises SonorantError when training fails. Only
-    the first node needs the run directory.
+    SIGTERM is passed on: the ranks save and end, and Stopped says how to go on. Raises SonorantError when training fails. Only the first
+    node needs the run directory.
     """
     run = RunDirectory(Path(job.run))
     node, before = Node.of(os.environ), run.status()
+    env = environment(os.environ, job.train["micro_batches_per_step"])
+    warning = idle(env, job.train["micro_batches_per_step"])
+    if warning and node.first:
+        print(f"warning: {job.recipe}: {warning}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:  # not in the run directory: another execution may be starting there too
         job_file = Path(folder) / "job.json"
         job.write(job_file)
-        _run_agent(job_file, environment(os.environ, job.train["micro_batches_per_step"]))
+        told_to_stop = _run_agent(job_file, env)
         outcome = read_json(outcome_beside(job_file)) if outcome_beside(job_file).exists() else {"state": "failed"}
     if outcome["state"] == "stopped":
         raise Stopped(f"{job.recipe}: stopped and saved at step {outcome['step']}; the same command resumes there")
@@ -92,6 +122,8 @@ def launch(job: Job) -> None:
     if not node.first:
         raise SonorantError(f"{job.recipe}: training failed, see above and on the first node ({node.host})")
     if status == before:
+        if told_to_stop:
+            raise Stopped(f"{job.recipe}: stopped before training began; the same command starts it")
         raise SonorantError(f"{job.recipe}: training did not start, see above")
     cause = status["message"] or "a rank was killed or a node is gone, see above"
     raise SonorantError(
@@ -99,15 +131,21 @@ def launch(job: Job) -> None:
     )
 
 
-def _run_agent(job_file: Path, env: dict[str, str]) -> None:
-    """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it."""
+def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
+    """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it. Return whether there was one."""
     command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(job_file)]
     child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
-    former = {
-        number: signal.signal(number, lambda *_: child.send_signal(signal.SIGTERM)) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    told_to_stop = False
+
+    def pass_on(*_: object) -> None:
+        nonlocal told_to_stop
+        told_to_stop = True
+        child.send_signal(signal.SIGTERM)
+
+    former = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         child.wait()
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
+    return told_to_stop

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 import torch.multiprocessing
@@ -22,7 +23,7 @@ from benchmarks.tiny_training import tiny_job
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.agreement import refuse_other_copies
-from sonorant.training.launch import environment
+from sonorant.training.launch import environment, idle
 from sonorant.training.node import Node, interface_towards
 from sonorant.training.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
@@ -106,6 +107,46 @@ def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest
     assert [environment(TWO, most)["PET_NPROC_PER_NODE"] for most in (1, 2, 4, 64)] == ["1", "1", "2", "8"]
     assert environment(TWO, 4)["SONORANT_WORLD_SIZE"] == "4"
     assert environment({}, 4)["PET_NPROC_PER_NODE"] == "4"
+
+
+def test_torchruns_words_for_the_processes_are_resolved_so_that_the_world_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    for gpus, expected in ((4, {"gpu": "8", "auto": "8", "cpu": "16", "3": "6"}), (0, {"auto": "16", "cpu": "16"})):
+        monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
+        found = {word: environment(TWO | {"PET_NPROC_PER_NODE": word}, 2) for word in expected}
+        assert {word: env["SONORANT_WORLD_SIZE"] for word, env in found.items()} == expected
+        assert all(int(env["PET_NPROC_PER_NODE"]) * 2 == int(env["SONORANT_WORLD_SIZE"]) for env in found.values())
+    for word, says in {
+        "gpu": "torch sees no GPU here",
+        "many": "give a number",
+        "0": "give a number",
+        "-1": "give a number",
+    }.items():
+        with pytest.raises(SonorantError, match=f"PET_NPROC_PER_NODE={word}: {says}"):
+            environment({"PET_NPROC_PER_NODE": word}, 2)
+
+
+def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(given: dict[str, str], most: int) -> str:
+        return idle(environment(given, most), most) or ""
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    assert "14 of 16 processes have nothing to do: a step has 2 micro-batches" in said(TWO | {"PET_NPROC_PER_NODE": "8"}, 2)
+    assert "6 of this machine's 8 GPUs are not used" in said({}, 2)
+    assert "multiple of 16 " in said(TWO, 4)
+    assert said({}, 8) == said(TWO, 16) == said({"PET_NPROC_PER_NODE": "2"}, 8) == ""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert said({}, 1) == ""
+
+
+def test_a_training_told_to_stop_before_it_began_has_stopped(features: Path, tmp_path: Path) -> None:
+    node = start(tiny_job("acoustic", features, tmp_path / "job"), tmp_path / "job", PET_NPROC_PER_NODE="1")
+    launcher = psutil.Process(node.pid)
+    # torchrun is there and imports torch; its ranks will do so too
+    wait_until(lambda: any(child.cpu_times().user > 0.3 for child in launcher.children()) or node.poll() is not None)
+    node.send_signal(signal.SIGTERM)
+    ((status, output),) = ends([node])
+    assert status == 1 and "acoustic: stopped before training began" in output, output
 
 
 def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> None:
