@@ -78,7 +78,10 @@ def two_machines(
         subprocess.run([*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], env=environment, check=True)
     subprocess.run([*prefect, "--no-prompt", "deploy", "--all"], cwd=root, env=environment, check=True)
     worker = subprocess.Popen(
-        [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"], cwd=second, env=environment
+        [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"],
+        cwd=second,
+        env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
     try:
         yield root, meetings

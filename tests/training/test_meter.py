@@ -39,7 +39,7 @@ def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(feat
             shares = {name.split("/")[2]: value for name, value in row.items() if name.startswith(f"time/rank{rank}/")}
             assert set(phases) <= shares.keys()
             assert all(value >= 0 for value in shares.values())
-            assert sum(value for name, value in shares.items() if name != "communication_hidden") == pytest.approx(1.0, abs=0.02)
+            assert sum(value for name, value in shares.items() if name != "communication_hidden") == pytest.approx(1.0, abs=0.05)
         assert row["time/forward"] == pytest.approx((row["time/rank0/forward"] + row["time/rank1/forward"]) / 2)
     assert any(row["time/rank0/communication"] > 0 for row in rows)
     for rank in (0, 1):
