@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -76,22 +77,24 @@ class SegmentBatches(Dataset[Batch]):
 
 def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
     """The dataset's batches in order, prefetched by `workers` processes (0 = in this one)."""
-    return iter(
-        DataLoader(
-            dataset,
-            batch_size=None,
-            shuffle=False,
-            num_workers=workers,
-            pin_memory=pin,
-            prefetch_factor=4 if workers else None,
-            worker_init_fn=_outlast_sigterm,
-        )
+    loader = DataLoader(
+        dataset, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin, prefetch_factor=4 if workers else None
     )
+    with _sigterm_blocked():
+        return iter(loader)
 
 
-def _outlast_sigterm(worker: int) -> None:
-    """torchrun sends SIGTERM to the whole process group of a rank, which needs its workers until it has saved and ends them itself."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+@contextmanager
+def _sigterm_blocked() -> Iterator[None]:
+    """What is started meanwhile never sees SIGTERM, from its first instruction on, as a handler of its own would only do later.
+
+    torchrun sends it to the whole process group of a rank, which needs its workers until it has saved and ends them itself.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _round_up(length: int, multiple: int) -> int:
