@@ -48,6 +48,7 @@ def start(job: Job, folder: Path, **variables: str) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
     job.write(folder / "job.json")
     env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | variables
+    env["OMP_NUM_THREADS"] = "1"  # bits are those of as many threads
     return subprocess.Popen(
         [sys.executable, "-c", LAUNCH, str(folder / "job.json")],
         env=env,
