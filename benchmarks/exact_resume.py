@@ -178,7 +178,9 @@ def compare(peace: Training, disturbed: Training) -> dict[str, Any]:
         "weights": identical(one["phases"], other["phases"]),
         "average": identical(one["ema"], other["ema"]),
         "optimizers": identical(one["optimizers"], other["optimizers"]),
-        "saved_model": identical(*(torch.load(training.folder / "model/weights.pt") for training in (peace, disturbed))),
+        "saved_model": identical(
+            *(torch.load(training.folder / "model/weights.pt", weights_only=True) for training in (peace, disturbed))
+        ),
         "best": identical(*(checkpoint.load(training.run.checkpoints / checkpoint.BEST) for training in (peace, disturbed))),
         "curve": _losses(peace) == _losses(disturbed),
         "steps_logged_twice": len(steps) - len(set(steps)),
