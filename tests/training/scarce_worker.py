@@ -16,20 +16,9 @@ import torch
 from sonorant.training import acoustic, budget, worker
 from sonorant.training.step import TrainStep
 from sonorant.training.trainer import Trainer
+from tests.training.exhausted import Exhausted
 
 KIND, LIMIT = os.environ["SCARCE"], int(os.environ["SCARCE_LIMIT"])
-
-
-class Exhausted(torch.autograd.Function):
-    """Runs out of memory on its way back, when the gradients of all that comes after it are there already."""
-
-    @staticmethod
-    def forward(ctx, x):  # type: ignore[no-untyped-def]
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        raise torch.OutOfMemoryError("Tried to allocate more than there is")
 
 
 class ScarcePasses(acoustic.AcousticLosses):

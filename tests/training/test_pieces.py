@@ -25,6 +25,7 @@ from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
 from sonorant.training.vocoder import VocoderRecipe
 from tests.imports import ROOT
+from tests.training.exhausted import Exhausted
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
 QUIET = {"dropout": 0.0, "micro_batches_per_step": 3, "steps": 6, "validate_every": 6}
@@ -83,18 +84,6 @@ def test_two_real_ranks_take_the_smaller_of_their_budgets(features: Path, tmp_pa
     assert f"{found} a micro-batch, as memory allows" in output
 
 
-class Grudging(torch.autograd.Function):
-    """Runs out of memory on its way back."""
-
-    @staticmethod
-    def forward(ctx, x):  # type: ignore[no-untyped-def]
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
-        raise torch.OutOfMemoryError("Tried to allocate more than there is")
-
-
 def batches_of(recipe: AcousticRecipe | VocoderRecipe) -> tuple[list[Any], Any]:
     step = recipe.plan.steps(0)[0]
     data = recipe.dataset(step)
@@ -109,7 +98,7 @@ def test_memory_that_runs_out_while_gradients_are_averaged_ends_the_run_and_the_
     recipe = AcousticRecipe(*settings("acoustic", micro_batches_per_step=1), features)
     trained = TrainStep(recipe, CPU, Stopwatch(), Pieces("rank 0", kept))
     trained.gradients(0, *batches_of(recipe))
-    recipe.model.prior.register_forward_hook(lambda module, given, out: Grudging.apply(out))
+    recipe.model.prior.register_forward_hook(lambda module, given, out: Exhausted.apply(out))
     with pytest.raises(
         SonorantError, match=r"while gradients were being averaged.*resumes from the last checkpoint with pieces of half"
     ):
