@@ -28,6 +28,7 @@ from sonorant.export.voice import export_voice
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.saved import build_acoustic, build_vocoder, save_model
 from sonorant.models.vocoder import VocoderConfig
+from sonorant.runtime.bundle import Lengths
 from sonorant.runtime.voice import Voice
 from sonorant.text import TextConfig, load_frontend
 from tasks.params import load
@@ -41,6 +42,7 @@ SENTENCES = {
 }
 RUNTIMES = ("torch", "onnxruntime")
 PAUSE = 0.005
+LENGTHS = Lengths(tokens=(10, 40, 90, 130), frames=(60, 240, 500, 750))
 """Seconds between two runs, in which the threads of the one before go to sleep."""
 
 
@@ -95,10 +97,11 @@ def _run(voice: Voice, tokens: NDArray[np.int64]) -> tuple[float, float, float, 
     """Seconds of the acoustic graph and of the vocoder, processor seconds of both, and the frames spoken."""
     one = np.ones(1, np.int64)
     processor, start = time.process_time(), time.perf_counter()
-    mel, mel_lengths = voice.runtime.acoustic(tokens, one * tokens.shape[1], one * 0, one.astype(np.float32))
+    states, ends = voice.runtime.encode(tokens, one * tokens.shape[1], one * 0, one.astype(np.float32))
+    mel = voice.runtime.decode(states, ends, np.arange(ends.max()))
     middle = time.perf_counter()
-    voice.runtime.vocoder(mel)
-    return middle - start, time.perf_counter() - middle, time.process_time() - processor, int(mel_lengths[0])
+    voice.runtime.vocode(mel, ends[:, -1])
+    return middle - start, time.perf_counter() - middle, time.process_time() - processor, int(ends.max())
 
 
 def _figures(times: dict[str, list[list[float]]], seconds: float) -> dict[str, Any]:
@@ -128,7 +131,7 @@ def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Path, tuple[Path, Pa
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         trained = _random_models(folder)
-        export_voice(*trained, folder / "voice", load("export", ExportConfig))
+        export_voice(*trained, folder / "voice", LENGTHS, load("export", ExportConfig))
         yield folder / "voice", trained, "random, of the sizes in params.yaml (no trained voice found)"
 
 

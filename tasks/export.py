@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sonorant.data.features import FeatureStore
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import export_voice
+from sonorant.export.voice import corpus_lengths, export_voice
 from tasks.params import load
 from tasks.stage import run
 
@@ -21,9 +22,12 @@ def main() -> None:
     )
     parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
     parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--features", type=Path, required=True, help="feature store that they were trained on, for its lengths")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
     arguments = parser.parse_args()
-    export_voice(arguments.acoustic, arguments.vocoder, arguments.out, load("export", ExportConfig))
+    store = FeatureStore.open(arguments.features)
+    lengths = corpus_lengths(store.tokens_count, store.frames)
+    export_voice(arguments.acoustic, arguments.vocoder, arguments.out, lengths, load("export", ExportConfig))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFa
     """The voice bundle exported from `trained`; read it, copy it, do not change it."""
     from sonorant.export.onnx import ExportConfig
     from sonorant.export.voice import export_voice
+    from tests.tiny_voice import CORPUS
 
     bundle = tmp_path_factory.mktemp("exported") / "voice"
-    export_voice(*trained, bundle, load("export", ExportConfig, ROOT / "params.yaml"))
+    export_voice(*trained, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"))
     return bundle

@@ -110,7 +110,7 @@ def assert_whole(project: Project, sentences: int) -> None:
                 figures = metrics["speed"][runtime][length][threads]
                 assert 0 < figures["p50_ms"] <= figures["p95_ms"] <= figures["p99_ms"]
                 assert figures["rtf"] > 0
-    assert sorted(metrics["parity"]) == ["acoustic", "vocoder"]
+    assert sorted(metrics["parity"]) == ["decoder", "encoder", "vocoder"]
     assert all(0 <= parity["max_abs_diff"] <= parity["tolerance"] for parity in metrics["parity"].values())
     assert metrics["evaluator"]["passed"] and metrics["environment"]
 

@@ -170,7 +170,7 @@ def test_damaged_bundle_and_unknown_version_are_refused(voice_bundle: Path, proj
     with pytest.raises(SonorantError, match="register a voice first"):
         promote("test-voice", GATES)
     broken = Path(shutil.copytree(voice_bundle, project / "broken"))
-    (broken / "vocoder.onnx").write_bytes(b"")
+    (broken / "vocoder.fp32.onnx").write_bytes(b"")
     with pytest.raises(SonorantError, match=r"vocoder\.onnx"):
         register(broken, figures(), project / "report", CONFIG, {})
     assert not open_store().client.search_registered_models()

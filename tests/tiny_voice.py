@@ -8,9 +8,12 @@ from typing import Any
 import torch
 
 from sonorant.models.saved import build_acoustic, build_vocoder, save_model
+from sonorant.runtime.bundle import Lengths
 from sonorant.text import load_frontend
 
 AUDIO = {"sample_rate": 16000, "n_fft": 1024, "hop": 256, "n_mels": 20, "f_min": 0.0, "f_max": 8000.0}
+CORPUS = Lengths(tokens=(3, 20, 60, 120), frames=(8, 80, 240, 480))
+"""As if of a corpus."""
 
 
 def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None) -> tuple[Path, Path]:

@@ -70,4 +70,4 @@ def vocoder_copy(voice: Voice, recording: NDArray[np.float32]) -> NDArray[np.flo
     from sonorant.audio.mel import MelConfig, log_mel
 
     mel = log_mel(torch.from_numpy(recording)[None], MelConfig(**asdict(voice.description.audio)))
-    return np.clip(voice.runtime.vocoder(mel.numpy())[0, : len(recording)], -1.0, 1.0)
+    return np.clip(voice.runtime.vocode(mel.numpy(), np.array([mel.shape[2]]))[0, : len(recording)], -1.0, 1.0)

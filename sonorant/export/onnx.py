@@ -32,8 +32,8 @@ class ExportConfig:
             raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 
 
-class _Synthesis(nn.Module):
-    """`AcousticModel.synthesize` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
+class _Encoding(nn.Module):
+    """`AcousticModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
 
     def __init__(self, model: AcousticModel) -> None:
         super().__init__()
@@ -42,26 +42,39 @@ class _Synthesis(nn.Module):
     def forward(
         self, tokens: torch.Tensor, lengths: torch.Tensor, speaker: torch.Tensor, speed: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.model.synthesize(tokens, lengths, speaker, speed)
+        return self.model.encode_speech(tokens, lengths, speaker, speed)
+
+
+class _Decoding(nn.Module):
+    """`AcousticModel.decode` in the same way."""
+
+    def __init__(self, model: AcousticModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, states: torch.Tensor, ends: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        return self.model.decode(states, ends, time)
 
 
 class _Vocoding(nn.Module):
-    """The vocoder, its argument named as the graph's input."""
+    """The vocoder in the same way."""
 
     def __init__(self, model: Vocoder) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, mel: torch.Tensor) -> torch.Tensor:
-        return self.model(mel)
+    def forward(self, mel: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.model(mel, lengths)
 
 
-def export_acoustic(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the acoustic graph: tokens, lengths, speaker, speed -> mel, mel_lengths, of any batch and any number of tokens.
+# In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or 1 for constants.
 
-    Names, shapes and dtypes are those of `AcousticModel.synthesize`. Raises SonorantError if the result is not valid ONNX.
+
+def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph tokens, lengths, speaker, speed -> states, ends, of any batch and any number of tokens.
+
+    Names, shapes and dtypes are those of `AcousticModel.encode_speech`. Raises SonorantError if the result is not valid ONNX.
     """
-    # All sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or 1 for constants.
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -69,31 +82,46 @@ def export_acoustic(model: AcousticModel, path: Path, config: ExportConfig) -> N
         "speed": torch.ones(2),
     }
     inputs = {"tokens": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}, "speaker": {0: "batch"}, "speed": {0: "batch"}}
-    _export(_Synthesis(model), example, inputs, {"mel": {2: "frames"}, "mel_lengths": {}}, path, config)
+    _export(_Encoding(model), example, inputs, ("states", "ends"), path, config)
+
+
+def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph states, ends, time -> mel, of any batch and any numbers of tokens and frames.
+
+    Names, shapes and dtypes are those of `AcousticModel.decode`. Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {
+        "states": torch.zeros(2, 7, model.config.channels),
+        "ends": torch.arange(1, 8).repeat(2, 1),
+        "time": torch.arange(9),
+    }
+    inputs = {"states": {0: "batch", 1: "tokens"}, "ends": {0: "batch", 1: "tokens"}, "time": {0: "frames"}}
+    _export(_Decoding(model), example, inputs, ("mel",), path, config)
 
 
 def export_vocoder(model: Vocoder, mels: int, path: Path, config: ExportConfig) -> None:
-    """Write the vocoder graph: mel (batch, mels, frames) float32 -> samples (batch, frames * hop) float32, of any batch and length.
+    """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop) float32, of any batch
+    and length.
 
     Raises SonorantError if the result is not valid ONNX.
     """
-    _export(_Vocoding(model), {"mel": torch.zeros(2, mels, 9)}, {"mel": {0: "batch", 2: "frames"}}, {"samples": {}}, path, config)
+    example = {"mel": torch.zeros(2, mels, 9), "lengths": torch.tensor([9, 8])}
+    inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
+    _export(_Vocoding(model), example, inputs, ("samples",), path, config)
 
 
 def _export(
     module: nn.Module,
     example: dict[str, torch.Tensor],
     inputs: dict[str, dict[int, str]],
-    outputs: dict[str, dict[int, str]],
+    outputs: tuple[str, ...],
     path: Path,
     config: ExportConfig,
 ) -> None:
-    """`inputs` name the dimensions that vary; `outputs` name those of them that follow from values, not from inputs' sizes."""
+    """`inputs` name the dimensions that vary; those of the outputs follow from them, never from values: engines need that."""
     dimensions = {name: torch.export.Dim(name) for shape in inputs.values() for name in shape.values()}
     shapes = {name: {axis: dimensions[dimension] for axis, dimension in shape.items()} for name, shape in inputs.items()}
     with _quiet(), torch.no_grad():
-        # Traced here and not by the ONNX exporter: that tries the non-strict way first, which fails on the number of frames and says
-        # so in hundreds of lines.
         traced = torch.export.export(module.eval(), (), example, dynamic_shapes=shapes, strict=True)
         program = torch.onnx.export(
             traced,
@@ -106,7 +134,7 @@ def _export(
         )
     assert program is not None
     model = program.model_proto
-    _name_dimensions(model, inputs | outputs)
+    _name_dimensions(model, inputs)
     _strip(model)
     try:
         onnx.checker.check_model(model, full_check=True)
@@ -116,9 +144,9 @@ def _export(
 
 
 def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) -> None:
-    """Give the varying dimensions their names back; the tracer numbers them (s13, u0)."""
+    """Give the varying dimensions their names back; the tracer numbers them (s13)."""
     names = {}
-    for value in [*model.graph.input, *model.graph.output]:
+    for value in model.graph.input:
         for axis, name in shapes[value.name].items():
             names[value.type.tensor_type.shape.dim[axis].dim_param] = name
     for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:

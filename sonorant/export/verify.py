@@ -1,13 +1,13 @@
 """Proof that a bundle's graphs compute what the trained models compute. Knows nothing of how the graphs were written.
 
 Durations are rounded to whole frames. Where a sum of durations lies within rounding error of a half, torch and a runtime may
-rightly differ by one frame, and what follows is shifted. So a case whose values differ is compared once more at a slightly other
-speed: a tie does not survive that, a fault does. The report tells which cases were compared again.
+rightly differ by one frame. So an encoder whose values differ is compared once more at a slightly other speed: a tie does not survive
+that, a fault does. The report tells which cases were compared again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +19,18 @@ from tqdm import tqdm
 from sonorant.errors import SonorantError
 from sonorant.export.cases import batches
 from sonorant.export.voice import describe_graph
-from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.bundle import GRAPHS, Bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 
 NUDGE = 1.003
 """Factor on the speed of a second comparison: moves every sum of durations."""
 INTERFACE = {
-    "acoustic": (
+    "encoder": (
         {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"},
-        {"mel": "float32", "mel_lengths": "int64"},
+        {"states": "float32", "ends": "int64"},
     ),
-    "vocoder": ({"mel": "float32"}, {"samples": "float32"}),
+    "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),
+    "vocoder": ({"mel": "float32", "lengths": "int64"}, {"samples": "float32"}),
 }
 """Names and dtypes of inputs and outputs that every runtime counts on."""
 
@@ -72,7 +73,7 @@ def verify_voice(
         config: the tolerance.
 
     Returns `{graph: {max_abs_diff, tolerance, worst: {length, output}, cases: [{length, batch, output, max_abs_diff, ...}]}}`;
-    `length` counts tokens for the acoustic graph and frames for the vocoder, of the longest in the batch.
+    `length` counts tokens for the encoder and frames for the others, of the longest in the batch.
 
     Raises SonorantError naming graph, output, length and difference where names, dtypes, shapes or values are not those of torch, or
     a value is not finite.
@@ -80,34 +81,35 @@ def verify_voice(
     expected = load_runtime("torch", bundle, LoadOptions(trained=trained))
     actual = load_runtime("onnxruntime", bundle, LoadOptions())
     _check_interface(bundle)
-    cases: dict[str, list[dict[str, Any]]] = {"acoustic": [], "vocoder": []}
+    cases: dict[str, list[dict[str, Any]]] = {graph: [] for graph in GRAPHS}
     for inputs in tqdm(list(batches(utterances, len(bundle.description.speakers))), desc="verify", unit="case"):
-        mel, acoustic = _acoustic_case(expected, actual, inputs, config.max_abs_diff)
-        cases["acoustic"].append(acoustic)
-        cases["vocoder"].append(_vocoder_case(expected, actual, mel, config.max_abs_diff))
+        for graph, case in zip(GRAPHS, _cases(expected, actual, inputs, config.max_abs_diff), strict=True):
+            cases[graph].append(case)
     return {graph: _summary(compared, config.max_abs_diff) for graph, compared in cases.items()}
 
 
-def _acoustic_case(
-    expected: Runtime, actual: Runtime, inputs: Arrays, tolerance: float
-) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """torch's mel, for the vocoder to go on from, and the row of the report."""
-    mel, difference = _compare_acoustic(expected, actual, inputs)
-    again = difference.value > tolerance
+def _cases(expected: Runtime, actual: Runtime, inputs: Arrays, tolerance: float) -> Iterator[dict[str, Any]]:
+    """A row of the report for each graph. Each is given what torch gave before it, so that only its own faults count."""
+    batch = len(inputs["lengths"])
+    (states, ends), encoder = _compare_encoder(expected, actual, inputs)
+    again = encoder.value > tolerance
     if again:
-        mel, difference = _compare_acoustic(expected, actual, inputs | {"speed": inputs["speed"] * np.float32(NUDGE)})
-    return mel, _case("acoustic", int(inputs["lengths"].max()), len(mel), difference, tolerance) | {"compared_again": again}
+        (states, ends), encoder = _compare_encoder(expected, actual, inputs | {"speed": inputs["speed"] * np.float32(NUDGE)})
+    yield _case("encoder", int(inputs["lengths"].max()), batch, encoder, tolerance) | {"compared_again": again}
+    frames = ends[:, -1]
+    time = np.arange(frames.max())
+    mel = expected.decode(states, ends, time)
+    yield _case("decoder", len(time), batch, compare({"mel": mel}, {"mel": actual.decode(states, ends, time)}), tolerance)
+    samples = compare({"samples": expected.vocode(mel, frames)}, {"samples": actual.vocode(mel, frames)})
+    yield _case("vocoder", len(time), batch, samples, tolerance)
 
 
-def _compare_acoustic(expected: Runtime, actual: Runtime, inputs: Arrays) -> tuple[NDArray[np.float32], Difference]:
-    mel, mel_lengths = expected.acoustic(**inputs)
-    got_mel, got_lengths = actual.acoustic(**inputs)
-    return mel, compare({"mel_lengths": mel_lengths, "mel": mel}, {"mel_lengths": got_lengths, "mel": got_mel})
-
-
-def _vocoder_case(expected: Runtime, actual: Runtime, mel: NDArray[np.float32], tolerance: float) -> dict[str, Any]:
-    difference = compare({"samples": expected.vocoder(mel)}, {"samples": actual.vocoder(mel)})
-    return _case("vocoder", mel.shape[2], len(mel), difference, tolerance)
+def _compare_encoder(
+    expected: Runtime, actual: Runtime, inputs: Arrays
+) -> tuple[tuple[NDArray[np.float32], NDArray[np.int64]], Difference]:
+    states, ends = expected.encode(**inputs)
+    got_states, got_ends = actual.encode(**inputs)
+    return (states, ends), compare({"states": states, "ends": ends}, {"states": got_states, "ends": got_ends})
 
 
 def compare(expected: Arrays, actual: Arrays) -> Difference:

@@ -7,25 +7,32 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
-from sonorant.export.onnx import ExportConfig, export_acoustic, export_vocoder
+from sonorant.export.onnx import ExportConfig, export_decoder, export_encoder, export_vocoder
 from sonorant.models.saved import load_acoustic, load_vocoder
 from sonorant.runtime.bundle import (
+    GRAPHS,
     SCHEMA_VERSION,
     AudioSettings,
+    Context,
     FrontendSettings,
     Graph,
     GraphFile,
+    Lengths,
     Tensor,
     VoiceDescription,
     write_bundle,
 )
 
 
-def export_voice(acoustic: Path, vocoder: Path, out: Path, config: ExportConfig) -> None:
+def export_voice(acoustic: Path, vocoder: Path, out: Path, lengths: Lengths, config: ExportConfig) -> None:
     """Write the voice bundle `out` from the two trained folders, atomically; the same folders give the same bytes.
+
+    `lengths`: of the corpus that they were trained on.
 
     Raises SonorantError if a folder holds no such model, or the two were trained on different mels.
     """
@@ -33,8 +40,9 @@ def export_voice(acoustic: Path, vocoder: Path, out: Path, config: ExportConfig)
     vocoder_model, vocoder_described = load_vocoder(vocoder)
     _check_same_mel(described["audio"], vocoder_described["audio"], vocoder)
     with tempfile.TemporaryDirectory() as temporary:
-        files = {name: Path(temporary) / f"{name}.onnx" for name in ("acoustic", "vocoder")}
-        export_acoustic(acoustic_model, files["acoustic"], config)
+        files = {name: Path(temporary) / f"{name}.fp32.onnx" for name in GRAPHS}
+        export_encoder(acoustic_model, files["encoder"], config)
+        export_decoder(acoustic_model, files["decoder"], config)
         export_vocoder(vocoder_model, described["audio"]["n_mels"], files["vocoder"], config)
         description = VoiceDescription(
             schema_version=SCHEMA_VERSION,
@@ -43,6 +51,9 @@ def export_voice(acoustic: Path, vocoder: Path, out: Path, config: ExportConfig)
             symbols=tuple(described["symbols"]),
             speakers=tuple(described["speakers"]),
             graphs={name: describe_graph(file) for name, file in files.items()},
+            context=Context(decoder=acoustic_model.context, vocoder=vocoder_model.context),
+            lengths=lengths,
+            choice={},
             provenance={
                 "sonorant": metadata.version("sonorant"),
                 "acoustic": described["provenance"],
@@ -50,6 +61,16 @@ def export_voice(acoustic: Path, vocoder: Path, out: Path, config: ExportConfig)
             },
         )
         write_bundle(out, description, files.values())
+
+
+def corpus_lengths(tokens: NDArray[np.int64], frames: NDArray[np.int64]) -> Lengths:
+    """Token and frame counts of a corpus' utterances (U,) -> what the bundle tells of them."""
+
+    def four(counts: NDArray[np.int64]) -> tuple[int, int, int, int]:
+        shortest, median, p95, longest = np.percentile(counts, [0, 50, 95, 100], method="higher").astype(int).tolist()
+        return shortest, median, p95, longest
+
+    return Lengths(tokens=four(tokens), frames=four(frames))
 
 
 def describe_graph(file: Path) -> Graph:

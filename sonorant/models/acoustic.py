@@ -100,20 +100,19 @@ class AcousticModel(nn.Module):
         return Encoded(states_BNC, self.prior(states_BNC), self.duration(states_BNC.detach(), mask_BN1), mask_BN)
 
     def expand(
-        self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, frames: int
+        self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, time_T: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Repeat each token's state for its frames and add where in the token each frame stands.
 
         Args:
             states_BNC: (B, N, C) encoder states.
             ends_BN: (B, N) int64, the frame after each token's last one; constant over padded tokens.
-            frames: T, at least the largest end.
+            time_T: (T,) int64, the frames wanted, in a row; those before 0 and past a row's last end are masked.
 
         Returns:
             hidden (B, T, C), the token index each frame belongs to (B, T) int64, mask (B, T, 1) of states' dtype.
         """
         batch, tokens, width = states_BNC.shape
-        time_T = torch.arange(frames, device=states_BNC.device)
         owner_BT = (time_T[None, :, None] >= ends_BN[:, None, :]).sum(2).clamp(max=tokens - 1)
         row_BT = owner_BT + torch.arange(batch, device=states_BNC.device)[:, None] * tokens
         end_BT = F.embedding(row_BT, ends_BN.reshape(-1, 1))[..., 0]
@@ -123,28 +122,48 @@ class AcousticModel(nn.Module):
         until_BT = (end_BT - time_T).to(states_BNC.dtype) - 0.5
         length_BT = (since_BT + until_BT).clamp(min=1.0)
         place_BT5 = torch.stack([since_BT / length_BT, until_BT / length_BT, length_BT.log(), since_BT / 16, until_BT / 16], dim=2)
-        mask_BT1 = (time_T[None] < ends_BN[:, -1:])[..., None].to(states_BNC.dtype)
+        mask_BT1 = ((time_T[None] >= 0) & (time_T[None] < ends_BN[:, -1:]))[..., None].to(states_BNC.dtype)
         hidden_BTC = F.embedding(row_BT, states_BNC.reshape(-1, width)) + self.position(place_BT5.clamp(-4.0, 4.0))
         return hidden_BTC * mask_BT1, owner_BT, mask_BT1
 
-    def synthesize(
+    def encode_speech(
         self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor, speed_B: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast).
+        """The half of synthesis that works on tokens: what each says, and when.
 
-        Returns natural-log mel (B, M, T) float32, silence past each end, and mel lengths (B,) int64.
+        Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast) -> states (B, N, C)
+        float32, and ends (B, N) int64, the frame after each token's last one, constant over padded tokens.
         """
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
         duration_BN = encoded.log_duration_BN.float().exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
         duration_BN = duration_BN.clamp(min=1.0) * encoded.mask_BN
-        ends_BN = (duration_BN.cumsum(1) + 0.5).floor().long()
-        frames = ends_BN[:, -1].max().item()
-        torch._check(frames >= 1)
-        torch._check(frames <= 1_000_000)
-        hidden_BTC, _, mask_BT1 = self.expand(encoded.states_BNC, ends_BN, int(frames))
-        mel_BTM = self.decoder(hidden_BTC + self.speaker(speaker_B)[:, None], mask_BT1)
+        return encoded.states_BNC + self.speaker(speaker_B)[:, None], (duration_BN.cumsum(1) + 0.5).floor().long()
+
+    def decode(self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, time_T: torch.Tensor) -> torch.Tensor:
+        """The half that works on frames: states and ends of `encode_speech`, the frames wanted (T,) int64, in a row -> mel (B, M, T).
+
+        Natural logarithm, float32; silence before frame 0 and past each end. A part of an utterance equals the same part of the whole
+        where `context` frames stand on either side of it.
+        """
+        hidden_BTC, _, mask_BT1 = self.expand(states_BNC, ends_BN, time_T)
+        mel_BTM = self.decoder(hidden_BTC, mask_BT1, time_T)
         mel_BTM = (mel_BTM.float() * self.mel_std + self.mel_mean) * mask_BT1 + SILENCE * (1.0 - mask_BT1)
-        return mel_BTM.transpose(1, 2), ends_BN[:, -1]
+        return mel_BTM.transpose(1, 2)
+
+    @property
+    def context(self) -> int:
+        """Frames on either side that a frame of the mel depends on."""
+        config = self.config
+        passes = config.flow_steps if config.decoder == "flow" else 1
+        return config.decoder_blocks * (config.decoder_kernel // 2) * passes
+
+    def synthesize(
+        self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor, speed_B: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and mel lengths (B,) int64."""
+        states_BNC, ends_BN = self.encode_speech(tokens_BN3, lengths_B, speaker_B, speed_B)
+        time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
+        return self.decode(states_BNC, ends_BN, time_T), ends_BN[:, -1]
 
 
 class DurationPredictor(nn.Module):

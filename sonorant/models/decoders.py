@@ -1,6 +1,7 @@
 """From frame-level hidden states to a mel, two ways behind one interface. Knows nothing of tokens or durations.
 
-Both offer `forward(hidden, mask) -> mel` for synthesis and `loss(hidden, mask, mel) -> summed loss` for training; mels are normalised.
+Both offer `forward(hidden, mask, time) -> mel` for synthesis and `loss(hidden, mask, mel) -> summed loss` for training; mels are
+normalised.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class RegressionDecoder(nn.Module):
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout)
         self.out = nn.Linear(config.channels, mels)
 
-    def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor) -> torch.Tensor:
-        """(B, T, C), mask (B, T, 1) -> (B, T, M)."""
+    def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, T, C), mask (B, T, 1) -> (B, T, M); the same at any time."""
         return self.out(self.stack(hidden_BTC, mask_BT1))
 
     def loss(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, mel_BTM: torch.Tensor) -> torch.Tensor:
@@ -64,10 +65,9 @@ class FlowDecoder(nn.Module):
         x_BTC = self.enter(torch.cat([x_BTM, hidden_BTC], dim=2)) + time_BC[:, None]
         return self.out(self.stack(x_BTC, mask_BT1))
 
-    def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor) -> torch.Tensor:
-        """(B, T, C), mask (B, T, 1) -> (B, T, M), by `flow_steps` Euler steps from fixed noise."""
-        time_T = torch.arange(hidden_BTC.shape[1], device=hidden_BTC.device) % NOISE_FRAMES
-        x_BTM = self.noise_TM[time_T][None].expand(hidden_BTC.shape[0], -1, -1)
+    def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor) -> torch.Tensor:
+        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M), by `flow_steps` Euler steps from fixed noise."""
+        x_BTM = self.noise_TM[time_T % NOISE_FRAMES][None].expand(hidden_BTC.shape[0], -1, -1)
         for step in range(self.steps):
             time_B = torch.full((hidden_BTC.shape[0],), step / self.steps, device=hidden_BTC.device)
             x_BTM = x_BTM + self.velocity(x_BTM, time_B, hidden_BTC, mask_BT1).float() / self.steps

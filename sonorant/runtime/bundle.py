@@ -15,7 +15,9 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from sonorant.runtime.typed_json import parse
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+GRAPHS = ("encoder", "decoder", "vocoder")
+"""In the order of a synthesis."""
 DESCRIPTION = "voice.json"
 
 
@@ -99,8 +101,28 @@ class Graph:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Context:
+    """How far a frame sees: computed in parts, with so many frames on either side, a part equals the same part of the whole."""
+
+    decoder: int
+    """Frames of the mel."""
+    vocoder: int
+    """Frames of the mel around those whose samples are wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lengths:
+    """What the training corpus' utterances are long, for whoever lays out memory beforehand: shortest, median, 95th percentile, longest."""
+
+    tokens: tuple[int, int, int, int]
+    """Phoneme ids of an utterance, start and end included."""
+    frames: tuple[int, int, int, int]
+    """Mel frames of an utterance."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class VoiceDescription:
-    """`voice.json`, schema version 1."""
+    """`voice.json`, schema version 2."""
 
     schema_version: int
     """Version of this schema; a reader refuses any other."""
@@ -113,7 +135,13 @@ class VoiceDescription:
     speakers: tuple[str, ...]
     """Speaker names in the order of the ids."""
     graphs: dict[str, Graph]
-    """`acoustic` and `vocoder`."""
+    """Those of `GRAPHS`."""
+    context: Context
+    """How far decoder and vocoder see."""
+    lengths: Lengths
+    """How long the training corpus' utterances are."""
+    choice: dict[str, Any]
+    """How the default variants were chosen; empty where nobody chose."""
     provenance: dict[str, Any]
     """Where the voice comes from: version of Sonorant, and git commit, data hash and steps of each model."""
 
@@ -175,7 +203,7 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def _check(description: VoiceDescription, path: Path) -> None:
-    for name in ("acoustic", "vocoder"):
+    for name in GRAPHS:
         if name not in description.graphs:
             raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
     if not description.symbols or not description.speakers:

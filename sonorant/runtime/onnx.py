@@ -1,4 +1,4 @@
-"""The graphs under ONNX Runtime on the CPU. Knows nothing of bundles: it is given two files."""
+"""The graphs under ONNX Runtime on the CPU. Knows nothing of bundles: it is given files."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import GRAPHS
 
 
 class OnnxRuntime:
-    """Two sessions, acoustic and vocoder; see `sonorant.runtime.runtimes.Runtime`."""
+    """A session a graph; see `sonorant.runtime.runtimes.Runtime`."""
 
-    def __init__(self, acoustic: Path, vocoder: Path, *, threads: int | None = None) -> None:
-        """Load the graph files. `threads`: threads inside an operator, None = one a physical core."""
-        self._acoustic = open_session(acoustic, threads)
-        self._vocoder = open_session(vocoder, threads)
+    def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
+        """Load the files of `bundle.GRAPHS`. `threads`: threads inside an operator, None = one a physical core."""
+        self._encoder, self._decoder, self._vocoder = (open_session(graphs[graph], threads) for graph in GRAPHS)
 
-    def acoustic(
+    def encode(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Phonemes to mel, as `Runtime.acoustic`."""
+        """Phonemes to states and ends, as `Runtime.encode`."""
         inputs = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        mel, mel_lengths = self._acoustic.run(["mel", "mel_lengths"], inputs)
-        return mel, mel_lengths
+        states, ends = self._encoder.run(["states", "ends"], inputs)
+        return states, ends
 
-    def vocoder(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Mel to samples, as `Runtime.vocoder`."""
-        return self._vocoder.run(["samples"], {"mel": mel})[0]
+    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States to mel, as `Runtime.decode`."""
+        return self._decoder.run(["mel"], {"states": states, "ends": ends, "time": time})[0]
+
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Mel to samples, as `Runtime.vocode`."""
+        return self._vocoder.run(["samples"], {"mel": mel, "lengths": lengths})[0]
 
 
 def open_session(graph: Path, threads: int | None = None) -> onnxruntime.InferenceSession:
@@ -39,7 +43,7 @@ def open_session(graph: Path, threads: int | None = None) -> onnxruntime.Inferen
     # The graphs are chains: operators side by side have nothing to gain, and a second pool of threads would get in the way.
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.inter_op_num_threads = 1
-    # The two sessions run in turn. Threads that spin while they wait would take the cores from the session at work.
+    # The sessions run in turn. Threads that spin while they wait would take the cores from the session at work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     try:

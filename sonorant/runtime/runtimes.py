@@ -11,19 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.bundle import GRAPHS, Bundle
 
 
 class Runtime(Protocol):
-    """Runs the two graphs on numpy arrays. `B` batch, `N` tokens, `M` mel bins, `T` frames, `S` samples."""
+    """Runs the three graphs on numpy arrays. `B` batch, `N` tokens, `C` channels, `M` mel bins, `T` frames, `S` samples.
 
-    def acoustic(
+    Padding is exact: a row is as it would be alone.
+    """
+
+    def encode(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Phonemes to mel: tokens (B, N, 3), lengths, speaker, speed (B,) -> log-mel (B, M, T), its lengths in frames (B,)."""
+        """What is said, and when: tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and for each token the frame after
+        its last one (B, N), constant over padded tokens."""
 
-    def vocoder(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Log-mel (B, M, T) -> samples (B, S) in -1..1, S = T * hop."""
+    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What `encode` gave, and the frames wanted (T,), in a row -> their log-mel (B, M, T); silence outside an utterance."""
+
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +59,7 @@ def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Runtime:
 def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.runtime.onnx import OnnxRuntime
 
-    return OnnxRuntime(
-        bundle.graph_file("acoustic", options.variant), bundle.graph_file("vocoder", options.variant), threads=options.threads
-    )
+    return OnnxRuntime({graph: bundle.graph_file(graph, options.variant) for graph in GRAPHS}, threads=options.threads)
 
 
 def _torch(bundle: Bundle, options: LoadOptions) -> Runtime:

@@ -22,14 +22,19 @@ class TorchRuntime:
         self._vocoder, _ = load_vocoder(vocoder)
 
     @torch.inference_mode()
-    def acoustic(
+    def encode(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Phonemes to mel, as `Runtime.acoustic`."""
-        mel, mel_lengths = self._acoustic.synthesize(*(torch.from_numpy(x) for x in (tokens, lengths, speaker, speed)))
-        return mel.contiguous().numpy(), mel_lengths.numpy()
+        """Phonemes to states and ends, as `Runtime.encode`."""
+        states, ends = self._acoustic.encode_speech(*(torch.from_numpy(x) for x in (tokens, lengths, speaker, speed)))
+        return states.numpy(), ends.numpy()
 
     @torch.inference_mode()
-    def vocoder(self, mel: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Mel to samples, as `Runtime.vocoder`."""
-        return self._vocoder(torch.from_numpy(mel)).numpy()
+    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States to mel, as `Runtime.decode`."""
+        return self._acoustic.decode(*(torch.from_numpy(x) for x in (states, ends, time))).contiguous().numpy()
+
+    @torch.inference_mode()
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Mel to samples, as `Runtime.vocode`."""
+        return self._vocoder(torch.from_numpy(mel), torch.from_numpy(lengths)).numpy()

@@ -116,16 +116,15 @@ class Voice:
 
         Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,).
         """
-        mel, mel_lengths = self.runtime.acoustic(
+        states, ends = self.runtime.encode(
             tokens.astype(np.int64), lengths.astype(np.int64), speaker.astype(np.int64), speed.astype(np.float32)
         )
-        sample_lengths = mel_lengths * self.description.audio.hop
-        samples = np.zeros((len(tokens), int(sample_lengths.max())), np.float32)
-        # One by one: the vocoder would hear the padding past an utterance's end, and its last frames would change.
-        for row, (frames, length) in enumerate(zip(mel_lengths, sample_lengths, strict=True)):
-            spoken = self.runtime.vocoder(np.ascontiguousarray(mel[row : row + 1, :, :frames]))[0]
-            samples[row, :length] = np.clip(spoken, -1.0, 1.0)
-        return samples, sample_lengths
+        frames = ends[:, -1]
+        mel = self.runtime.decode(states, ends, np.arange(frames.max()))
+        spoken = np.clip(self.runtime.vocode(mel, frames), -1.0, 1.0)
+        sample_lengths = frames * self.description.audio.hop
+        # The last windows reach past an utterance's end.
+        return np.where(np.arange(spoken.shape[1]) < sample_lengths[:, None], spoken, np.float32(0.0)), sample_lengths
 
     def _speak(self, sentence: SpokenText, speaker_id: int, speed: float) -> NDArray[np.float32]:
         tokens = self.symbols.encode(sentence.phonemes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
+from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.text import TextConfig
 from tasks.params import load
 from tests.export.test_verify import change_largest, plant
@@ -57,14 +59,32 @@ def test_report_covers_one_phoneme_to_the_longest(
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "parity.json").read_text())
     longest = max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
-    alone = [case["length"] for case in report["acoustic"]["cases"] if case["batch"] == 1]
+    alone = [case["length"] for case in report["encoder"]["cases"] if case["batch"] == 1]
     assert len(set(alone)) >= 8
     assert (min(alone), max(alone)) == (3, longest)
     assert any(length % 2 for length in alone)
-    assert any(case["batch"] > 1 for case in report["acoustic"]["cases"])
-    for graph in ("acoustic", "vocoder"):
+    assert any(case["batch"] > 1 for case in report["encoder"]["cases"])
+    for graph in ("encoder", "decoder", "vocoder"):
         assert 0 <= report[graph]["max_abs_diff"] <= report[graph]["tolerance"]
         assert report[graph]["max_abs_diff"] == max(case["max_abs_diff"] for case in report[graph]["cases"])
+
+
+def test_the_export_stage_in_two_processes_gives_the_same_bundle(
+    trained: tuple[Path, Path], features: Path, tmp_path: Path
+) -> None:
+    bundles = []
+    for seed in ("7", "8"):
+        arguments = ["--acoustic", trained[0], "--vocoder", trained[1], "--features", features, "--out", tmp_path / seed]
+        command = [sys.executable, "-m", "tasks.export", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        bundles.append(read_bundle(tmp_path / seed))
+    assert content_hash(bundles[0]) == content_hash(bundles[1])
+    lengths = bundles[0].description.lengths
+    assert list(lengths.tokens) == sorted(lengths.tokens)
+    assert lengths.tokens[-1] == max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
 
 
 def test_a_fault_is_one_line_and_no_report(voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_speakers_sound_different(model: AcousticModel) -> None:
 def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
     states = torch.randn(2, 3, 16)
     ends = torch.tensor([[2, 3, 6], [1, 4, 4]])  # the second has two real tokens
-    _, owner, mask = model.expand(states, ends, 7)
+    _, owner, mask = model.expand(states, ends, torch.arange(7))
     assert owner[0, :6].tolist() == [0, 0, 1, 2, 2, 2]
     assert owner[1, :4].tolist() == [0, 1, 1, 1]
     assert mask[..., 0].tolist() == [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0]]

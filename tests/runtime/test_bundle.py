@@ -43,7 +43,7 @@ def test_round_trip(voice_bundle: Path, tmp_path: Path) -> None:
 
 def test_writing_files_other_than_described_leaves_nothing(voice_bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(SonorantError, match="missing"):
-        write_bundle(tmp_path / "copy", read_bundle(voice_bundle).description, [voice_bundle / "acoustic.onnx"])
+        write_bundle(tmp_path / "copy", read_bundle(voice_bundle).description, [voice_bundle / "encoder.fp32.onnx"])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -51,10 +51,10 @@ def test_no_bundle(tmp_path: Path) -> None:
     assert "no voice bundle here" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("version", [0, 2, None, "1"])
+@pytest.mark.parametrize("version", [0, 1, 3, None, "2"])
 def test_another_schema_version(bundle: Path, version: object) -> None:
     edit(bundle, lambda data: data.update(schema_version=version))
-    assert f"schema version {version!r}, this Sonorant reads 1; install" in refusal(bundle)
+    assert f"schema version {version!r}, this Sonorant reads 2; install" in refusal(bundle)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_another_schema_version(bundle: Path, version: object) -> None:
         (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),
         (lambda data: data["graphs"].pop("vocoder"), "no 'vocoder'"),
         (lambda data: data["graphs"]["vocoder"].update(default_variant="int8"), "default variant 'int8'"),
-        (lambda data: data["graphs"]["vocoder"]["variants"]["fp32"].update(file="../acoustic.onnx"), "not a plain file name"),
+        (lambda data: data["graphs"]["vocoder"]["variants"]["fp32"].update(file="../encoder.fp32.onnx"), "not a plain file name"),
     ],
 )
 def test_a_damaged_description_is_named(bundle: Path, change: Callable[[dict[str, Any]], object], named: str) -> None:
@@ -84,21 +84,21 @@ def test_truncated_description(bundle: Path) -> None:
 
 
 def test_one_flipped_bit_of_a_graph(bundle: Path) -> None:
-    content = bytearray((bundle / "vocoder.onnx").read_bytes())
+    content = bytearray((bundle / "vocoder.fp32.onnx").read_bytes())
     content[len(content) // 2] ^= 1
-    (bundle / "vocoder.onnx").write_bytes(content)
-    assert "vocoder.onnx: damaged" in refusal(bundle)
+    (bundle / "vocoder.fp32.onnx").write_bytes(content)
+    assert "vocoder.fp32.onnx: damaged" in refusal(bundle)
     with pytest.raises(SonorantError, match="damaged"):
         content_hash(read_bundle(bundle))
 
 
 def test_missing_graph(bundle: Path) -> None:
-    (bundle / "acoustic.onnx").unlink()
-    assert "acoustic.onnx: missing" in refusal(bundle)
+    (bundle / "encoder.fp32.onnx").unlink()
+    assert "encoder.fp32.onnx: missing" in refusal(bundle)
 
 
 def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> None:
-    with pytest.raises(SonorantError, match="no variant 'int8' of graph acoustic; there are: fp32"):
+    with pytest.raises(SonorantError, match="no variant 'int8' of graph encoder; there are: fp32"):
         Voice.load(voice_bundle, variant="int8")
     with pytest.raises(SonorantError, match="unknown runtime 'abacus'; there are: onnxruntime, torch"):
         Voice.load(voice_bundle, runtime="abacus")
