@@ -23,7 +23,7 @@ demo: $(READY) ## from prompts to a registered voice on this machine, then its f
 	@python -m flows.demo
 
 test: $(READY) ## run the test suite
-	@sh infra/install_system_packages.sh || echo "without flite, tests that need it are skipped" >&2
+	@for name in flite chromium; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done
 	@python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## linting, formatting, types

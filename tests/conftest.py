@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 from sonorant.data.preparation import PrepareConfig
 from tasks.params import load
+from tests.browser import Browser, start_browser
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,3 +60,11 @@ def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFa
     bundle = tmp_path_factory.mktemp("exported") / "voice"
     export_voice(*trained, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"))
     return bundle
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real headless Chromium; a test that wants it is skipped by name where it is not installed."""
+    started = start_browser()
+    yield started
+    started.driver.quit()

@@ -1,0 +1,71 @@
+"""A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for. Knows no page."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OWN = ("data:", "blob:", "about:")
+"""Addresses that lead nowhere outside the page."""
+
+
+class Browser:
+    """One window of Chromium. `driver` is selenium's own, for all that is not here."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, address: str | Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
+        """Load a page, a file or a URL, in a window of `width` x `height` CSS pixels; forget what earlier pages said."""
+        view = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)  # a real window is never narrower than 500
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.get("about:blank")
+        for log in ("browser", "performance"):
+            self.driver.get_log(log)
+        self.driver.get(address.resolve().as_uri() if isinstance(address, Path) else address)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What the JavaScript returns. It runs in the page; `arguments[0]` and so on are the arguments."""
+        return self.driver.execute_script(script, *arguments)
+
+    def complaints(self) -> list[str]:
+        """Errors and warnings of the console since the page was opened or this was last asked."""
+        return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+    def requests(self) -> list[str]:
+        """Addresses the page asked for since it was opened or this was last asked, its own first; `data:` and the like left out."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [address for address in asked if not address.startswith(OWN)]
+
+    def overflow(self) -> int:
+        """CSS pixels by which the page is wider than the window: what a reader would have to scroll sideways for."""
+        return self.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+def start_browser() -> Browser:
+    """Start Chromium without a window. Skips the test by name where Chromium, its driver or selenium is not installed."""
+    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
+    program = next((found for found in map(shutil.which, BROWSERS) if found), None)
+    driver = shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("chromium and chromedriver are not installed; run: sh infra/install_system_packages.sh chromium")
+    options = selenium.ChromeOptions()
+    options.binary_location = program
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--no-first-run"]
+    arguments += ["--autoplay-policy=no-user-gesture-required", "--force-prefers-reduced-motion", "--disable-background-networking"]
+    if os.geteuid() == 0:
+        arguments.append("--no-sandbox")  # root has no namespaces to give it
+    for argument in arguments:
+        options.add_argument(argument)
+    service = selenium.ChromeService(driver)
+    return Browser(selenium.Chrome(options=options, service=service))
