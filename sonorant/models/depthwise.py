@@ -17,11 +17,15 @@ class DepthwiseConv(nn.Conv1d):
 
     def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
         """(B, T, C) float -> (B, T, C), in autocast's dtype where there is one."""
+        return self.convolve(x_BTC, self.weight)
+
+    def convolve(self, x_BTC: torch.Tensor, weight_C1K: torch.Tensor) -> torch.Tensor:
+        """As `forward`, with other weights of the same shape."""
         if not self.training or x_BTC.device.type != "cpu":
-            return super().forward(x_BTC.transpose(1, 2)).transpose(1, 2)
+            return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, self.bias).transpose(1, 2)
         if torch.is_autocast_enabled("cpu"):
             x_BTC = x_BTC.to(torch.get_autocast_dtype("cpu"))
-        return _ChannelsLast.apply(x_BTC, self.weight, self.bias)
+        return _ChannelsLast.apply(x_BTC, weight_C1K, self.bias)
 
 
 class _ChannelsLast(torch.autograd.Function):
