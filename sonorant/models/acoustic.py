@@ -113,10 +113,11 @@ class AcousticModel(nn.Module):
             hidden (B, T, C), the token index each frame belongs to (B, T) int64, mask (B, T, 1) of states' dtype.
         """
         batch, tokens, width = states_BNC.shape
-        owner_BT = (time_T[None, :, None] >= ends_BN[:, None, :]).sum(2).clamp(max=tokens - 1)
+        starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
+        # How many tokens have begun, and from frame 0 one has: so 0 to N - 1 without a limit on integers, which TensorRT does not know.
+        owner_BT = (time_T[None, :, None] >= starts_BN[:, None, :]).sum(2) - (time_T >= 0).long()
         row_BT = owner_BT + torch.arange(batch, device=states_BNC.device)[:, None] * tokens
         end_BT = F.embedding(row_BT, ends_BN.reshape(-1, 1))[..., 0]
-        starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
         start_BT = F.embedding(row_BT, starts_BN.reshape(-1, 1))[..., 0]
         since_BT = (time_T - start_BT).to(states_BNC.dtype) + 0.5
         until_BT = (end_BT - time_T).to(states_BNC.dtype) - 0.5

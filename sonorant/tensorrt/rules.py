@@ -1,0 +1,187 @@
+"""Would TensorRT take a graph? Compared with its published rules, without TensorRT: "static: not built". Knows nothing of engines.
+
+The rules: onnx-tensorrt's docs/operators.md (`sonorant.tensorrt.operators`). TensorRT documentation 10.15 and 11, "Explicit
+Quantization" and the operator reference of Quantize and Dequantize: symmetric, so zero points are zero; scales are build-time constants
+of the type that is computed in; activations have one scale, weights may have one for each output channel. "Strongly Typed Networks":
+types come from the graph alone, so each must be one that the operator takes. "Dynamic Shapes" and "CUDA Graphs": no shape may follow
+from a value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from sonorant.errors import SonorantError
+from sonorant.tensorrt.operators import CONSTANT_INPUTS, OPSETS, SHAPE_INPUTS, TYPES, WEIGHT_AXIS
+
+MOST_DIMENSIONS = 8
+"""`Dims::MAX_DIMS`."""
+
+
+def check_graph(path: Path) -> list[str]:
+    """Findings of the static check of an ONNX file, a line each, naming the node; none: by its published rules TensorRT takes the graph.
+
+    Raises SonorantError if the file is no ONNX graph.
+    """
+    try:
+        model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
+    except Exception as error:  # onnx raises classes of protobuf, of its own and of Python for a damaged file
+        raise SonorantError(f"{path}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again") from None
+    graph = _Graph(model)
+    return [*_of_the_file(graph), *_of_the_nodes(graph)]
+
+
+class _Graph:
+    """A model's graph with what the rules ask of its tensors, by name."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.model = model
+        self.nodes = model.graph.node
+        self.opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+        for node in self.nodes:
+            if node.op_type == "Constant" and node.attribute[0].name == "value":
+                self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
+        self.values = {
+            value.name: value.type.tensor_type for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]
+        }
+        self.producers = {output: node for node in self.nodes for output in node.output}
+        self.consumers: defaultdict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
+        for node in self.nodes:
+            for place, name in enumerate(node.input):
+                self.consumers[name].append((node, place))
+        self.valued = self._follow_values()
+
+    def type_of(self, tensor: str) -> str:
+        """numpy's name of the element type, or `unknown`."""
+        if tensor in self.constants:
+            return self.constants[tensor].dtype.name
+        element = self.values[tensor].elem_type if tensor in self.values else onnx.TensorProto.UNDEFINED
+        return helper.tensor_dtype_to_np_dtype(element).name if element else "unknown"
+
+    def _follow_values(self) -> set[str]:
+        """Tensors whose content follows from the content of the graph's inputs, not from their shapes alone."""
+        valued = {value.name for value in self.model.graph.input} - set(self.constants)
+        for node in self.nodes:  # in the order of computation, as ONNX demands
+            if node.op_type not in ("Shape", "Size") and valued & set(node.input):
+                valued.update(node.output)
+        return valued
+
+
+def _of_the_file(graph: _Graph) -> Iterator[str]:
+    lowest, highest = OPSETS
+    if not lowest <= graph.opset <= highest:
+        yield f"operator set {graph.opset}: TensorRT reads {lowest} to {highest}"
+    for value in [*graph.model.graph.input, *graph.model.graph.output]:
+        if graph.type_of(value.name) not in TYPES["Cast"]:
+            yield f"input or output '{value.name}' is {graph.type_of(value.name)}; it may be {', '.join(sorted(TYPES['Cast']))}"
+
+
+def _of_the_nodes(graph: _Graph) -> Iterator[str]:
+    for node in graph.nodes:
+        supported = node.domain in ("", "ai.onnx") and node.op_type in TYPES
+        rules = RULES if supported else (_unsupported,)
+        for rule in rules:
+            for finding in rule(graph, node):
+                yield f"node '{node.name or node.output[0]}' ({node.op_type}): {finding}"
+
+
+def _unsupported(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
+    yield f"not among the operators that TensorRT takes{f' (domain {node.domain})' if node.domain else ''}"
+
+
+def _types(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
+    for name in _data(graph, node):
+        if graph.type_of(name) not in TYPES[node.op_type]:
+            yield f"'{name}' is {graph.type_of(name)}; it takes {', '.join(sorted(TYPES[node.op_type]))}"
+
+
+def _data(graph: _Graph, node: onnx.NodeProto) -> list[str]:
+    """The tensors that are an operator's data: those of the type variable that ONNX calls T, or the first one."""
+    schema = onnx.defs.get_schema(node.op_type, graph.opset)
+    variables = {constraint.type_param_str for constraint in schema.type_constraints}
+    wanted = {"Cast": {"T1", "T2"}, "ConstantOfShape": {"T2"}, "OneHot": {"T3"}}.get(
+        node.op_type, {"T" if "T" in variables else "T1"}
+    )
+    named = []
+    for formals, names in ((schema.inputs, node.input), (schema.outputs, node.output)):
+        named += [name for place, name in enumerate(names) if name and formals[min(place, len(formals) - 1)].type_str in wanted]
+    return named
+
+
+def _constant_inputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
+    for name in _inputs(node, CONSTANT_INPUTS.get(node.op_type, ())):
+        if name not in graph.constants:
+            yield f"'{name}' must be a constant"
+
+
+def _shapes(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
+    for name in _inputs(node, SHAPE_INPUTS.get(node.op_type, ())):
+        if name in graph.valued:
+            yield f"its shape follows from a value: '{name}' is computed from what the inputs hold"
+
+
+def _inputs(node: onnx.NodeProto, places: tuple[int, ...]) -> list[str]:
+    return [node.input[place] for place in places if place < len(node.input) and node.input[place]]
+
+
+def _outputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
+    if node.op_type in ("LayerNormalization", "Dropout", "BatchNormalization") and any(node.output[1:]):
+        yield f"only its first output is given, not '{node.output[1]}'"
+    for name in node.output:
+        if name in graph.values and len(graph.values[name].shape.dim) > MOST_DIMENSIONS:
+            yield f"'{name}' has more than {MOST_DIMENSIONS} dimensions"
+
+
+def _quantization(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
+    """QuantizeLinear and DequantizeLinear: symmetric int8, by constant scales, in the type that is computed in."""
+    if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+        return
+    quantizes = node.op_type == "QuantizeLinear"
+    source, scale_name, *zero = node.input
+    computed, stored = (source, node.output[0]) if quantizes else (node.output[0], source)
+    if graph.type_of(stored) != "int8":
+        yield f"'{stored}' is {graph.type_of(stored)}, must be int8"
+    if zero and np.any(graph.constants.get(zero[0], 0)):
+        yield f"zero point '{zero[0]}' must be 0: TensorRT quantises symmetrically"
+    if graph.type_of(computed) != graph.type_of(scale_name):
+        yield f"scale '{scale_name}' is {graph.type_of(scale_name)}, '{computed}' is {graph.type_of(computed)}; they must be of one type"
+    if not quantizes and source not in graph.constants and not _made_by(graph, source, "QuantizeLinear"):
+        yield f"'{source}' is neither a constant nor the output of a QuantizeLinear"
+    scale = graph.constants.get(scale_name)
+    if scale is not None:
+        yield from _scale(graph, node, scale.astype(np.float64))
+
+
+def _made_by(graph: _Graph, tensor: str, operator: str) -> bool:
+    return tensor in graph.producers and graph.producers[tensor].op_type == operator
+
+
+def _scale(graph: _Graph, node: onnx.NodeProto, scale: np.ndarray) -> Iterator[str]:
+    if not (np.isfinite(scale).all() and (scale > 0).all()):
+        yield f"scale '{node.input[1]}' must be finite and above 0"
+    if scale.ndim == 0 or scale.shape == (1,):
+        return
+    weight = graph.constants.get(node.input[0])
+    if weight is None and _made_by(graph, node.input[0], "QuantizeLinear"):
+        weight = graph.constants.get(graph.producers[node.input[0]].input[0])
+    if weight is None:
+        yield f"activations have one scale, '{node.input[1]}' has {scale.size}"
+        return
+    axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1) % weight.ndim
+    if scale.shape != (weight.shape[axis],):
+        yield f"scale '{node.input[1]}' of shape {scale.shape} does not fit axis {axis} of weights {weight.shape}"
+    for consumer, place in graph.consumers[node.output[0]]:
+        wanted = WEIGHT_AXIS.get(consumer.op_type)
+        if place == 1 and wanted is not None and axis != wanted:
+            yield f"weights of {consumer.op_type} have a scale for each index of axis {wanted}, here of axis {axis}"
+
+
+RULES: tuple[Callable[[_Graph, onnx.NodeProto], Iterator[str]], ...] = (_types, _constant_inputs, _shapes, _outputs, _quantization)
+"""What is asked of every node whose operator is supported."""
