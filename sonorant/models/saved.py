@@ -11,6 +11,7 @@ import torch
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
+from sonorant.models.quantized import quantize_layers
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.text.symbols import SymbolTable
 
@@ -36,13 +37,23 @@ def build_vocoder(description: dict[str, Any]) -> Vocoder:
 BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder}
 
 
-def describe(kind: str, config: Any, header: dict[str, Any]) -> dict[str, Any]:
+def build(description: dict[str, Any]) -> torch.nn.Module:
+    """An untrained model of the kind and sizes a `model.json` names, its layers quantised that `quantization` lists."""
+    model = BUILDERS[description["kind"]](description)
+    if description.get("quantization"):
+        quantize_layers(model, description["quantization"]["layers"])
+    return model
+
+
+def describe(kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None) -> dict[str, Any]:
     """The content of `model.json`: all that is needed to rebuild and to use the model, from its config and the features' header.
 
+    `quantization`: `layers`, names of those that compute in int8, and what else is to be known of them; None: all compute in float.
     `symbols` are the phonemes alone; `SymbolTable` adds padding and sentence ends and so knows the embedding's size.
     """
     kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
-    return {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}
+    described = {"kind": kind, "config": dataclasses.asdict(config), **{key: header[key] for key in kept}}
+    return described | ({"quantization": quantization} if quantization else {})
 
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
@@ -57,7 +68,7 @@ def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]
     description = read_json(folder / "model.json")
     if description.get("kind") != kind:
         raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")
-    model = BUILDERS[kind](description)
+    model = build(description)
     try:
         weights = torch.load(folder / "weights.pt", map_location="cpu", weights_only=True)
         model.load_state_dict(weights)

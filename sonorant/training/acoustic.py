@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from sonorant.data.plan import MicroBatch, Plan, utterance_plan
 from sonorant.errors import SonorantError
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.alignment import diagonal_prior, monotonic_alignment
-from sonorant.models.saved import build_acoustic, describe
+from sonorant.models.saved import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term, utterances_of
@@ -84,15 +84,17 @@ class AcousticRecipe:
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
+        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: of AcousticTrainConfig."""
         self.config = AcousticTrainConfig(**train)
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
         self.budget = None if self.config.frames_per_micro_batch == "auto" else self.config.frames_per_micro_batch
         self.items = _trainable(self.store, "train", self.config)
         self.validation_items = _trainable(self.store, "validation", self.config)
-        self._description = describe("acoustic", AcousticConfig(**model), self.store.header)
+        sizes = {key: value for key, value in model.items() if key != "quantization"}
+        self._description = describe("acoustic", AcousticConfig(**sizes), self.store.header, model.get("quantization"))
         torch.manual_seed(self.config.seed)
-        self.model = build_acoustic(self._description)
+        self.model = cast(AcousticModel, build(self._description))
         self.diagonal_steps = self.config.diagonal_steps
         self.phases = [self.losses(self.model)]
         self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))

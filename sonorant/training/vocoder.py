@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, segment_plan
 from sonorant.errors import SonorantError
 from sonorant.models.discriminators import Discriminators
-from sonorant.models.saved import build_vocoder, describe
+from sonorant.models.saved import build, describe
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
@@ -125,12 +125,14 @@ class VocoderRecipe:
     name = "vocoder"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
+        """`model`: fields of VocoderConfig and, for int8 layers, `quantization` of `model.json`; `train`: of VocoderTrainConfig."""
         self.config = VocoderTrainConfig(**train)
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
-        self._description = describe("vocoder", VocoderConfig(**model), self.store.header)
+        sizes = {key: value for key, value in model.items() if key != "quantization"}
+        self._description = describe("vocoder", VocoderConfig(**sizes), self.store.header, model.get("quantization"))
         torch.manual_seed(self.config.seed)
-        self.model = build_vocoder(self._description)
+        self.model = cast(Vocoder, build(self._description))
         adversaries = Discriminators() if self.config.adversarial else None
         terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
         if adversaries:
