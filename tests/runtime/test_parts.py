@@ -1,0 +1,76 @@
+"""Speech computed in parts equals speech computed at once, whatever the parts' sizes, alone and in a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
+from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.runtime.parts import decode_parts, speak, vocode_parts
+from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+from tests.tiny_voice import CORPUS, write_trained
+
+
+@pytest.fixture(scope="module", params=["regression", "flow"])
+def voice(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
+    folder = tmp_path_factory.mktemp(request.param)
+    export_voice(*write_trained(folder, decoder=request.param), folder / "voice", CORPUS, ExportConfig(opset=20))
+    bundle = read_bundle(folder / "voice")
+    return bundle, load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
+
+
+def encoded(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
+    """Two utterances of different lengths."""
+    tokens = np.random.default_rng(0).integers(0, 2, (2, 60, 3)) + np.array([5, 0, 0])
+    return runtime.encode(tokens, np.array([60, 25]), np.array([0, 1]), np.ones(2, np.float32))
+
+
+@pytest.mark.parametrize("sizes", [(17,), (8, 16, 64), (1, 100_000), (100_000,)])
+def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, ...]) -> None:
+    bundle, runtime = voice
+    context = bundle.description.context
+    states, ends = encoded(runtime)
+    lengths = ends[:, -1]
+    whole = runtime.decode(states, ends, np.arange(lengths.max()))
+    mel_parts = list(decode_parts(runtime, states, ends, context.decoder, sizes))
+    assert mel_parts[0].shape[2] == min(sizes[0], lengths.max())
+    np.testing.assert_allclose(np.concatenate(mel_parts, axis=2), whole, atol=1e-5)
+    parts = list(vocode_parts(runtime, mel_parts, lengths, context.vocoder, (23, *sizes)))
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole, lengths), atol=1e-5)
+
+
+def test_less_context_would_be_heard(voice: tuple[Bundle, Runtime]) -> None:
+    bundle, runtime = voice
+    context = bundle.description.context
+    states, ends = encoded(runtime)
+    lengths = ends[:, -1]
+    whole = runtime.decode(states, ends, np.arange(lengths.max()))
+    narrow = np.concatenate(list(decode_parts(runtime, states, ends, context.decoder // 3, (20,))), axis=2)
+    assert np.abs(narrow - whole).max() > 1e-5
+    samples = np.concatenate(list(vocode_parts(runtime, [whole], lengths, context.vocoder // 3, (20,))), axis=1)
+    assert np.abs(samples - runtime.vocode(whole, lengths)).max() > 1e-5
+
+
+@pytest.mark.parametrize("limit", [40, 1_000_000])
+def test_a_limit_changes_the_work_not_the_speech(voice: tuple[Bundle, Runtime], limit: int) -> None:
+    bundle, runtime = voice
+    states, ends = encoded(runtime)
+    whole = runtime.vocode(runtime.decode(states, ends, np.arange(ends.max())), ends[:, -1])
+    widest = 0
+
+    class Watched:
+        """Hears how much is asked for at once."""
+
+        encode, decode = runtime.encode, runtime.decode
+
+        def vocode(self, mel: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+            nonlocal widest
+            widest = max(widest, mel.shape[0] * mel.shape[2])
+            return runtime.vocode(mel, lengths)
+
+    np.testing.assert_allclose(speak(Watched(), states, ends, bundle.description.context, limit), whole, atol=1e-5)
+    assert widest <= limit + 2 * 2 * bundle.description.context.vocoder
