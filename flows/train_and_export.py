@@ -35,6 +35,7 @@ from tasks.origin import origin_tags
 warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
 
 METRICS = Path("reports/metrics.json")
+REPORTS = Path("reports")
 REPORT = Path("reports/evaluation")
 VOICE = Path("artifacts/voice")
 TRAINING = "train_"  # how the names of the stages begin that can use several machines
@@ -112,7 +113,7 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
     root = Path(where)
     try:
         found = registering.register_files(
-            voice=root / VOICE, metrics=root / METRICS, report=root / REPORT, params_file=root / "params.yaml", execution=execution
+            voice=root / VOICE, metrics=root / METRICS, report=root / REPORTS, params_file=root / "params.yaml", execution=execution
         )
     except SonorantError as error:
         return refused(error)
@@ -129,6 +130,7 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
         return refused(error)
     for line in verdict.says():
         get_run_logger().info("%s", line)
+    create_table_artifact(key="verdict", table=verdict.rows(), description=verdict.says()[-1])
     return {"gates": {gate.name: gate.says() for gate in verdict.gates}, "champion": verdict.passed}
 
 

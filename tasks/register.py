@@ -17,7 +17,7 @@ TRAINED = {"acoustic": Path("models/acoustic"), "vocoder": Path("models/vocoder"
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
-    """Register the bundle `voice` with the figures of `metrics` and the page of `report`, as `params_file` says."""
+    """Register the bundle `voice` with the figures of `metrics` and all of the folder `report`, as `params_file` says."""
     config = params.load("register", RegisterConfig, params_file)
     root = params_file.parent
     trained = {kind: root / folder for kind, folder in TRAINED.items()}
@@ -25,10 +25,11 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Read section `register`, register, print the version."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.register", description=__doc__)
     parser.add_argument("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default: %(default)s)")
     parser.add_argument("--metrics", type=Path, default=Path("reports/metrics.json"), help="its figures (default: %(default)s)")
-    parser.add_argument("--report", type=Path, default=Path("reports/evaluation"), help="page and samples (default: %(default)s)")
+    parser.add_argument("--report", type=Path, default=Path("reports"), help="page, sentences, samples (default: %(default)s)")
     given = parser.parse_args()
     print(register_files(given.voice, given.metrics, given.report, params.PARAMS, execution_id()).says())
 

@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 NEEDS_MORE = ("hardware:",)
 """A command whose comment says so needs what is not here, and says what."""
 OTHERS = {"source", "prefect", "mlflow", "bash", "pip", "export"}
-"""Run by other tests (tests/flows, tests/test_registry.py) or by the CI itself."""
+"""Run by other tests (tests/flows, tests/registry) or by the CI itself."""
 
 
 def commands() -> list[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """Register and promote as part of the flow, what is tried again, and what people read at the end."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.tracking import TrackingUnavailable, open_store
 from tests.flows.test_train_and_export import run_flow
-from tests.test_registry import figures
+from tests.registry.planted import GATES, figures, more_errors, write_report
 
 GRAPH = """\
 stages:
@@ -19,12 +20,14 @@ stages:
     deps: [corpora/voice]
     outs: [artifacts/voice]
   evaluate:
-    cmd: mkdir -p reports/evaluation/samples && touch reports/evaluation/samples/a.wav && cp corpora/metrics.json reports/metrics.json
-    deps: [artifacts/voice, corpora/metrics.json]
+    cmd:
+      - mkdir -p reports && cp corpora/metrics.json reports && cp -r corpora/evaluation reports/evaluation
+      - mkdir -p reports/evaluation/samples && touch reports/evaluation/samples/a.wav
+    deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
     outs: [reports/evaluation]
     metrics: [reports/metrics.json: {cache: false}]
 """
-GATES = "register: {model: flow-voice}\npromote: {max_wer_above_recordings: 4.0, max_rtf: 0.05, max_abs_diff: 1.0e-3}\n"
+SETTINGS = {"register": {"model": "flow-voice"}, "promote": dataclasses.asdict(GATES)}
 
 
 @pytest.fixture
@@ -33,8 +36,9 @@ def project(make_project: Callable[..., Path], voice_bundle: Path) -> Path:
 
     root = make_project("project", GRAPH)
     shutil.copytree(voice_bundle, root / "corpora" / "voice")
-    (root / "corpora" / "metrics.json").write_text(json.dumps(figures()))
-    (root / "params.yaml").write_text(GATES)
+    (root / "corpora" / "metrics.json").write_text(json.dumps(figures(more_errors(0.6))))
+    write_report(root / "corpora", more_errors(0.6))
+    (root / "params.yaml").write_text(json.dumps(SETTINGS))
     return root
 
 
@@ -48,7 +52,7 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
     again = state.result()
     assert (found["version"]["version"], found["version"]["new"]) == (1, True)
     assert (again["version"]["version"], again["version"]["new"]) == (1, False)
-    assert found["champion"] and found["gates"]["wer"].startswith("passed: 19.0 %")
+    assert found["champion"] and found["gates"]["wer_above_recordings"].startswith("passed: 14.1 %")
     store = open_store()
     runs = {run.data.tags["mlflow.runName"].split()[0]: run for run in store.client.search_runs([store.experiment])}
     assert runs["register"].data.tags["mlflow.parentRunId"] == runs["pipeline"].info.run_id
@@ -56,13 +60,15 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
     with get_client(sync_client=True) as client:
         own = [artifact for artifact in client.read_artifacts() if artifact.flow_run_id == state.state_details.flow_run_id]
     artifacts = {artifact.key: str(artifact.data) for artifact in own}
-    assert "| the voice | 19.0 | 17.0 - 21.0 |" in artifacts["report"] and "models:/flow-voice/1" in artifacts["report"]
+    assert "14.1 % (95 % interval 11.9 - 15.9)" in artifacts["report"] and "models:/flow-voice/1" in artifacts["report"]
+    rows = {row["gate"]: row for row in json.loads(artifacts["verdict"].replace("'", '"'))}
+    assert rows["wer_above_recordings"]["verdict"] == "passed" and rows["wer_above_recordings"]["95 % interval"] == "0.234 to 1.09"
     assert "the recordings" in artifacts["results"]
     text = summary(found)
     assert "reports/evaluation/samples/a.wav" in text
     for part in (
-        "the voice",
-        "19.0",
+        "the recordings",
+        "14.1",
         "models:/flow-voice/1, alias champion",
         "onnxruntime",
         "evaluate",
@@ -71,9 +77,9 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
 
 
 def test_refused_voice_is_a_completed_run(prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "corpora" / "metrics.json").write_text(json.dumps(figures(wer=60.0)))
+    (project / "corpora" / "metrics.json").write_text(json.dumps(figures(more_errors(10.0))))
     found = run_flow(project, monkeypatch).result()
-    assert not found["champion"] and found["gates"]["wer"].startswith("failed")
+    assert not found["champion"] and found["gates"]["wer_above_recordings"].startswith("failed")
 
 
 @pytest.mark.parametrize(

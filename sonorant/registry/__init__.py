@@ -1,0 +1,23 @@
+"""Voices as versions of a model in the MLflow registry, and what decides which of them is the champion.
+
+Knows nothing of how voices are made. What each part does stands in its own file; these are the names that others use.
+"""
+
+from sonorant.registry.download import download_bundle
+from sonorant.registry.gates import Gate, PromoteConfig
+from sonorant.registry.promotion import Verdict, promote
+from sonorant.registry.registration import RegisterConfig, Registered, register
+from sonorant.registry.rollback import RolledBack, rollback
+
+__all__ = [
+    "Gate",
+    "PromoteConfig",
+    "RegisterConfig",
+    "Registered",
+    "RolledBack",
+    "Verdict",
+    "download_bundle",
+    "promote",
+    "register",
+    "rollback",
+]

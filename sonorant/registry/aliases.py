@@ -1,0 +1,90 @@
+"""The aliases `challenger`, `champion` and `previous`, moved so that a process that dies in between loses nothing.
+
+MLflow moves one alias at a time. What is to be done is therefore noted on the model first, and whoever comes next finishes it.
+Knows nothing of why an alias moves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
+
+NEWEST, BEST, FORMER = "challenger", "champion", "previous"
+MOVE_TAG = "alias_move"
+"""On the registered model while aliases move: what was begun."""
+GONE_TAG, BACK_TAG = "rolled_back", "returned"
+"""On versions: when, why and in whose favour one was rolled back, and returned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """The alias `champion` goes from one version to another."""
+
+    action: Literal["promote", "rollback"]
+    champion: int
+    """The version that becomes `champion`."""
+    previous: int | None
+    """The version that was, and becomes `previous`; None = there was none."""
+    time: str
+    """UTC, ISO 8601."""
+    reason: str = ""
+    """Why, where a person gave one."""
+
+
+@contextmanager
+def registry() -> Iterator[Store]:
+    """The store, for one process of this machine at a time. Raises as `sonorant.tracking.store.answering`."""
+    with answering("registry") as store, locked(DEFAULT_DATABASE.with_name("registry.lock")):
+        yield store
+
+
+def now() -> str:
+    """The time of a record: UTC, ISO 8601, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def all_versions(store: Store, model: str) -> dict[int, Any]:
+    """Versions by number; empty if there is no such model."""
+    return {int(version.version): version for version in store.client.search_model_versions(f"name='{model}'")}
+
+
+def read_aliases(store: Store, model: str) -> dict[str, int]:
+    """Aliases of a model that exists, by name."""
+    return {name: int(version) for name, version in store.client.get_registered_model(model).aliases.items()}
+
+
+def begin(store: Store, model: str, move: Move) -> None:
+    """Move the aliases, and record a rollback on both versions."""
+    store.client.set_registered_model_tag(model, MOVE_TAG, json.dumps(dataclasses.asdict(move)))
+    _carry_out(store, model, move)
+
+
+def finish(store: Store, model: str) -> Move | None:
+    """Finish a move that was begun and not ended, and return it. The model must exist."""
+    noted = store.client.get_registered_model(model).tags.get(MOVE_TAG)
+    if not noted:
+        return None
+    move = Move(**json.loads(noted))
+    _carry_out(store, model, move)
+    return move
+
+
+def _carry_out(store: Store, model: str, move: Move) -> None:
+    """Each step may be done twice with the same result."""
+    client, because = store.client, f": {move.reason}" if move.reason else ""
+    if move.action == "rollback":
+        client.set_model_version_tag(model, str(move.previous), GONE_TAG, f"{move.time} to version {move.champion}{because}")
+        client.set_model_version_tag(model, str(move.champion), BACK_TAG, f"{move.time} from version {move.previous}{because}")
+    if GONE_TAG in client.get_model_version(model, str(move.champion)).tags:
+        client.delete_model_version_tag(model, str(move.champion), GONE_TAG)
+    client.set_registered_model_alias(model, BEST, str(move.champion))
+    if move.previous is not None:
+        client.set_registered_model_alias(model, FORMER, str(move.previous))
+    client.delete_registered_model_tag(model, MOVE_TAG)

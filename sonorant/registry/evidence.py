@@ -1,0 +1,78 @@
+"""What a version was registered with: its figures, the sentences it was judged on, its bundle. Knows nothing of what is good enough."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.registry.download import download_bundle
+from sonorant.registry.figures import Shipped, entry, shipped
+from sonorant.registry.registration import METRICS, REPORT
+from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.tracking.store import Store
+
+SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
+JUDGE = ("recognizer", "revision", "normalizer")
+"""What must be the same for two word error rates to be compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """A version with all that the gates look at."""
+
+    version: int
+    metrics: Mapping[str, Any]
+    """Content of metrics.json."""
+    sentences: tuple[Mapping[str, Any], ...]
+    """Rows of sentences.jsonl; empty where the version was registered without them."""
+    bundle: Bundle
+
+    @property
+    def shipped(self) -> Shipped:
+        """What the bundle speaks with when nothing else is asked for."""
+        return shipped(self.bundle)
+
+    @property
+    def judge(self) -> dict[str, Any]:
+        """Recogniser, its revision, and the normaliser of the shipped variant's word error rate."""
+        return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
+
+    def word_errors(self) -> NDArray[np.int64]:
+        """Of the shipped variant, one entry a sentence. Raises SonorantError if there are none."""
+        try:
+            return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
+        except (KeyError, TypeError):
+            raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
+
+    def words(self) -> NDArray[np.int64]:
+        """Of the references, one entry a sentence."""
+        return np.array([row["words"] for row in self.sentences], dtype=np.int64)
+
+    def texts(self) -> tuple[tuple[str, str, int], ...]:
+        """Id, reference and number of words of each sentence."""
+        return tuple((str(row["id"]), str(row["reference"]), int(row["words"])) for row in self.sentences)
+
+
+def read_evidence(store: Store, version: Any, folder: Path) -> Evidence:
+    """Download what a version was registered with into `folder`. Raises SonorantError if its bundle cannot be read here."""
+    place = folder / str(version.version)
+    place.mkdir()
+    metrics = read_json(Path(store.client.download_artifacts(version.run_id, METRICS, str(place))))
+    bundle = read_bundle(download_bundle(f"models:/{version.name}/{version.version}", place / "model"))
+    return Evidence(version=int(version.version), metrics=metrics, sentences=_sentences(store, version, place), bundle=bundle)
+
+
+def _sentences(store: Store, version: Any, place: Path) -> tuple[Mapping[str, Any], ...]:
+    parent = str(Path(SENTENCES).parent)
+    if SENTENCES not in {file.path for file in store.client.list_artifacts(version.run_id, parent)}:
+        return ()
+    text = Path(store.client.download_artifacts(version.run_id, SENTENCES, str(place))).read_text(encoding="utf-8")
+    return tuple(json.loads(line) for line in text.splitlines())

@@ -1,0 +1,82 @@
+"""Where a figure stands in reports/metrics.json, and which variant of a bundle is its default. Knows nothing of MLflow and of limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sonorant.runtime.bundle import Bundle
+
+BESIDE = ("recordings", "vocoder")
+"""Of `intelligibility` and `naturalness`: what is no variant of the voice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shipped:
+    """What a bundle speaks with when nothing else is asked for."""
+
+    runtime: str
+    """Key of `sonorant.runtime.runtimes.RUNTIMES`."""
+    variant: str
+    """Precision of the graphs."""
+    bytes: int
+    """Size of the graphs of this variant."""
+
+    @property
+    def candidate(self) -> str:
+        """Key of `speed` and `parity`."""
+        return f"{self.runtime}/{self.variant}"
+
+
+def shipped(bundle: Bundle) -> Shipped:
+    """What the stage `choose` wrote into the bundle; where nobody chose, the default variant under ONNX Runtime."""
+    choice, graphs = bundle.description.choice, bundle.description.graphs
+    variant = choice.get("variant") or next(iter(graphs.values())).default_variant
+    size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
+    return Shipped(runtime=choice.get("runtime") or "onnxruntime", variant=variant, bytes=size)
+
+
+def number(values: Any, *keys: str) -> float | None:
+    """The finite number at a path of keys; None where there is something else, NaN too: it is neither above nor below a limit."""
+    value = entry(values, *keys)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def interval(values: Any, *keys: str) -> tuple[float, float] | None:
+    """The finite interval at a path of keys, or None."""
+    value = entry(values, *keys)
+    if (
+        not isinstance(value, (list, tuple))
+        or len(value) != 2
+        or not all(number({"bound": bound}, "bound") is not None for bound in value)
+    ):
+        return None
+    return float(value[0]), float(value[1])
+
+
+def entry(values: Any, *keys: str) -> Any:
+    """What stands at a path of keys, or None."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, Mapping) else None
+    return values
+
+
+def variants(metrics: Mapping[str, Any]) -> list[str]:
+    """All variants that were judged in some way."""
+    candidates = [key for section in ("speed", "parity", "memory") for key in metrics.get(section) or {} if "/" in key]
+    heard = [key for key in metrics.get("intelligibility") or {} if key not in BESIDE]
+    return sorted({candidate.split("/", 1)[1] for candidate in candidates} | set(heard))
+
+
+def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
+    """The part of the figures that concerns one variant; the same keys for every variant, so that they can be laid side by side."""
+    found = {section: entry(metrics, section, variant) for section in ("intelligibility", "naturalness", "size")}
+    for section in ("speed", "parity", "memory"):
+        found[section] = {
+            key.split("/", 1)[0]: value for key, value in (metrics.get(section) or {}).items() if key.endswith(f"/{variant}")
+        }
+    return {section: figures for section, figures in found.items() if isinstance(figures, Mapping) and figures}

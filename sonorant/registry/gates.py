@@ -1,0 +1,210 @@
+"""The gates of the alias `champion`: tests of non-inferiority with statistics. Knows nothing of MLflow.
+
+A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the sentences are
+too few to show is not passed. What was not measured does not pass either, except DNSMOS, which is an optional extra.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sonorant.errors import SonorantError
+from sonorant.evaluation.error_rates import paired_interval, rate
+from sonorant.registry.evidence import Evidence
+from sonorant.registry.figures import entry, interval, number
+from sonorant.registry.side_by_side import RESAMPLES, latency_ratios, median_interval
+
+MEND = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromoteConfig:
+    """Section `promote` of params.yaml: what a voice must reach to become `champion`. Each gate has the name of its limit."""
+
+    max_wer_above_recordings: float
+    """Points of word error rate that the voice may lie above the recordings."""
+    max_rtf: float
+    """Real-time factor of the shipped variant on one thread with sentences of medium length."""
+    max_wer_above_champion: float
+    """Points of word error rate that the voice may lie above the champion on the same sentences."""
+    max_latency_over_champion: float
+    """Latency over the champion's, both timed in turn."""
+    max_dnsmos_below_champion: float
+    """Points of overall DNSMOS that the voice may lie below the champion."""
+    max_size_over_champion: float
+    """Bytes of the shipped variant's graphs over the champion's."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_rtf", "max_latency_over_champion", "max_size_over_champion"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """One condition of the alias `champion` and what came of it."""
+
+    name: str
+    """That of its limit in section `promote`, without "max_"."""
+    passed: bool
+    reason: str
+    """One line with the figures."""
+    value: float | None = None
+    interval: tuple[float, float] | None = None
+    """95 %."""
+    limit: float | None = None
+
+    def says(self) -> str:
+        """The verdict with its figures."""
+        return f"{'passed' if self.passed else 'failed'}: {self.reason}"
+
+
+def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
+    """What a voice must reach whoever is champion."""
+    return (
+        _wer_above_recordings(voice, config.max_wer_above_recordings),
+        _rtf(voice, config.max_rtf),
+        _parity(voice),
+    )
+
+
+def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
+    """What a voice must reach to take the place of this champion."""
+    gates = {
+        "wer_above_champion": (_wer_above_champion, config.max_wer_above_champion),
+        "latency_over_champion": (_latency_over_champion, config.max_latency_over_champion),
+        "dnsmos_below_champion": (_dnsmos_below_champion, config.max_dnsmos_below_champion),
+        "size_over_champion": (_size_over_champion, config.max_size_over_champion),
+    }
+    found = []
+    for name, (gate, limit) in gates.items():
+        try:
+            found.append(gate(voice, champion, limit))
+        except SonorantError as error:
+            found.append(not_compared(name, str(error)))
+    return tuple(found)
+
+
+def not_compared(name: str, why: str) -> Gate:
+    """A gate that could not be asked, and so does not pass."""
+    return Gate(name=name, passed=False, reason=f"not compared: {why}")
+
+
+def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
+    name, heard = "wer_above_recordings", entry(voice.metrics, "intelligibility", voice.shipped.variant)
+    wer, own = number(heard, "wer"), interval(heard, "wer_ci95")
+    above, paired = number(heard, "above_recordings", "wer"), interval(heard, "above_recordings", "wer_ci95")
+    recordings = number(voice.metrics, "intelligibility", "recordings", "wer")
+    if wer is None or own is None or above is None or paired is None or recordings is None:
+        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}", limit=limit)
+    text = f"{wer:.1f} % (95 % interval {own[0]:.1f} - {own[1]:.1f}), recordings {recordings:.1f} %"
+    return _points(name, text, above, paired, limit)
+
+
+def _rtf(voice: Evidence, limit: float) -> Gate:
+    candidate = voice.shipped.candidate
+    found = entry(voice.metrics, "speed", candidate)
+    rtf = number(found, "medium", "threads_1", "rtf")
+    if rtf is None:
+        why = f": {found}" if isinstance(found, str) else ""
+        return Gate(name="rtf", passed=False, reason=f"not measured for {candidate}{why}", limit=limit)
+    return Gate(
+        name="rtf", passed=rtf <= limit, reason=f"{candidate}: real-time factor {rtf:.4f}, at most {limit}", value=rtf, limit=limit
+    )
+
+
+def _parity(voice: Evidence) -> Gate:
+    """As the stage `verify` judged the shipped candidate; its limits stand in section `verify`."""
+    candidate = voice.shipped.candidate
+    found = entry(voice.metrics, "parity", candidate)
+    passed = entry(found, "passed")
+    if not isinstance(passed, bool):
+        why = f": {found}" if isinstance(found, str) else ""
+        return Gate(name="parity", passed=False, reason=f"not measured for {candidate}{why}")
+    if not passed:
+        return Gate(name="parity", passed=False, reason=f"{candidate} failed the stage verify: {entry(found, 'failed')}")
+    differences = {graph: number(found, "max_abs_diff", graph) for graph in entry(found, "max_abs_diff") or {}}
+    measured = {graph: value for graph, value in differences.items() if value is not None}
+    if not measured or len(measured) < len(differences):
+        return Gate(name="parity", passed=False, reason=f"{candidate}: a difference from torch was not measured")
+    text = ", ".join(f"{graph} {value:.2g}" for graph, value in measured.items())
+    return Gate(name="parity", passed=True, reason=f"{candidate} differs from torch by {text}", value=max(measured.values()))
+
+
+def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
+    _check_same_judge(voice, champion)
+    ours, theirs, words = voice.word_errors(), champion.word_errors(), voice.words()
+    text = f"{rate(ours, words):.1f} %, version {champion.version} {rate(theirs, words):.1f} % on the same {len(words)} sentences"
+    above = rate(ours, words) - rate(theirs, words)
+    return _points("wer_above_champion", text, above, paired_interval(ours, theirs, words, RESAMPLES), limit)
+
+
+def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
+    for each in (voice, champion):
+        if not each.sentences:
+            raise SonorantError(f"version {each.version} was registered without its judged sentences; {MEND.format(each.version)}")
+    if voice.judge != champion.judge:
+        theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
+        raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {MEND.format(champion.version)}")
+    if voice.texts() != champion.texts():
+        raise SonorantError(f"version {champion.version} was judged on other sentences; {MEND.format(champion.version)}")
+
+
+def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
+    if not voice.sentences:
+        raise SonorantError(
+            f"version {voice.version} was registered without sentences to speak; register it beside reports/evaluation"
+        )
+    ratios = latency_ratios(voice.bundle, champion.bundle, [reference for _, reference, _ in voice.texts()])
+    ratio, low, high = median_interval(ratios)
+    reason = (
+        f"{voice.shipped.candidate} takes {ratio:.2f} times as long as version {champion.version}'s {champion.shipped.candidate}, timed in "
+        f"turn on {len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
+        f"its upper end at most {limit:.2f}"
+    )
+    return Gate(name="latency_over_champion", passed=high <= limit, reason=reason, value=ratio, interval=(low, high), limit=limit)
+
+
+def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
+    """From both intervals (Zou and Donner, "Construction of confidence limits about effect measures", 2008): sentences are not paired."""
+    name, figures = "dnsmos_below_champion", []
+    for each in (voice, champion):
+        found = entry(each.metrics, "naturalness", each.shipped.variant, "dnsmos")
+        value, bounds = number(found, "ovrl"), interval(found, "ovrl_ci95")
+        if value is None or bounds is None:
+            why = found.removeprefix("not run: ") if isinstance(found, str) else "no figure"
+            return Gate(name=name, passed=True, reason=f"not run: version {each.version}: {why}", limit=limit)
+        figures.append((value, *bounds))
+    (ours, our_low, our_high), (theirs, their_low, their_high) = figures
+    below = theirs - ours
+    low = below - math.hypot(theirs - their_low, our_high - ours)
+    high = below + math.hypot(their_high - theirs, ours - our_low)
+    return _points(name, f"OVRL {ours:.2f}, version {champion.version} {theirs:.2f}", below, (low, high), limit, digits=2)
+
+
+def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
+    ours, theirs = voice.shipped, champion.shipped
+    ratio = ours.bytes / theirs.bytes
+    reason = (
+        f"{ours.variant} has {ours.bytes / 1e6:.2f} MB, version {champion.version}'s {theirs.variant} {theirs.bytes / 1e6:.2f} MB: "
+        f"{ratio:.2f} times, at most {limit:.2f}"
+    )
+    return Gate(name="size_over_champion", passed=ratio <= limit, reason=reason, value=ratio, limit=limit)
+
+
+def _points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
+    """A difference where lower is better."""
+    low, high = bounds
+    reason = (
+        f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; {_finding(low, high, 0.0)}), "
+        f"its upper end at most {limit:+.{digits}f}"
+    )
+    return Gate(name=name, passed=high <= limit, reason=reason, value=value, interval=bounds, limit=limit)
+
+
+def _finding(low: float, high: float, equal: float) -> str:
+    """What an interval tells where lower is better."""
+    if high < equal:
+        return "better"
+    return "worse" if low > equal else "no difference beyond noise"

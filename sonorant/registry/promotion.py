@@ -1,0 +1,143 @@
+"""Whether a registered voice becomes `champion`: the gates are asked, their verdict is kept with the version, the aliases move.
+
+Knows nothing of how a gate comes to its answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.files import write_json
+from sonorant.registry.aliases import BEST, FORMER, GONE_TAG, NEWEST, Move, all_versions, begin, finish, now, read_aliases, registry
+from sonorant.registry.evidence import read_evidence
+from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, judge_beside, not_compared
+from sonorant.tracking.store import Store, TrackingUnavailable
+
+VERDICT = "verdict.json"
+"""Artifact of a version's run."""
+GATE_TAG, VERDICT_TAG = "gate.", "verdict"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the gates said of a version, and what was done."""
+
+    name: str
+    version: int
+    gates: tuple[Gate, ...]
+    champion: int | None
+    """The version that was `champion` before, if it is another one."""
+    without_champion: str
+    """Why a person wanted no comparison with it; empty = it was compared."""
+    time: str
+    """UTC, ISO 8601."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the version is `champion` now."""
+        return all(gate.passed for gate in self.gates)
+
+    def outcome(self) -> str:
+        """What came of it, for a person."""
+        if self.passed:
+            return f"is {BEST}" + (f"; version {self.champion} is {FORMER}" if self.champion else "")
+        return f"is refused by {', '.join(gate.name for gate in self.gates if not gate.passed)}; {BEST} does not move"
+
+    def says(self) -> list[str]:
+        """Lines for a person."""
+        return [*(f"gate {gate.name} {gate.says()}" for gate in self.gates), f"models:/{self.name}/{self.version} {self.outcome()}"]
+
+    def rows(self) -> list[dict[str, str]]:
+        """A table for a person: a row a gate."""
+        return [
+            {
+                "gate": gate.name,
+                "verdict": "passed" if gate.passed else "failed",
+                "figure": _shown(gate.value),
+                "95 % interval": " to ".join(map(_shown, gate.interval)) if gate.interval else "",
+                "limit": _shown(gate.limit),
+                "in words": gate.reason,
+            }
+            for gate in self.gates
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """All figures."""
+        return dataclasses.asdict(self) | {"passed": self.passed}
+
+
+def promote(
+    model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
+) -> Verdict:
+    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; keep on it what each said.
+
+    `without_champion`: the reason for which the champion is not compared with, where it cannot be. `again`: also a version that was
+    rolled back. The champion itself is judged by the gates that need no comparison, and keeps the verdict that made it champion.
+
+    Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not answer.
+    """
+    with registry() as store:
+        versions = all_versions(store, model)
+        if versions:
+            finish(store, model)
+        aliases = read_aliases(store, model) if versions else {}
+        chosen = versions.get(version or aliases.get(NEWEST, 0))
+        if chosen is None:
+            known = ", ".join(map(str, sorted(versions))) or "none"
+            raise SonorantError(f"models:/{model}: no version {version or NEWEST}; there are: {known}; register a voice first")
+        number, best = int(chosen.version), aliases.get(BEST)
+        former = best if best != number else None
+        gates = _judge(store, chosen, versions.get(former or 0), config, without_champion)
+        gates = gates if again else _never_again(chosen) + gates
+        verdict = Verdict(name=model, version=number, gates=gates, champion=former, without_champion=without_champion, time=now())
+        if number != best:
+            _keep(store, chosen, verdict)
+            if verdict.passed:
+                begin(store, model, Move(action="promote", champion=number, previous=former, time=verdict.time))
+        return verdict
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, without_champion: str) -> tuple[Gate, ...]:
+    with tempfile.TemporaryDirectory() as folder:
+        voice = read_evidence(store, chosen, Path(folder))
+        gates = judge_alone(voice, config)
+        if champion is None or without_champion:
+            return gates
+        try:
+            beside = read_evidence(store, champion, Path(folder))
+        except TrackingUnavailable:
+            raise
+        except SonorantError as error:
+            return (*gates, not_compared("champion", f"version {champion.version} cannot be read: {error}"))
+        return gates + judge_beside(voice, beside, config)
+
+
+def _never_again(chosen: Any) -> tuple[Gate, ...]:
+    """A person's verdict on a version outlives the gates': the next run of the pipeline must not bring it back."""
+    gone = chosen.tags.get(GONE_TAG)
+    return (Gate(name=GONE_TAG, passed=False, reason=f"was rolled back {gone}; --again judges it anew"),) if gone else ()
+
+
+def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
+    """The verdict as tags, for the list of versions, and with all figures as a file of the version's run."""
+    tags = {f"{GATE_TAG}{gate.name}": gate.says() for gate in verdict.gates}
+    tags[VERDICT_TAG] = f"{verdict.time} {verdict.outcome()}"
+    if verdict.without_champion:
+        tags["without_champion"] = verdict.without_champion
+    for key in chosen.tags:  # what an earlier verdict said would stand beside this one
+        if key.startswith(GATE_TAG) and key not in tags:
+            store.client.delete_model_version_tag(chosen.name, str(chosen.version), key)
+    for key, value in tags.items():
+        store.client.set_model_version_tag(chosen.name, str(chosen.version), key, value)
+    with tempfile.TemporaryDirectory() as folder:
+        write_json(Path(folder) / VERDICT, verdict.as_json())
+        store.client.log_artifact(chosen.run_id, str(Path(folder) / VERDICT))

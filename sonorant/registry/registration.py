@@ -1,0 +1,217 @@
+"""A voice bundle becomes a version of a registered model, with its figures and its report. Knows nothing of what is good enough."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sonorant.files import read_json, write_json
+from sonorant.registry import figures
+from sonorant.registry.aliases import NEWEST, all_versions, registry
+from sonorant.registry.download import use
+from sonorant.registry.figures import Shipped, number, shipped
+from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
+from sonorant.tracking.run import PARENT_TAG, RunSpec, close_run, flat, open_run
+from sonorant.tracking.store import Store
+from sonorant.tracking.trained import keep_trained
+
+HASH_TAG = "bundle_sha256"
+METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
+"""Artifacts of a version's run."""
+PACKAGE = Path(__file__).parents[1]
+REQUIREMENTS = ("mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut")  # what speaking needs; no torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisterConfig:
+    """Section `register` of params.yaml."""
+
+    model: str
+    """Name of the registered model."""
+
+    def __post_init__(self) -> None:
+        if not self.model or any(character in self.model for character in "/:.%\"'"):
+            raise ValueError(f"model: '{self.model}' must be a name without / : . % and quotes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """A voice's place in the registry."""
+
+    name: str
+    version: int
+    run_id: str
+    """MLflow run with the report; a run below it for each variant."""
+    new: bool
+    """False: the same bundle was there already."""
+    without: tuple[str, ...]
+    """Kinds of trained models that were not at hand and so cannot be fine-tuned from this version."""
+
+    def says(self) -> str:
+        """One line for a person."""
+        line = f"models:/{self.name}/{self.version}: " + ("registered" if self.new else "this bundle is registered already")
+        return line + (f", without the trained {' and '.join(self.without)} to fine-tune" if self.without else "")
+
+
+def register(
+    bundle: Path,
+    metrics: Mapping[str, Any],
+    report: Path,
+    config: RegisterConfig,
+    origin: Mapping[str, str],
+    execution: str | None = None,
+    trained: Mapping[str, Path] | None = None,
+) -> Registered:
+    """Make a version of the voice bundle, or find the one that has the same content, and give it the newest figures.
+
+    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged sentences, may be
+    absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to stand below; `trained`: trained
+    model folders by kind, kept for fine-tuning where they are what the bundle was exported from. The newest version gets the alias
+    `challenger`.
+
+    Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
+    """
+    voice = read_bundle(bundle)
+    content = content_hash(voice)
+    belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
+    with registry() as store:
+        _ensure_model(store, config.model)
+        found = [version for version in all_versions(store, config.model).values() if version.tags.get(HASH_TAG) == content]
+        if found:
+            version = found[0]
+        else:
+            spec = RunSpec(key=f"{config.model}-{content}", stage="register", execution=execution, tags=dict(origin))
+            run_id, _ = open_run(store, spec)
+            model = _log_model(store, run_id, bundle)
+            version = store.client.create_model_version(
+                config.model, source=model.model_uri, run_id=run_id, tags={HASH_TAG: content}, model_id=model.model_id
+            )
+        _describe(store, version, voice, metrics, origin)
+        _log_files(store, version.run_id, voice, metrics, report)
+        keep_trained(store, version.run_id, belonging)
+        close_run(store, version.run_id, "FINISHED")
+        store.client.set_registered_model_alias(config.model, NEWEST, str(max(all_versions(store, config.model))))
+        without = tuple(kind for kind in trained or {} if kind not in belonging)
+        return Registered(name=config.model, version=int(version.version), run_id=version.run_id, new=not found, without=without)
+
+
+def _exported_from(voice: Bundle, kind: str, folder: Path) -> bool:
+    if not (folder / "weights.pt").is_file():
+        return False
+    return bool(read_json(folder / "model.json").get("provenance") == voice.description.provenance.get(kind))
+
+
+def _ensure_model(store: Store, model: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        store.client.create_registered_model(model, description="A voice made by Sonorant: text in, speech out")
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
+    import mlflow
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, DataType, Schema
+
+    text: list[Any] = [
+        ColSpec(DataType.string, "text"),
+        ColSpec(DataType.string, "speaker", False),
+        ColSpec(DataType.double, "speed", False),
+    ]
+    audio: list[Any] = [
+        ColSpec(DataType.string, "audio"),
+        ColSpec(DataType.long, "sample_rate"),
+        ColSpec(DataType.double, "seconds"),
+    ]
+    use(store)
+    with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)  # it would load the voice to try it
+        return mlflow.pyfunc.log_model(
+            name="voice",
+            python_model=str(PACKAGE / "runtime" / "pyfunc.py"),
+            artifacts={"bundle": str(bundle.resolve())},
+            code_paths=[str(PACKAGE)],
+            pip_requirements=[f"{name}=={importlib.metadata.version(name)}" for name in REQUIREMENTS],
+            signature=ModelSignature(inputs=Schema(text), outputs=Schema(audio)),
+        )
+
+
+def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
+    """Tags of the version and figures of its run are those of the shipped variant; every variant has a run of its own below it.
+
+    MLflow attaches a run's metrics to every model logged in it, so variants in one run would all seem to be the model's.
+    """
+    default = shipped(voice)
+    for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
+        store.client.set_model_version_tag(version.name, str(version.version), key, value)
+    beside = {kind: figures.entry(metrics, "intelligibility", kind) or {} for kind in figures.BESIDE}
+    model_id = version.source.removeprefix("models:/")  # a version that was read back no longer names its model otherwise
+    _log_numbers(store, version.run_id, figures.of_variant(metrics, default.variant) | beside, model_id)
+    for variant in figures.variants(metrics):
+        chosen = str(variant == default.variant).lower()
+        tags = {PARENT_TAG: version.run_id, "variant": variant, "shipped": chosen}
+        run_id, _ = open_run(store, RunSpec(key=f"{version.run_id}-{variant}", stage=f"variant {variant}", tags=tags))
+        _log_numbers(store, run_id, figures.of_variant(metrics, variant))
+        close_run(store, run_id, "FINISHED")
+
+
+def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[str, str]:
+    """What a person reads in the list of versions; a figure that is absent has no tag."""
+    heard = figures.entry(metrics, "intelligibility", default.variant) or {}
+    medium = figures.entry(metrics, "speed", default.candidate, "medium", "threads_1") or {}
+    table = voice.description.choice.get("table") or []
+    speedup = next((row.get("speedup") for row in table if row.get("candidate") == default.candidate), None)
+    tags = {
+        "variant": default.variant,
+        "runtime": default.runtime,
+        "speedup_over_fp32": speedup,
+        "wer": heard.get("wer"),
+        "wer_ci95": heard.get("wer_ci95"),
+        "wer_recordings": number(metrics, "intelligibility", "recordings", "wer"),
+        "wer_above_recordings": figures.entry(heard, "above_recordings", "wer"),
+        "wer_above_recordings_ci95": figures.entry(heard, "above_recordings", "wer_ci95"),
+        "rtf_1_thread": medium.get("rtf"),
+        "p50_ms_1_thread": medium.get("p50_ms"),
+        "variant_bytes": default.bytes,
+        "bundle_bytes": sum(file.stat().st_size for file in voice.folder.rglob("*") if file.is_file()),
+    }
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items() if value is not None}
+
+
+def _log_numbers(store: Store, run_id: str, values: dict[str, Any], model_id: str | None = None) -> None:
+    from mlflow.entities import Metric
+
+    now = round(time.time() * 1000)
+    numbers = {key: _finite(value) for key, value in flat(values).items()}
+    points = [Metric(key, value, now, 0, model_id=model_id) for key, value in numbers.items() if value is not None]
+    for start in range(0, len(points), 500):
+        store.client.log_batch(run_id, metrics=points[start : start + 500])
+
+
+def _finite(text: str) -> float | None:
+    try:
+        return number({"value": float(text)}, "value")
+    except ValueError:
+        return None
+
+
+def _log_files(store: Store, run_id: str, voice: Bundle, metrics: Mapping[str, Any], report: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in ((METRICS, metrics), (CHOICE, voice.description.choice)):
+            write_json(Path(folder) / name, content)
+            store.client.log_artifact(run_id, str(Path(folder) / name))
+    for item in sorted(report.iterdir()) if report.is_dir() else ():
+        if item.is_dir():
+            store.client.log_artifacts(run_id, str(item), f"{REPORT}/{item.name}")
+        elif not item.name.startswith("."):
+            store.client.log_artifact(run_id, str(item), REPORT)

@@ -1,0 +1,21 @@
+"""Let the former champion of the registry be champion again; a second rollback undoes the first."""
+
+from __future__ import annotations
+
+import argparse
+
+from sonorant.registry import RegisterConfig, rollback
+from tasks import params
+from tasks.stage import run
+
+
+def main() -> None:
+    """Read section `register`, move the aliases, print where they are."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.rollback", description=__doc__)
+    parser.add_argument("--reason", default="", help="why; kept with both versions")
+    given = parser.parse_args()
+    print(rollback(params.load("register", RegisterConfig).model, given.reason).says())
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,140 @@
+"""Voices for the registry: real bundles, and figures as `evaluate` computes them from word errors that are planted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from sonorant.evaluation.error_rates import bootstrap_interval, paired_interval, rate
+from sonorant.registry import PromoteConfig, RegisterConfig
+from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
+
+CONFIG = RegisterConfig(model="test-voice")
+GATES = PromoteConfig(
+    max_wer_above_recordings=4.0,
+    max_rtf=0.05,
+    max_wer_above_champion=4.0,
+    max_latency_over_champion=3.0,  # of two equal voices on a busy machine
+    max_dnsmos_below_champion=0.1,
+    max_size_over_champion=1.5,
+)
+SENTENCES, WORDS = 160, 8
+RECORDINGS = np.random.default_rng(0).binomial(WORDS, 0.12, SENTENCES)
+"""Wrong words of each recording."""
+PARITY = {"passed": True, "failed": None, "max_abs_diff": {"encoder": 1e-6, "decoder": 1e-5, "vocoder": 0.0}}
+DNSMOS = {"ovrl": 3.1, "ovrl_ci95": [3.05, 3.15]}
+JUDGE = {"recognizer": "pocketsphinx", "revision": "pocketsphinx 5.1.1", "normalizer": "words-1"}
+
+
+def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
+    """Wrong words `points` above the recordings' rate, in sentences drawn by `seed`; `scatter` more moved from sentence to sentence."""
+    rng, errors = np.random.default_rng(seed), RECORDINGS.copy()
+    errors[rng.choice(SENTENCES, round(points / 100 * SENTENCES * WORDS), replace=False)] += 1
+    errors[rng.choice(np.flatnonzero(errors > 0), scatter, replace=False)] -= 1
+    errors[rng.choice(np.flatnonzero(errors < WORDS - 1), scatter, replace=False)] += 1
+    return errors
+
+
+def figures(
+    errors: Sequence[int] | np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float = 0.01, **judge: str
+) -> dict[str, Any]:
+    """Content of metrics.json for a voice that had so many words wrong in each sentence."""
+    words = np.full(SENTENCES, WORDS)
+
+    def summary(wrong: np.ndarray) -> dict[str, Any]:
+        return {"wer": rate(wrong, words), "wer_ci95": list(bootstrap_interval(wrong, words, 500)), "cer": 6.0, "words": 1280} | {
+            **JUDGE,
+            **judge,
+        }
+
+    heard = summary(np.asarray(errors)) | {
+        "above_recordings": {
+            "wer": rate(np.asarray(errors), words) - rate(RECORDINGS, words),
+            "wer_ci95": list(paired_interval(np.asarray(errors), RECORDINGS, words, 500)),
+        }
+    }
+    speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}
+    return {
+        "intelligibility": {"recordings": summary(RECORDINGS), "vocoder": summary(RECORDINGS), variant: heard},
+        "naturalness": {variant: {"mcd_db": 3.9, "dnsmos": dict(DNSMOS)}},
+        "speed": {f"onnxruntime/{variant}": speed, f"tensorrt/{variant}": "not run: TensorRT is not installed"},
+        "parity": {f"onnxruntime/{variant}": dict(PARITY), f"tensorrt/{variant}": "not run: TensorRT is not installed"},
+        "size": {variant: {"bytes": 1000}, "bundle_bytes": 2000},
+        "environment": {"cores": 2},
+    }
+
+
+def write_report(folder: Path, errors: Sequence[int] | np.ndarray = RECORDINGS, variant: str = "fp32") -> Path:
+    """A folder `reports` with page and judged sentences."""
+    (folder / "evaluation").mkdir(parents=True)
+    (folder / "index.html").write_text("<html></html>")
+    rows = [
+        {
+            "id": f"s{index}",
+            "reference": "This is sentence " + " and ".join(["one"] * (index % 5 + 1)) + f" {'so' * (index % 7)}.",
+            "words": WORDS,
+            "transcripts": {},
+            "word_errors": {"recordings": int(recording), variant: int(wrong)},
+        }
+        for index, (recording, wrong) in enumerate(zip(RECORDINGS, errors, strict=True))
+    ]
+    (folder / "evaluation" / "sentences.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def renamed(bundle: Path, to: Path, variant: str = "fp32") -> Path:
+    """A bundle of other content: its provenance differs, and its variant's name if wanted."""
+    description = read_bundle(bundle).description
+    graphs = {
+        name: dataclasses.replace(graph, variants={variant: graph.variants["fp32"]}, default_variant=variant)
+        for name, graph in description.graphs.items()
+    }
+    files = [bundle / graph.variants["fp32"].file for graph in description.graphs.values()]
+    provenance = description.provenance | {"note": to.name}
+    write_bundle(to, dataclasses.replace(description, graphs=graphs, provenance=provenance), files)
+    return to
+
+
+def padded(bundle: Path, to: Path, megabytes: float) -> Path:
+    """The same voice, its vocoder's file larger by what it does not use."""
+    return _with_vocoder(bundle, to, lambda graph: graph.initializer.append(_nothing(megabytes)))
+
+
+def slowed(bundle: Path, to: Path, operations: int) -> Path:
+    """The same voice, its vocoder followed by so many operations on every sample."""
+
+    def add(graph: onnx.GraphProto) -> None:
+        [output] = graph.output
+        for node in graph.node:
+            node.output[:] = ["slow0" if name == output.name else name for name in node.output]
+        names = [f"slow{index}" for index in range(operations)] + [output.name]
+        graph.node.extend(onnx.helper.make_node("Sin", [a], [b]) for a, b in pairwise(names))
+
+    return _with_vocoder(bundle, to, add)
+
+
+def _nothing(megabytes: float) -> onnx.TensorProto:
+    return onnx.numpy_helper.from_array(np.zeros(int(megabytes * 1e6), np.int8), "nothing")
+
+
+def _with_vocoder(bundle: Path, to: Path, change: Callable[[onnx.GraphProto], object]) -> Path:
+    shutil.copytree(bundle, to)
+    description = read_bundle(to).description
+    vocoder = description.graphs["vocoder"]
+    path = to / vocoder.variants["fp32"].file
+    model = onnx.load(path)
+    change(model.graph)
+    onnx.save(model, path)
+    graph = dataclasses.replace(vocoder, variants={"fp32": GraphFile.of(path, "fp32")})
+    changed = dataclasses.asdict(dataclasses.replace(description, graphs=description.graphs | {"vocoder": graph}))
+    (to / "voice.json").write_text(json.dumps(changed))
+    read_bundle(to).check_files()
+    return to

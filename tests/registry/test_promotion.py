@@ -1,0 +1,205 @@
+"""Challenger against champion: planted faults are refused, noise is called noise, and what was not measured does not pass."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.registry import Verdict, promote, register
+from sonorant.tracking import open_store
+from tests.imports import ROOT
+from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, padded, renamed, slowed, write_report
+
+ALONE = {"wer_above_recordings", "rtf", "parity"}
+BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}
+
+
+@pytest.fixture
+def champion(voice_bundle: Path, project: Path) -> Path:
+    """Version 1 is the champion; returns its bundle."""
+    register(voice_bundle, figures(), write_report(project / "first"), CONFIG, {})
+    assert promote("test-voice", GATES).passed
+    return voice_bundle
+
+
+def challenge(bundle: Path, errors: np.ndarray = RECORDINGS, metrics: dict[str, Any] | None = None, **limits: float) -> Verdict:
+    """Register a challenger with these word errors and let the gates decide."""
+    report = write_report(bundle.parent / f"report of {bundle.name}", errors)
+    register(bundle, metrics or figures(errors), report, CONFIG, {})
+    return promote("test-voice", dataclasses.replace(GATES, **limits))
+
+
+def refused_by(verdict: Verdict) -> set[str]:
+    return {gate.name for gate in verdict.gates if not gate.passed}
+
+
+def gate(verdict: Verdict, name: str) -> Any:
+    return next(gate for gate in verdict.gates if gate.name == name)
+
+
+def aliases() -> dict[str, int]:
+    return {name: int(version) for name, version in open_store().client.get_registered_model("test-voice").aliases.items()}
+
+
+def test_a_first_version_meets_the_gates_alone(champion: Path) -> None:
+    assert aliases() == {"challenger": 1, "champion": 1}
+    tags = open_store().client.get_model_version("test-voice", "1").tags
+    assert {key.removeprefix("gate.") for key in tags if key.startswith("gate.")} == ALONE
+
+
+def test_an_equal_voice_takes_the_place_and_the_verdict_is_kept_with_all_figures(champion: Path, project: Path) -> None:
+    verdict = challenge(renamed(champion, project / "second"), more_errors(0.3))
+    assert verdict.passed and {gate.name for gate in verdict.gates} == ALONE | BESIDE
+    assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
+    version = open_store().client.get_model_version("test-voice", "2")
+    assert version.tags["gate.wer_above_champion"].startswith("passed: ")
+    assert version.tags["verdict"].endswith("is champion; version 1 is previous")
+    kept = json.loads(Path(open_store().client.download_artifacts(version.run_id, "verdict.json", str(project))).read_text())
+    assert (kept["passed"], kept["version"], kept["champion"]) == (True, 2, 1)
+    figure = next(gate for gate in kept["gates"] if gate["name"] == "wer_above_champion")
+    assert figure["limit"] == 4.0 and figure["interval"][0] <= figure["value"] <= figure["interval"][1]
+    assert figure["value"] == pytest.approx(0.3, abs=0.1)
+
+
+def test_a_voice_that_is_understood_worse_is_refused(champion: Path, project: Path) -> None:
+    verdict = challenge(renamed(champion, project / "worse"), more_errors(5.0), max_wer_above_recordings=20.0)
+    assert refused_by(verdict) == {"wer_above_champion"}
+    assert "; worse)" in gate(verdict, "wer_above_champion").reason
+    assert "is refused by wer_above_champion; champion does not move" in verdict.says()[-1]
+    assert aliases() == {"challenger": 2, "champion": 1}
+
+
+def test_a_mean_within_the_limit_is_not_enough_where_the_interval_reaches_beyond(champion: Path, project: Path) -> None:
+    errors = more_errors(3.5, scatter=60)
+    verdict = challenge(renamed(champion, project / "unsure"), errors, max_wer_above_recordings=20.0)
+    found = gate(verdict, "wer_above_champion")
+    assert found.value < found.limit < found.interval[1]
+    assert refused_by(verdict) == {"wer_above_champion"}
+
+
+def test_better_by_noise_alone_passes_and_says_so(champion: Path, project: Path) -> None:
+    better = more_errors(0.0, scatter=30)
+    better[np.flatnonzero(better)[:3]] -= 1
+    verdict = challenge(renamed(champion, project / "lucky"), better)
+    found = gate(verdict, "wer_above_champion")
+    assert verdict.passed and found.value < 0
+    assert "no difference beyond noise" in found.reason
+
+
+def test_better_beyond_noise_says_so(champion: Path, project: Path) -> None:
+    found = gate(challenge(renamed(champion, project / "better"), np.maximum(RECORDINGS - 1, 0)), "wer_above_champion")
+    assert found.passed and "; better)" in found.reason
+
+
+def test_a_slower_voice_is_refused(champion: Path, project: Path) -> None:
+    verdict = challenge(slowed(champion, project / "slow", operations=600))
+    assert refused_by(verdict) == {"latency_over_champion"}
+    assert gate(verdict, "latency_over_champion").interval[0] > 3.0
+
+
+def test_a_bigger_voice_is_refused(champion: Path, project: Path) -> None:
+    verdict = challenge(padded(champion, project / "big", megabytes=5.0))
+    assert refused_by(verdict) == {"size_over_champion"}
+
+
+def test_a_voice_that_sounds_worse_is_refused(champion: Path, project: Path) -> None:
+    metrics = figures()
+    metrics["naturalness"]["fp32"]["dnsmos"] = {"ovrl": 2.8, "ovrl_ci95": [2.75, 2.85]}
+    assert refused_by(challenge(renamed(champion, project / "rough"), metrics=metrics)) == {"dnsmos_below_champion"}
+
+
+def test_dnsmos_is_an_extra_that_may_be_absent(champion: Path, project: Path) -> None:
+    metrics = figures()
+    metrics["naturalness"]["fp32"]["dnsmos"] = "not run: speechmos is not installed"
+    verdict = challenge(renamed(champion, project / "plain"), metrics=metrics)
+    assert verdict.passed
+    assert gate(verdict, "dnsmos_below_champion").says() == "passed: not run: version 2: speechmos is not installed"
+
+
+@pytest.mark.parametrize(
+    ("change", "failing", "says"),
+    [
+        ({"speed": {"onnxruntime/fp32": "not run: no cores"}}, "rtf", "not measured for onnxruntime/fp32: not run: no cores"),
+        ({"speed": {}}, "rtf", "not measured"),
+        ({"speed": figures(rtf=0.06)["speed"]}, "rtf", "real-time factor 0.0600, at most 0.05"),
+        ({"parity": {}}, "parity", "not measured"),
+        (
+            {"parity": {"onnxruntime/fp32": {"passed": False, "failed": "values: mel 0.2"}}},
+            "parity",
+            "failed the stage verify: values",
+        ),
+        ({"parity": {"onnxruntime/fp32": {"passed": True, "max_abs_diff": {"encoder": None}}}}, "parity", "was not measured"),
+        ({"intelligibility": {}}, "wer_above_recordings", "not measured"),
+        ({"intelligibility": figures(more_errors(9.0))["intelligibility"]}, "wer_above_recordings", "; worse)"),
+    ],
+)
+def test_what_was_not_measured_or_misses_its_limit_does_not_pass(
+    voice_bundle: Path, project: Path, change: dict[str, Any], failing: str, says: str
+) -> None:
+    verdict = challenge(renamed(voice_bundle, project / "voice"), metrics=figures() | change)
+    assert refused_by(verdict) == {failing}
+    assert says in gate(verdict, failing).reason
+    assert "champion" not in aliases()
+
+
+@pytest.mark.parametrize("other", ["recogniser", "sentences", "none"])
+def test_what_was_judged_otherwise_is_not_compared_and_says_what_to_do(champion: Path, project: Path, other: str) -> None:
+    second = renamed(champion, project / "second")
+    report = write_report(project / "report")
+    sentences = report / "evaluation" / "sentences.jsonl"
+    if other == "sentences":
+        sentences.write_text(sentences.read_text().replace("This is", "That is"))
+    if other == "none":
+        sentences.unlink()
+    register(second, figures(revision="pocketsphinx 6") if other == "recogniser" else figures(), report, CONFIG, {})
+    verdict = promote("test-voice", GATES)
+    found = gate(verdict, "wer_above_champion")
+    assert not found.passed and found.reason.startswith("not compared: version ")
+    assert "docs/deploy.md" in found.reason and "--without-champion" in found.reason
+    assert aliases()["champion"] == 1
+    verdict = promote("test-voice", GATES, without_champion="another recogniser")
+    assert verdict.passed and aliases() == {"challenger": 2, "champion": 2, "previous": 1}
+    assert open_store().client.get_model_version("test-voice", "2").tags["without_champion"] == "another recogniser"
+
+
+def test_a_champion_that_cannot_be_read_refuses_its_challengers_by_name(champion: Path, project: Path) -> None:
+    for file in project.glob("mlartifacts/**/voice.json"):
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"schema_version": 1}))
+    verdict = challenge(renamed(champion, project / "second"))
+    assert refused_by(verdict) == {"champion"}
+    assert "version 1 cannot be read" in verdict.says()[-2] and "schema version 1" in verdict.says()[-2]
+
+
+def test_the_champion_judged_again_stays_what_it_is(champion: Path, project: Path) -> None:
+    assert challenge(renamed(champion, project / "second")).passed
+    before = open_store().client.get_model_version("test-voice", "2").tags
+    assert {gate.name for gate in promote("test-voice", GATES).gates} == ALONE
+    assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
+    assert open_store().client.get_model_version("test-voice", "2").tags == before
+
+
+def test_unknown_versions_are_refused(project: Path, voice_bundle: Path) -> None:
+    with pytest.raises(SonorantError, match="there are: none; register a voice first"):
+        promote("test-voice", GATES)
+    register(voice_bundle, figures(), project / "absent", CONFIG, {})
+    with pytest.raises(SonorantError, match="no version 7; there are: 1"):
+        promote("test-voice", GATES, 7)
+
+
+def test_the_command_says_every_gate_and_exits_by_the_verdict(champion: Path, project: Path) -> None:
+    settings = {"register": dataclasses.asdict(CONFIG), "promote": dataclasses.asdict(GATES)}
+    (project / "params.yaml").write_text(json.dumps(settings))
+    register(renamed(champion, project / "worse"), figures(more_errors(9.0)), project / "absent", CONFIG, {})
+    command = [sys.executable, "-m", "tasks.promote", "--strict"]
+    done = subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == ""
+    assert all(f"gate {name} " in done.stdout for name in ALONE | BESIDE)

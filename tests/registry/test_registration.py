@@ -1,0 +1,167 @@
+"""A voice in a real MLflow registry: one version a bundle, its figures with it, spoken through the pyfunc."""
+
+import base64
+import dataclasses
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from sonorant.errors import SonorantError
+from sonorant.registry import download_bundle, promote, register
+from sonorant.runtime.bundle import content_hash, read_bundle, write_bundle
+from sonorant.tracking import open_store
+from sonorant.training.initial import read_initial
+from tasks.initial import find_initial
+from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, renamed, write_report
+
+
+def chosen(bundle: Path, to: Path) -> Path:
+    """The bundle with variants fp32 and int8 (the same graphs), int8 chosen."""
+    description = read_bundle(bundle).description
+    files = {name: graph.variants["fp32"] for name, graph in description.graphs.items()}
+    graphs = {
+        name: dataclasses.replace(graph, variants={"fp32": files[name], "int8": files[name]}, default_variant="int8")
+        for name, graph in description.graphs.items()
+    }
+    table = [{"candidate": "onnxruntime/fp32", "speedup": 1.0}, {"candidate": "onnxruntime/int8", "speedup": 1.61}]
+    choice = {"variant": "int8", "runtime": "onnxruntime", "target": "latency", "sentence": "int8 is fastest", "table": table}
+    described = dataclasses.replace(description, graphs=graphs, choice=choice)
+    write_bundle(to, described, [bundle / file.file for file in files.values()])
+    return to
+
+
+def test_the_same_bundle_is_the_same_version_wherever_it_lies(voice_bundle: Path, project: Path) -> None:
+    report = write_report(project / "reports")
+    first = register(voice_bundle, figures(), report, CONFIG, {})
+    again = register(Path(shutil.copytree(voice_bundle, project / "elsewhere")), figures(), report, CONFIG, {})
+    assert (first.version, first.new, again.version, again.new) == (1, True, 1, False)
+    second = register(renamed(voice_bundle, project / "second"), figures(), report, CONFIG, {})
+    assert (second.version, second.new) == (2, True)
+    files = {file.path for file in open_store().client.list_artifacts(first.run_id)}
+    assert files >= {"metrics.json", "choice.json", "report"}
+    files = {file.path for file in open_store().client.list_artifacts(first.run_id, "report")}
+    assert files == {"report/index.html", "report/evaluation"}
+
+
+def test_version_has_the_figures_of_the_variant_that_ships(voice_bundle: Path, project: Path) -> None:
+    worse = more_errors(1.0)
+    both = figures()
+    for section, values in figures(worse, "int8", rtf=0.006).items():
+        both[section] |= values
+    origin = {"git_commit": "abc", "dvc_lock": "def", "data": "123"}
+    voice = chosen(voice_bundle, project / "voice")
+    found = register(voice, both, write_report(project / "reports", worse, "int8"), CONFIG, origin)
+    store = open_store()
+    tags = store.client.get_model_version("test-voice", "1").tags
+    heard = both["intelligibility"]["int8"]
+    assert tags.items() >= {**origin, "variant": "int8", "runtime": "onnxruntime", "speedup_over_fp32": "1.61"}.items()
+    assert tags["wer"] == json.dumps(heard["wer"]) and tags["wer_ci95"] == json.dumps(heard["wer_ci95"])
+    assert tags["wer_above_recordings_ci95"] == json.dumps(heard["above_recordings"]["wer_ci95"])
+    assert tags["rtf_1_thread"] == "0.006"
+    assert int(tags["variant_bytes"]) == sum(path.stat().st_size for path in voice.glob("*.onnx"))
+    own = store.client.get_run(found.run_id).data.metrics
+    assert own["intelligibility.wer"] == heard["wer"] and own["recordings.wer"] == both["intelligibility"]["recordings"]["wer"]
+
+
+def test_each_variant_has_a_run_of_its_own(voice_bundle: Path, project: Path) -> None:
+    both = figures()
+    for section, values in figures(more_errors(2.0), "int8").items():
+        both[section] |= values
+    found = register(chosen(voice_bundle, project / "voice"), both, write_report(project / "reports"), CONFIG, {})
+    store = open_store()
+    runs = {run.data.tags.get("variant"): run for run in store.client.search_runs([store.experiment])}
+    assert set(runs) == {None, "fp32", "int8"}
+    for variant in ("fp32", "int8"):
+        run = runs[variant]
+        assert run.data.tags["mlflow.parentRunId"] == found.run_id and run.info.status == "FINISHED"
+        assert run.data.metrics["intelligibility.wer"] == both["intelligibility"][variant]["wer"]
+        assert run.data.metrics["speed.onnxruntime.medium.threads_1.rtf"] == 0.01
+        assert run.data.metrics["parity.onnxruntime.max_abs_diff.decoder"] == 1e-5
+    assert runs["int8"].data.tags["shipped"] == "true" and runs["fp32"].data.tags["shipped"] == "false"
+    model = store.client.get_logged_model(store.client.get_model_version("test-voice", "1").source.removeprefix("models:/"))
+    assert [metric.value for metric in model.metrics if metric.key == "intelligibility.wer"] == [
+        both["intelligibility"]["int8"]["wer"]
+    ]
+
+
+def test_registered_voice_speaks_without_torch(voice_bundle: Path, project: Path) -> None:
+    register(
+        chosen(voice_bundle, project / "voice"),
+        figures(variant="int8"),
+        write_report(project / "reports", variant="int8"),
+        CONFIG,
+        {},
+    )
+    assert promote("test-voice", GATES).passed
+    code = (
+        "import sys, json, os, mlflow, pandas\n"
+        "mlflow.set_registry_uri(os.environ['MLFLOW_TRACKING_URI'])\n"
+        "model = mlflow.pyfunc.load_model('models:/test-voice@champion')\n"
+        "out = model.predict(pandas.DataFrame({'text': ['One.', 'Two words.'], 'speaker': [None, 'ben'], 'speed': [None, 2.0]}))\n"
+        "assert 'torch' not in sys.modules\n"
+        "print(out.to_json(orient='records'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project, check=False)
+    assert done.returncode == 0, done.stderr
+    for row in json.loads(done.stdout.splitlines()[-1]):
+        samples, rate = soundfile.read(io.BytesIO(base64.b64decode(row["audio"])))
+        assert rate == row["sample_rate"] and len(samples) / rate == pytest.approx(row["seconds"]) and len(samples) > 0
+
+
+def test_requirements_name_no_torch_and_exact_versions(voice_bundle: Path, project: Path) -> None:
+    register(voice_bundle, figures(), project / "absent", CONFIG, {})
+    [file] = project.glob("mlartifacts/**/requirements.txt")
+    lines = file.read_text().split()
+    assert {line.split("==")[0] for line in lines} == {"mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut"}
+    assert all("==" in line for line in lines)
+
+
+def test_bundle_comes_back_from_the_registry(voice_bundle: Path, project: Path) -> None:
+    register(voice_bundle, figures(), project / "absent", CONFIG, {})
+    downloaded = download_bundle("models:/test-voice@challenger", project / "got")
+    assert content_hash(read_bundle(downloaded)) == content_hash(read_bundle(voice_bundle))
+    assert not list((project / "got").rglob("weights.pt")), "whoever speaks does not download what training needs"
+    with pytest.raises(SonorantError, match="champion"):
+        download_bundle("models:/test-voice@champion", project / "got")
+
+
+def test_a_registered_voice_can_be_fine_tuned_elsewhere(voice_bundle: Path, trained: tuple[Path, Path], project: Path) -> None:
+    folders = dict(zip(("acoustic", "vocoder"), trained, strict=True))
+    other = Path(shutil.copytree(folders["acoustic"], project / "other"))
+    description = json.loads((other / "model.json").read_text())
+    (other / "model.json").write_text(json.dumps(description | {"provenance": {"steps": 1}}))
+    nowhere = project / "nowhere"
+    of_another = register(voice_bundle, figures(), nowhere, CONFIG, {}, trained=folders | {"acoustic": other})
+    assert of_another.says() == "models:/test-voice/1: registered, without the trained acoustic to fine-tune"
+    with pytest.raises(SonorantError, match="registered without the trained acoustic model"):
+        find_initial("models:/test-voice/1", "acoustic", nowhere, nowhere)
+    assert register(voice_bundle, figures(), nowhere, CONFIG, {}, trained=folders).without == ()
+    for kind, folder in folders.items():
+        found = find_initial("models:/test-voice@challenger", kind, nowhere, nowhere)
+        assert found.content() == read_initial(folder, kind).content()
+        assert found.source == "models:/test-voice@challenger"
+    for named in ("models:/test-voice@nobody", "models:/nothing/1", "models:/test-voice"):
+        with pytest.raises(SonorantError, match=named) as refused:
+            find_initial(named, "acoustic", nowhere, nowhere)
+        assert "\n" not in str(refused.value)
+
+
+def test_a_damaged_bundle_registers_nothing(voice_bundle: Path, project: Path) -> None:
+    broken = Path(shutil.copytree(voice_bundle, project / "broken"))
+    file = broken / read_bundle(broken).description.graphs["vocoder"].variants["fp32"].file
+    file.write_bytes(b"")
+    with pytest.raises(SonorantError, match=file.name):
+        register(broken, figures(), project / "absent", CONFIG, {})
+    assert not open_store().client.search_registered_models()
+
+
+def test_word_errors_agree_with_the_figures() -> None:
+    assert figures()["intelligibility"]["fp32"]["above_recordings"]["wer"] == 0
+    assert figures(more_errors(2.0))["intelligibility"]["fp32"]["above_recordings"]["wer"] == pytest.approx(2.0, abs=0.1)
+    assert more_errors(0.0, scatter=20).sum() == RECORDINGS.sum()

@@ -1,0 +1,100 @@
+"""The former champion returns in one command, whatever happens in between."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.registry import promote, register, rollback
+from sonorant.tracking import open_store
+from tests.imports import ROOT
+from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
+from tests.registry.test_promotion import aliases
+
+KILLED = """
+import os, sys
+from mlflow.tracking import MlflowClient
+from sonorant.registry import rollback
+left = int(sys.argv[1])
+for name in ("set_registered_model_tag", "set_model_version_tag", "set_registered_model_alias"):
+    def step(*given, real=getattr(MlflowClient, name), **named):
+        global left
+        if left == 0:
+            os._exit(9)
+        left -= 1
+        return real(*given, **named)
+    setattr(MlflowClient, name, step)
+rollback("test-voice", "it hums")
+"""
+"""A rollback that is killed before its n-th write."""
+
+
+@pytest.fixture
+def two(voice_bundle: Path, project: Path) -> Path:
+    """Version 2 is the champion and 1 the previous one; returns the bundle of version 1."""
+    for name in ("first", "second"):
+        register(renamed(voice_bundle, project / name), figures(), write_report(project / f"report of {name}"), CONFIG, {})
+        assert promote("test-voice", GATES).passed
+    assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
+    return voice_bundle
+
+
+def tags(version: int) -> dict[str, str]:
+    return dict(open_store().client.get_model_version("test-voice", str(version)).tags)
+
+
+def test_the_former_champion_returns_and_both_versions_say_why(two: Path) -> None:
+    done = rollback("test-voice", "it hums")
+    assert done.says() == "models:/test-voice/1 is champion again; version 2 is previous"
+    assert aliases() == {"challenger": 2, "champion": 1, "previous": 2}
+    assert tags(2)["rolled_back"].endswith("to version 1: it hums")
+    assert tags(1)["returned"].endswith("from version 2: it hums")
+    assert "alias_move" not in open_store().client.get_registered_model("test-voice").tags
+
+
+def test_twice_in_a_row_is_where_it_began(two: Path) -> None:
+    rollback("test-voice")
+    rollback("test-voice")
+    assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
+    assert "rolled_back" in tags(1) and "rolled_back" not in tags(2)
+
+
+def test_a_version_that_was_rolled_back_returns_only_where_a_person_says_so(two: Path) -> None:
+    rollback("test-voice", "it hums")
+    verdict = promote("test-voice", GATES, 2)
+    assert [gate.name for gate in verdict.gates if not gate.passed] == ["rolled_back"]
+    assert "it hums" in verdict.gates[0].reason and aliases()["champion"] == 1
+    assert promote("test-voice", GATES, 2, again=True).passed
+    assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
+    assert "rolled_back" not in tags(2)
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_killed_in_between_nothing_is_lost_and_the_next_call_finishes(two: Path, project: Path, writes: int) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(writes)], cwd=project, env=environment, check=False)
+    assert killed.returncode == 9
+    assert aliases()["champion"] in (1, 2), "there is a champion at every moment"
+    done = rollback("test-voice", "it hums")
+    assert done.finished == (writes > 0)
+    assert aliases() == {"challenger": 2, "champion": 1, "previous": 2}
+    assert tags(2)["rolled_back"].endswith("to version 1: it hums")
+
+
+def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Path) -> None:
+    with pytest.raises(SonorantError, match="register a voice first"):
+        rollback("test-voice")
+    register(voice_bundle, figures(), project / "absent", CONFIG, {})
+    promote("test-voice", GATES)
+    (project / "params.yaml").write_text(json.dumps({"register": dataclasses.asdict(CONFIG)}))
+    command = [sys.executable, "-m", "tasks.rollback", "--reason", "none"]
+    done = subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("error: models:/test-voice: no version has the alias previous") and done.stderr.count("\n") == 1
