@@ -15,6 +15,7 @@ from sonorant.export.verify import VerifyConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
+from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
 from sonorant.training.acoustic import AcousticTrainConfig
 from sonorant.training.machine import DataConfig, MachineConfig
@@ -37,6 +38,7 @@ OWNERS: dict[str, type] = {
     "verify": VerifyConfig,
     "recognizer": RecognizerConfig,
     "evaluate": EvaluateConfig,
+    "engine": EngineConfig,
     "register": RegisterConfig,
     "promote": PromoteConfig,
 }

@@ -40,9 +40,11 @@ class LoadOptions:
     threads: int | None = None
     """Threads inside an operator; None = one a physical core."""
     variant: str | None = None
-    """onnxruntime: which variant of the graphs; None = the bundle's default."""
+    """onnxruntime, tensorrt: which variant of the graphs; None = the bundle's default."""
     trained: tuple[Path, Path] | None = None
     """torch: the trained folders of the acoustic model and of the vocoder."""
+    engines: Path | None = None
+    """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
@@ -70,7 +72,20 @@ def _torch(bundle: Bundle, options: LoadOptions) -> Runtime:
     return TorchRuntime(*options.trained, threads=options.threads)
 
 
+def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
+    from sonorant.tensorrt.engines import Engines
+    from sonorant.tensorrt.installation import this_machine
+
+    engines = Engines(bundle, this_machine(), options.engines)
+    from sonorant.tensorrt.runtime import TensorRTRuntime  # only now: it imports TensorRT
+
+    runtime = TensorRTRuntime(bundle, engines, options.variant)
+    runtime.warm_up()
+    return runtime
+
+
 RUNTIMES: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
     "onnxruntime": _onnxruntime,
     "torch": _torch,
+    "tensorrt": _tensorrt,
 }

@@ -1,0 +1,103 @@
+"""The GPU's memory, streams and graphs through NVIDIA's cuda-bindings. Knows nothing of TensorRT; importing it needs cuda-bindings.
+
+cuda-bindings and not torch: a machine that only speaks need not carry torch's gigabytes, and the package is NVIDIA's own, of 10 MB.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from cuda.bindings import runtime as cuda
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+
+
+def describe_gpu() -> tuple[str, tuple[int, int]]:
+    """Name and compute capability of the GPU that this process uses."""
+    properties = _checked(cuda.cudaGetDeviceProperties(_checked(cuda.cudaGetDevice())))
+    return properties.name.rstrip(b"\0").decode(), (properties.major, properties.minor)
+
+
+class Stream:
+    """An ordered queue of work on the GPU, apart from all others."""
+
+    def __init__(self) -> None:
+        self._stream = _checked(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
+        self.handle = int(self._stream)
+        weakref.finalize(self, cuda.cudaStreamDestroy, self._stream)
+
+    def synchronize(self) -> None:
+        """Wait until all that was queued is done."""
+        _checked(cuda.cudaStreamSynchronize(self._stream))
+
+    def capture(self, enqueue: Callable[[], bool]) -> Graph | None:
+        """Record what `enqueue` queues, without running it; None if it says False or cannot be recorded."""
+        # Of this thread alone: other threads may allocate and copy on their own streams meanwhile.
+        _checked(cuda.cudaStreamBeginCapture(self._stream, cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal))
+        queued = enqueue()
+        error, graph = cuda.cudaStreamEndCapture(self._stream)
+        if not queued or error != cuda.cudaError_t.cudaSuccess:
+            return None
+        return Graph(graph, self._stream)
+
+
+class Graph:
+    """A recording that is launched as a whole."""
+
+    def __init__(self, recorded: Any, stream: Any) -> None:
+        self._stream = stream
+        self._executable = _checked(cuda.cudaGraphInstantiate(recorded, 0))
+        _checked(cuda.cudaGraphDestroy(recorded))
+        weakref.finalize(self, cuda.cudaGraphExecDestroy, self._executable)
+
+    def launch(self) -> None:
+        """Queue the recorded work."""
+        _checked(cuda.cudaGraphLaunch(self._executable, self._stream))
+
+
+class Buffer:
+    """Memory on the GPU that is kept, and replaced by a larger piece when more is wanted."""
+
+    def __init__(self) -> None:
+        self.address = 0
+        self._bytes = 0
+        self._free: Callable[[], Any] | None = None
+
+    def reserve(self, size: int) -> bool:
+        """Hold at least `size` bytes. Returns whether the address changed; what was in the buffer is then lost."""
+        if size <= self._bytes:
+            return False
+        if self._free is not None:
+            self._free()
+        self._bytes = 0
+        self.address = _checked(cuda.cudaMalloc(size))
+        self._free = weakref.finalize(self, cuda.cudaFree, self.address)
+        self._bytes = size
+        return True
+
+    def write(self, values: NDArray[Any], stream: Stream) -> None:
+        """Queue a copy of a contiguous array into the buffer; the array must live until the stream was synchronised."""
+        _copy(self.address, values.ctypes.data, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyHostToDevice, stream)
+
+    def read(self, shape: tuple[int, ...], dtype: np.dtype, stream: Stream) -> NDArray[Any]:
+        """Queue a copy out of the buffer; the array holds it once the stream was synchronised."""
+        values = np.empty(shape, dtype)
+        _copy(values.ctypes.data, self.address, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost, stream)
+        return values
+
+
+def _copy(target: int, source: int, size: int, kind: cuda.cudaMemcpyKind, stream: Stream) -> None:
+    _checked(cuda.cudaMemcpyAsync(target, source, size, kind, stream.handle))
+
+
+def _checked(answer: tuple[Any, ...]) -> Any:
+    """What a call returned beside its error code. Raises SonorantError with CUDA's words if there was an error."""
+    error, *values = answer
+    if error != cuda.cudaError_t.cudaSuccess:
+        _, words = cuda.cudaGetErrorString(error)
+        raise SonorantError(f"CUDA: {words.decode()}; see nvidia-smi for what else uses the GPU")
+    return values[0] if values else None

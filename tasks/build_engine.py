@@ -1,0 +1,49 @@
+"""Action `build_engine`: a voice bundle's graphs -> TensorRT engines for this machine's GPU. Knows nothing of TensorRT."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+from sonorant.tensorrt.engines import Engines
+from sonorant.tensorrt.installation import this_machine
+from sonorant.tensorrt.key import EngineConfig
+from tasks.params import load
+from tasks.stage import run
+
+
+def main() -> None:
+    """Read section `engine`, build what is missing or stale, tell what was done."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.build_engine",
+        description="Build TensorRT engines of a voice bundle for the GPU of this machine. An engine that fits is kept; one of another "
+        "graph, GPU, TensorRT or setting is named, with the reason, and built again. Settings: params.yaml, section 'engine'.",
+        epilog="Needs TensorRT 10 or 11 and a GPU: docs/deploy.md.",
+    )
+    parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
+    parser.add_argument("--variant", action="append", help="variant of the graphs, may be repeated (default: all of the bundle)")
+    parser.add_argument("--engines", type=Path, help="folder for the engines (default: the bundle's in the user's cache)")
+    arguments = parser.parse_args()
+    config, bundle = load("engine", EngineConfig), read_bundle(arguments.voice)
+    variants = arguments.variant or _all_variants(bundle)
+    engines = Engines(bundle, this_machine(), arguments.engines)
+    for variant in variants:
+        for graph in GRAPHS:
+            print(f"{engines.folder}: {graph} {variant}: {engines.build(graph, variant, config)}", flush=True)
+
+
+def _all_variants(bundle: Bundle) -> list[str]:
+    shared = [variant for variant in bundle.description.graphs["encoder"].variants if _has(bundle, variant)]
+    if not shared:
+        raise SonorantError(f"{bundle.folder}: no variant that all of {', '.join(GRAPHS)} come in; export the voice again")
+    return shared
+
+
+def _has(bundle: Bundle, variant: str) -> bool:
+    return all(variant in bundle.description.graphs[graph].variants for graph in GRAPHS)
+
+
+if __name__ == "__main__":
+    run(main)
