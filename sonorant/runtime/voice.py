@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -11,15 +12,18 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
+from sonorant.runtime.limits import Limits
+from sonorant.runtime.parts import speak
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
-from sonorant.text import Frontend, SpokenText, SymbolTable, load_frontend
+from sonorant.runtime.streaming import CHUNK, FIRST_FRAMES, Speech
+from sonorant.text import Frontend, SymbolTable, load_frontend
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Speeds beyond these sound like no voice."""
-LONGEST_TEXT = 50_000
-"""Characters `say` takes at once, about an hour of speech: it returns all samples in memory."""
-PAUSE_SECONDS = 0.15
-"""Silence between two sentences, beside what the voice itself leaves."""
+AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
+"""What `say` takes, which returns all samples in memory: about an hour of speech."""
+BATCH_FRAMES = 8192
+"""Frames that `synthesize` computes at once, all rows together."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,25 +93,42 @@ class Voice:
             )
         return frontend
 
-    def say(self, text: str, speaker: str | None = None, speed: float = 1.0) -> NDArray[np.float32]:
+    def say(self, text: str, speaker: str | None = None, speed: float = 1.0, *, limits: Limits = AT_ONCE) -> NDArray[np.float32]:
         """Speak a text, sentence by sentence.
 
         Args:
-            text: at most `LONGEST_TEXT` characters. Characters that cannot be spoken are left out with a warning in the log.
+            text: characters that cannot be spoken are left out with a warning in the log.
             speaker: one of `speakers`; None = the first.
             speed: 2.0 is twice as fast; 0.5 to 2.0.
+            limits: the most the text may take.
 
-        Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, or an argument is
-        outside what is allowed.
+        Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an argument is
+        outside what is allowed, or a limit is reached.
         """
-        speaker_id = self._speaker_id(speaker)
-        if not SLOWEST <= speed <= FASTEST:
-            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {speed}")
-        pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
-        pieces: list[NDArray[np.float32]] = []
-        for sentence in self._sentences(text):
-            pieces += [pause, self._speak(sentence, speaker_id, speed)] if pieces else [self._speak(sentence, speaker_id, speed)]
-        return np.concatenate(pieces)
+        return np.concatenate(list(self._speech(text, speaker, speed, limits, CHUNK, first_frames=())))
+
+    def stream(
+        self,
+        text: str | Iterable[str],
+        speaker: str | None = None,
+        speed: float = 1.0,
+        *,
+        chunk: int = CHUNK,
+        limits: Limits | None = None,
+    ) -> Speech:
+        """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
+
+        Args:
+            text: a string, or strings that make the text when joined; they are asked for when speech needs them.
+            speaker: as for `say`.
+            speed: as for `say`.
+            chunk: samples of each chunk but the last.
+            limits: the most the text may take; None = `Limits()`.
+
+        The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in fp32.
+        Raises SonorantError as `say`, for the arguments at once and for the text when it is reached.
+        """
+        return self._speech(text, speaker, speed, limits or Limits(), chunk, FIRST_FRAMES)
 
     def synthesize(
         self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], speaker: NDArray[np.integer], speed: NDArray[np.floating]
@@ -119,33 +140,24 @@ class Voice:
         states, ends = self.runtime.encode(
             tokens.astype(np.int64), lengths.astype(np.int64), speaker.astype(np.int64), speed.astype(np.float32)
         )
-        frames = ends[:, -1]
-        mel = self.runtime.decode(states, ends, np.arange(frames.max()))
-        spoken = np.clip(self.runtime.vocode(mel, frames), -1.0, 1.0)
-        sample_lengths = frames * self.description.audio.hop
+        spoken = np.clip(speak(self.runtime, states, ends, self.description.context, BATCH_FRAMES), -1.0, 1.0)
+        sample_lengths = ends[:, -1] * self.description.audio.hop
         # The last windows reach past an utterance's end.
         return np.where(np.arange(spoken.shape[1]) < sample_lengths[:, None], spoken, np.float32(0.0)), sample_lengths
 
-    def _speak(self, sentence: SpokenText, speaker_id: int, speed: float) -> NDArray[np.float32]:
-        tokens = self.symbols.encode(sentence.phonemes)
-        samples, _ = self.synthesize(tokens[None], np.array([len(tokens)]), np.array([speaker_id]), np.array([speed], np.float32))
-        return samples[0]
-
-    def _sentences(self, text: str) -> list[SpokenText]:
-        if not text.strip():
-            raise SonorantError("the text is empty; give at least one word")
-        if len(text) > LONGEST_TEXT:
-            raise SonorantError(f"the text has {len(text)} characters, at most {LONGEST_TEXT} are spoken at once; split it")
-        sentences = self.frontend.sentences(text)
-        if not sentences:
-            shown = text if len(text) <= 40 else text[:40] + "..."
-            raise SonorantError(f"nothing in the text can be spoken in {self.description.frontend.language}: {shown!r}")
-        unknown = dict.fromkeys(character for sentence in sentences for character in sentence.unknown)
-        if unknown:
-            _log.warning(
-                "left out what cannot be spoken: %s", " ".join(ascii(character)[1:-1] + f" ({character})" for character in unknown)
-            )
-        return sentences
+    def _speech(
+        self,
+        text: str | Iterable[str],
+        speaker: str | None,
+        speed: float,
+        limits: Limits,
+        chunk: int,
+        first_frames: tuple[int, ...],
+    ) -> Speech:
+        speaker_id = self._speaker_id(speaker)
+        if not SLOWEST <= speed <= FASTEST:
+            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {speed}")
+        return Speech(self, text, speaker=speaker_id, speed=speed, limits=limits, chunk=chunk, first_frames=first_frames)
 
     def _speaker_id(self, speaker: str | None) -> int:
         if speaker is None:

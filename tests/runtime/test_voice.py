@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.voice import LONGEST_TEXT, PAUSE_SECONDS, Voice
+from sonorant.runtime.streaming import PAUSE_SECONDS
+from sonorant.runtime.voice import AT_ONCE, Voice
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +70,8 @@ def test_unknown_speaker_lists_those_there_are(voice: Voice) -> None:
 
 
 def test_too_long_a_text_is_refused(voice: Voice) -> None:
-    with pytest.raises(SonorantError, match=f"at most {LONGEST_TEXT}"):
-        voice.say("a " * LONGEST_TEXT)
+    with pytest.raises(SonorantError, match=f"more than {AT_ONCE.characters} characters"):
+        voice.say("a " * AT_ONCE.characters)
 
 
 def test_unknown_characters_are_left_out_and_told(voice: Voice, caplog: pytest.LogCaptureFixture) -> None:
@@ -112,7 +113,7 @@ def test_a_batch_equals_its_rows_alone(voice: Voice) -> None:
 def test_torch_and_onnxruntime_speak_alike(voice: Voice, voice_bundle: Path, trained: tuple[Path, Path]) -> None:
     by_torch = Voice.load(voice_bundle, runtime="torch", trained=trained)
     np.testing.assert_allclose(by_torch.say("The same voice."), voice.say("The same voice."), atol=1e-4)
-    with pytest.raises(SonorantError, match="needs the folders of the trained models"):
+    with pytest.raises(SonorantError, match="the folders of the trained models"):
         Voice.load(voice_bundle, runtime="torch")
 
 

@@ -1,0 +1,127 @@
+"""Speech that leaves in chunks while the rest is not yet computed. Does not know who hears it, or what runs the graphs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.limits import Allowance, Limits
+from sonorant.runtime.parts import decode_parts, vocode_parts
+from sonorant.text.pieces import split_pieces
+
+if TYPE_CHECKING:
+    from sonorant.runtime.voice import Voice
+
+CHUNK = 4096
+"""Samples a chunk, about a fifth of a second."""
+FIRST_FRAMES = (32, 96, 256)
+"""Frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to compute."""
+PAUSE_SECONDS = 0.15
+"""Silence between two sentences, beside what the voice itself leaves."""
+
+_log = logging.getLogger(__name__)
+
+
+class Speech(Iterator[NDArray[np.float32]]):
+    """What a voice says of a text: an iterator of samples float32 (S,) in -1..1, computed as they are asked for.
+
+    Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Iterating raises
+    SonorantError where the text cannot be spoken or a limit is reached, after the speech before it was given.
+    """
+
+    def __init__(
+        self,
+        voice: Voice,
+        text: str | Iterable[str],
+        *,
+        speaker: int,
+        speed: float,
+        limits: Limits,
+        chunk: int,
+        first_frames: tuple[int, ...] = FIRST_FRAMES,
+    ) -> None:
+        """`text` may come in fragments, which are asked for when speech needs them. `chunk`: samples of each but the last."""
+        if chunk < 1:
+            raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
+        self.sample_rate = voice.sample_rate
+        self.unknown: dict[str, None] = {}
+        """Characters that could not be spoken so far, in order of appearance."""
+        self.taken = Allowance(limits)
+        self._voice, self._speaker, self._speed = voice, speaker, speed
+        self._sizes = tuple(min(frames, limits.frames) for frames in first_frames)
+        self._chunks = _chunks(self._parts(text), chunk)
+
+    def __next__(self) -> NDArray[np.float32]:
+        with self.taken:
+            return next(self._chunks)
+
+    def close(self) -> None:
+        """End the work; what was not given is never computed."""
+        self._chunks.close()
+
+    def _parts(self, text: str | Iterable[str]) -> Iterator[NDArray[np.float32]]:
+        """The speech in parts as they are computed."""
+        pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
+        sizes, paused, met = self._sizes, False, ""
+        for piece in split_pieces(self.taken.read(text), self._voice.frontend):
+            self._tell_unknown(piece.spoken.unknown)
+            tokens = self._voice.symbols.encode(piece.spoken.phonemes) if piece.spoken.phonemes else np.zeros((0, 3), np.int16)
+            self.taken.take_piece(piece.characters, len(tokens))
+            if not len(tokens):
+                met = met or piece.spoken.text or "".join(piece.spoken.unknown)
+                continue
+            if paused:
+                yield pause
+            yield from self._piece(tokens, (*sizes, self.taken.limits.frames))
+            sizes, paused = (), not piece.goes_on
+        if not self.taken.audio_seconds:
+            raise self._nothing(met)
+
+    def _piece(self, tokens: NDArray[np.int16], sizes: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
+        """One piece's samples; sizes are frames of the parts."""
+        runtime, description = self._voice.runtime, self._voice.description
+        states, ends = runtime.encode(
+            tokens[None].astype(np.int64), np.array([len(tokens)]), np.array([self._speaker]), np.array([self._speed], np.float32)
+        )
+        frames = ends[:, -1]
+        self.taken.take_audio(int(frames[0]) * description.audio.hop / self.sample_rate, len(tokens), self._speed)
+        context = description.context
+        mel = decode_parts(runtime, states, ends, context.decoder, (sizes[0] + context.vocoder, *sizes[1:]))
+        for samples in vocode_parts(runtime, mel, frames, context.vocoder, sizes):
+            if not np.isfinite(samples).all():
+                raise SonorantError("the voice's samples hold NaN or infinity; verify the voice, or take another variant")
+            yield np.clip(samples[0], -1.0, 1.0)
+            self.taken.check_work()
+
+    def _tell_unknown(self, characters: Iterable[str]) -> None:
+        new = [character for character in characters if character not in self.unknown]
+        if new:
+            self.unknown.update(dict.fromkeys(new))
+            _log.warning("left out what cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new))
+
+    def _nothing(self, met: str) -> SonorantError:
+        if not met:
+            return SonorantError("the text is empty; give at least one word")
+        shown = met if len(met) <= 40 else met[:40] + "..."
+        return SonorantError(f"nothing in the text can be spoken in {self._voice.description.frontend.language}: {shown!r}")
+
+
+def _chunks(parts: Iterator[NDArray[np.float32]], size: int) -> Generator[NDArray[np.float32], None, None]:
+    """The same samples in chunks of one size, the last one shorter where they do not divide."""
+    waiting: list[NDArray[np.float32]] = []
+    count = 0
+    for part in parts:
+        waiting.append(part)
+        count += len(part)
+        if count >= size:
+            joined = np.concatenate(waiting)
+            whole = count - count % size
+            yield from np.split(joined[:whole], range(size, whole, size))
+            waiting, count = [joined[whole:]], count - whole
+    if count:
+        yield np.concatenate(waiting)
