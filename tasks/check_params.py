@@ -15,6 +15,7 @@ from sonorant.export.verify import VerifyConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
+from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
 from sonorant.training.acoustic import AcousticTrainConfig
@@ -39,6 +40,7 @@ OWNERS: dict[str, type] = {
     "recognizer": RecognizerConfig,
     "evaluate": EvaluateConfig,
     "engine": EngineConfig,
+    "report": ReportConfig,
     "register": RegisterConfig,
     "promote": PromoteConfig,
 }

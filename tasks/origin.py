@@ -1,9 +1,11 @@
-"""Where a run comes from, as MLflow tags: commit, data, settings. Knows nothing of MLflow."""
+"""Where a run comes from: commit, data, settings, hashes of files. Knows nothing of MLflow."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -25,11 +27,21 @@ def origin_tags(root: Path = Path()) -> dict[str, str]:
     lock = root / "dvc.lock"
     if lock.exists():
         tags["dvc_lock"] = sha256_file(lock)
-        stages = (yaml.safe_load(lock.read_text()) or {}).get("stages", {})
-        for out in [out for stage in stages.values() for out in stage.get("outs", [])]:
-            if out["path"] == DATA:
-                tags["data"] = str(out.get("md5"))
+        if data := _hashes(lock, [DATA]).get(DATA):
+            tags["data"] = data
     return tags
+
+
+def hashes_of(paths: Collection[str], root: Path = Path()) -> dict[str, str]:
+    """DVC's hashes of those of `paths` that stages of the project folder `root` write, as its lock has them."""
+    lock = root / "dvc.lock"
+    return _hashes(lock, paths) if lock.exists() else {}
+
+
+def _hashes(lock: Path, paths: Collection[str]) -> dict[str, str]:
+    stages: dict[str, Any] = (yaml.safe_load(lock.read_text(encoding="utf-8")) or {}).get("stages", {})
+    outs = [out for stage in stages.values() for out in stage.get("outs", [])]
+    return {out["path"]: str(out.get("md5")) for out in outs if out["path"] in paths}
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -1,0 +1,21 @@
+"""Who speaks a sentence: the recording, the vocoder copying it, or a variant of the voice. Knows nothing of what they sound like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+RECORDINGS, VOCODER = "recordings", "vocoder"
+LABELS = {RECORDINGS: "recording", VOCODER: "vocoder's copy"}
+SAMPLE_OF = {RECORDINGS: "recording"}
+"""How a sample's file names a kind, where that differs from the reports' name."""
+
+
+def label(kind: str) -> str:
+    """A kind's name for readers; a variant is called as it is."""
+    return LABELS.get(kind, kind)
+
+
+def ordered(kinds: Iterable[str]) -> list[str]:
+    """Recordings first, then the vocoder's copies, then the variants as they come."""
+    found = list(kinds)
+    return [kind for kind in LABELS if kind in found] + [kind for kind in found if kind not in LABELS]

@@ -1,0 +1,141 @@
+"""The report: one HTML file that needs nothing beside it. Puts the sections together; knows nothing of how a figure was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sonorant.audio.mel import MelConfig
+from sonorant.errors import SonorantError
+from sonorant.evaluation.normalizer import Normalizer
+from sonorant.files import write_text
+from sonorant.report.corpus import corpus
+from sonorant.report.curves import loss_chart
+from sonorant.report.document import Document
+from sonorant.report.judgement import distances, evaluator, intelligibility
+from sonorant.report.ladder import ladder
+from sonorant.report.lineage import lineage
+from sonorant.report.markup import Html, element, join, note, section
+from sonorant.report.players import listening
+from sonorant.report.quantization import quantization
+from sonorant.report.sentences import read_sentences, worst_first
+from sonorant.report.speed import latency, size_and_memory
+from sonorant.report.style import STYLE
+from sonorant.report.verdict import candidates, headline, shipped
+
+POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""The browser itself sees to it that the page asks for nothing: no script, no address but what the file holds."""
+PARTS = {
+    "choice": "Choice", "listen": "Listen", "intelligibility": "Understood", "distances": "Distances", "latency": "Latency", "size": "Size",
+    "ladder": "Ladder", "quantization": "Quantisation", "training": "Training", "corpus": "Corpus", "lineage": "Lineage",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportConfig:
+    """How long the page is: section `report` of the settings."""
+
+    sentences: int
+    """Sentences to listen to at most, the worst first."""
+
+    def __post_init__(self) -> None:
+        if self.sentences < 1:
+            raise ValueError(f"sentences must be at least 1, not {self.sentences}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Where what the page shows lies."""
+
+    metrics: Path
+    """What the stage evaluate measured."""
+    evaluation: Path
+    """Folder of its sentences and samples."""
+    choice: Path
+    """What the stage choose decided."""
+    parity: Path
+    """What the stage verify found."""
+    quantization: Path
+    """What the stage quantize found."""
+    summary: Path
+    """The corpus in figures."""
+    acoustic: Path
+    """Trained folder of the acoustic model."""
+    vocoder: Path
+    """Trained folder of the vocoder."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """DVC's hashes of the project's files, by path."""
+
+
+def write_report(out: Path, inputs: Inputs, config: ReportConfig) -> None:
+    """Write the page. The same inputs give the same bytes.
+
+    Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
+    """
+    metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
+    models = {
+        "acoustic model": Document.read(inputs.acoustic / "model.json"),
+        "vocoder": Document.read(inputs.vocoder / "model.json"),
+    }
+    ships = choice["variant"].text()
+    parts = [
+        headline(choice, metrics),
+        _contents(),
+        candidates(choice),
+        _listen(inputs, config, models["acoustic model"], ships),
+        intelligibility(metrics, ships),
+        evaluator(metrics),
+        distances(metrics),
+        latency(metrics, shipped(choice)),
+        size_and_memory(metrics),
+        ladder(Document.read(inputs.parity)),
+        quantization(Document.read(inputs.quantization)),
+        _training(inputs),
+        corpus(Document.read(inputs.summary)),
+        lineage(models, inputs.hashes, metrics),
+    ]
+    write_text(out, _document(f"{shipped(choice)} · report of a voice", parts))
+
+
+def _listen(inputs: Inputs, config: ReportConfig, model: Document, ships: str) -> Html:
+    sentences = worst_first(read_sentences(inputs.evaluation), ships)[: config.sentences]
+    articles = listening(sentences, _mel_config(model["audio"]), Normalizer(model["frontend"]["language"].text()), ships)
+    marks = join(
+        ["Under each player, what the recogniser heard: ", element("mark", "wrong"), ", ", element("del", "missing"), ". "]
+    )
+    order = "The sentences that what ships was understood worst in come first. "
+    words = note(order, marks, "All spectrograms have one scale of colour, those of a sentence one of time.")
+    return section("listen", "Listen", words, *articles)
+
+
+def _mel_config(audio: Document) -> MelConfig:
+    try:
+        return MelConfig(**{key: value.value for key, value in audio.items()})
+    except (TypeError, ValueError) as error:
+        raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
+
+
+def _training(inputs: Inputs) -> Html:
+    charts = [
+        loss_chart(f"Loss of the {name}", folder / "curves.csv")
+        for name, folder in (("acoustic model", inputs.acoustic), ("vocoder", inputs.vocoder))
+    ]
+    return section("training", "Training", element("div", *charts, class_="charts"))
+
+
+def _contents() -> Html:
+    links = [element("li", element("a", title, href=f"#{anchor}")) for anchor, title in PARTS.items()]
+    return element("nav", element("ul", *links), aria_label="Contents")
+
+
+def _document(title: str, parts: list[Html]) -> str:
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("style", Html(STYLE)),
+    )
+    return f'<!doctype html>\n<html lang="en">{head}<body>{element("main", *parts)}</body></html>\n'

@@ -1,0 +1,84 @@
+"""The sentences one can listen to: their samples and what was heard. Knows nothing of HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_jsonl
+from sonorant.report.document import Document
+from sonorant.report.kinds import RECORDINGS, SAMPLE_OF, ordered
+
+FILE = "sentences.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """One judged sentence that has samples."""
+
+    id: str
+    reference: str
+    words: int
+    heard: dict[str, str]
+    """Kind to transcript: recordings, vocoder and the variants."""
+    errors: dict[str, int]
+    """Kind to wrong words."""
+    samples: dict[str, Path]
+    """Kind to WAV file."""
+
+    def error_rate(self, kind: str) -> float:
+        """Wrong words of a kind, in percent of the words to be said."""
+        return 100 * self.errors[kind] / max(self.words, 1)
+
+
+def read_sentences(folder: Path) -> list[Sentence]:
+    """The sentences of an evaluation's folder that it wrote samples of, in its order.
+
+    Raises SonorantError naming file and row or key where something is missing.
+    """
+    file = folder / FILE
+    rows = [Document(row, file, str(number)) for number, row in enumerate(read_jsonl(file), 1)]
+    sentences = [
+        _sentence(folder, row, index) for index, row in enumerate(rows) if _sample(folder, row, index, RECORDINGS).exists()
+    ]
+    if not sentences:
+        raise SonorantError(f"{folder}: no sentence of {FILE} has a sample to listen to; run the stage evaluate again")
+    return sentences
+
+
+def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
+    """The sentences by the error rate of one kind, the highest first; equal ones by their id."""
+    missing = [sentence for sentence in sentences if kind not in sentence.errors]
+    if missing:
+        raise SonorantError(
+            f"sentence '{missing[0].id}' was not judged as '{kind}', which is chosen; run evaluate and choose again"
+        )
+    return sorted(sentences, key=lambda sentence: (-sentence.error_rate(kind), sentence.id))
+
+
+def _sentence(folder: Path, row: Document, index: int) -> Sentence:
+    heard = {kind: text.text() for kind, text in row["transcripts"].items()}
+    kinds = ordered(heard)
+    samples = {kind: _sample(folder, row, index, kind) for kind in kinds}
+    for file in samples.values():
+        if not file.exists():
+            raise SonorantError(f"{file}: no such file, though {FILE} has its sentence; run the stage evaluate again")
+    return Sentence(
+        id=row["id"].text(),
+        reference=row["reference"].text(),
+        words=int(row["words"].number()),
+        heard={kind: heard[kind] for kind in kinds},
+        errors={kind: int(row["word_errors"][kind].number()) for kind in kinds},
+        samples=samples,
+    )
+
+
+def _sample(folder: Path, row: Document, index: int, kind: str) -> Path:
+    return folder / "samples" / f"{sample_stem(row['id'].text(), index)}.{SAMPLE_OF.get(kind, kind)}.wav"
+
+
+def sample_stem(sentence: str, index: int) -> str:
+    # An id may hold slashes; its file must not leave the folder. The number keeps two ids apart that differ in such characters only.
+    plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
+    return plain if plain == sentence else f"{plain}-{index}"

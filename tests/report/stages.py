@@ -1,0 +1,225 @@
+"""Files as the stages before `report` write them: real sound, real curves, figures in their shapes. Judges nothing itself."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.audio.wav import write_wav
+from sonorant.files import read_json, write_json, write_jsonl, write_text
+from sonorant.report.page import Inputs
+from tests.tiny_voice import write_trained
+
+RATE = 16000
+KINDS = {"recordings": 0, "vocoder": 0, "fp32": 1, "fp16": 1, "int8": 2}
+"""Kind to wrong words in the second sentence."""
+REFERENCES = ("Nobody knew why.", "The harbor lights <flickered> and went out.", "A thin layer of frost.")
+HEARD = {
+    0: "the harbor lights flickered and went out",
+    1: "the harbor lights flicker and went out",
+    2: "the harper lights went out",
+}
+NO_TENSORRT = "not run: TensorRT is not installed"
+
+
+def write_inputs(folder: Path) -> Inputs:
+    """Write all inputs of the report below `folder` and say where they lie. The same bytes each time."""
+    acoustic, vocoder = write_trained(folder / "models")
+    for model in (acoustic, vocoder):
+        description = read_json(model / "model.json")
+        description["provenance"] = {"git_commit": "c0ffee" * 6, "data": "1" * 64, "steps": 200, "validation_loss": 0.25}
+        write_json(model / "model.json", description)
+        write_text(model / "curves.csv", _curves())
+    write_json(folder / "metrics.json", metrics())
+    write_json(folder / "choice.json", choice())
+    write_json(folder / "parity.json", parity())
+    write_json(folder / "quantization.json", quantization())
+    write_json(folder / "summary.json", summary())
+    _write_evaluation(folder / "evaluation")
+    return Inputs(
+        metrics=folder / "metrics.json",
+        evaluation=folder / "evaluation",
+        choice=folder / "choice.json",
+        parity=folder / "parity.json",
+        quantization=folder / "quantization.json",
+        summary=folder / "summary.json",
+        acoustic=acoustic,
+        vocoder=vocoder,
+        hashes={"data/prepared": "d41d8cd98f00b204e9800998ecf8427e.dir"},
+    )
+
+
+def metrics() -> dict[str, Any]:
+    """As `evaluate` writes them."""
+    judged = {kind: _error_rate(10 + wrong) for kind, wrong in KINDS.items()}
+    for kind in list(KINDS)[1:]:
+        judged[kind]["above_recordings"] = {"wer": 1.0, "wer_ci95": [-1.5, 3.5]}
+    for kind in ("fp16", "int8"):
+        judged[kind]["above_fp32"] = {"wer": 0.5, "wer_ci95": [-0.5, 1.5]}
+    distance = {"mcd_db": 3.5, "log_mel_db": 2.5, "f0_rmse_cents": 160.0, "duration_ratio": 1.01, "utterances": 3}
+    distance |= {"dnsmos": "not run: speechmos is not installed", "speaker_similarity": "not run: one speaker"}
+    return {
+        "intelligibility": judged,
+        "naturalness": dict.fromkeys(list(KINDS)[1:], distance),
+        "speed": {
+            "onnxruntime/fp32": _speed(10.0),
+            "onnxruntime/int8": _speed(6.0, 1.6),
+            "torch/fp32": _speed(15.0, 0.7),
+            "tensorrt/fp32": NO_TENSORRT,
+        },
+        "size": {
+            "bundle_bytes": 26_000_000,
+            "fp32": _size(17_000_000, 1.0),
+            "fp16": _size(8_600_000, 0.51),
+            "int8": _size(4_800_000, 0.28),
+        },
+        "memory": {
+            "onnxruntime/fp32": {"loaded_mib": 120.0, "peak_mib": 180.0},
+            "onnxruntime/int8": {"loaded_mib": 90.0, "peak_mib": 140.0},
+        },
+        "parity": {},
+        "evaluator": {"passed": True, "sentences": 3, "noise_wer": 100.0},
+        "environment": {"python": "3.11", "system": "Linux", "cpu": "a processor", "cores": 2, "packages": {"numpy": "2.4.6"}},
+    }
+
+
+def choice() -> dict[str, Any]:
+    """As `choose` writes it: int8 ships."""
+    fast = {
+        "p50_ms": 6.0,
+        "rtf": 0.002,
+        "speedup": 1.6,
+        "wer": 12.0,
+        "wer_above_fp32": 0.5,
+        "wer_above_fp32_ci95": [-0.5, 1.5],
+        "bytes": 4_800_000,
+    }
+    return {
+        "variant": "int8",
+        "runtime": "onnxruntime",
+        "target": "latency",
+        "sentence": "int8 ships: 1.6 times as fast as fp32 and as well understood.",
+        "table": [
+            {"candidate": "onnxruntime/int8", "passed": True, "reason": "the fastest that passes"} | fast,
+            {
+                "candidate": "onnxruntime/fp32",
+                "passed": True,
+                "reason": "slower than int8",
+                "p50_ms": 10.0,
+                "rtf": 0.003,
+                "speedup": 1.0,
+                "wer": 11.0,
+            },
+            {"candidate": "onnxruntime/fp16", "passed": False, "reason": "finite: decoder.mel holds NaN at length 3"},
+            {"candidate": "tensorrt/fp32", "passed": False, "reason": NO_TENSORRT, "p50_ms": None},
+        ],
+    }
+
+
+def parity() -> dict[str, Any]:
+    """As `verify` writes it: one passes, one is stopped by a rung, one did not run."""
+    graphs = {
+        graph: {"max_abs_diff": 2e-6, "tolerance": 1e-3, "worst": {"length": 3, "output": "mel"}, "cases": []}
+        for graph in ("encoder", "decoder", "vocoder")
+    }
+    return {
+        "onnxruntime/fp32": {"passed": True, "failed": None, "graphs": graphs},
+        "onnxruntime/int8": {"passed": True, "failed": None, "graphs": graphs},
+        "onnxruntime/fp16": {
+            "passed": False,
+            "failed": "finite: decoder.mel holds NaN at length 3",
+            "graphs": {"encoder": graphs["encoder"]},
+        },
+        "tensorrt/fp32": NO_TENSORRT,
+    }
+
+
+def quantization() -> dict[str, Any]:
+    """As `quantize` writes it."""
+    figures = {"loss": 0.25, "loss_ci95": [0.2, 0.3], "log_mel_db": 2.5, "log_mel_db_ci95": [2.4, 2.6]}
+    layers = [
+        {"layer": f"blocks.{place}.expand", "kind": "linear", "log_mel_db": 0.01 * place, "kept_float": place == 13}
+        for place in range(14)
+    ]
+    model = {
+        "figures": {"float": figures, "ptq": figures, "qat": figures},
+        "method": "ptq",
+        "reason": "QAT brought nothing.",
+        "sensitivity": layers,
+    }
+    return {"acoustic": model, "vocoder": model}
+
+
+def summary() -> dict[str, Any]:
+    """As `prepare` writes it."""
+    share = {"utterances": 3, "hours": 0.002}
+    return {
+        "utterances": 3,
+        "hours": 0.002,
+        "rejected": {"utterances": 1, "reasons": {"silent": 1}},
+        "splits": {"train": share},
+        "speakers": {"anna <script>alert(1)</script>": share},
+        "languages": {"en-us": share},
+        "sample_rates": {"16000": share},
+        "seconds": {"min": 1.0, "median": 1.5, "max": 2.0},
+    }
+
+
+def _write_evaluation(folder: Path) -> None:
+    rows = []
+    for index, reference in enumerate(REFERENCES):
+        errors = {kind: wrong if index == 1 else 0 for kind, wrong in KINDS.items()}
+        heard = {kind: HEARD[wrong] if index == 1 else reference.lower().strip(".") for kind, wrong in errors.items()}
+        rows.append(
+            {
+                "id": f"set-{index}",
+                "reference": reference,
+                "words": len(reference.split()),
+                "transcripts": heard,
+                "word_errors": errors,
+            }
+        )
+        if index < 2:  # the third is judged, but not to listen to
+            for number, kind in enumerate(KINDS):
+                name = {"recordings": "recording"}.get(kind, kind)
+                write_wav(folder / "samples" / f"set-{index}.{name}.wav", _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)
+    write_jsonl(folder / "sentences.jsonl", rows)
+
+
+def _sound(seconds: float, hertz: float) -> np.ndarray:
+    time = np.arange(round(seconds * RATE)) / RATE
+    return (0.3 * np.sin(2 * np.pi * hertz * time * (1 + time))).astype(np.float32)
+
+
+def _curves() -> str:
+    rows = ["step,train/loss,validation/loss"]
+    rows += [
+        f"{step},{5 * math.exp(-step / 60) + 0.2:.5f},{'' if step % 50 else f'{0.3 + 1 / step:.5f}'}" for step in range(10, 201, 10)
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def _error_rate(wer: float) -> dict[str, Any]:
+    return {
+        "wer": wer, "wer_ci95": [wer - 2, wer + 2], "cer": wer / 2, "cer_ci95": [wer / 2 - 1, wer / 2 + 1], "words": 13, "utterances": 3,
+        "recognizer": "pocketsphinx", "revision": "pocketsphinx 5", "normalizer": "words-1",
+    }  # fmt: skip
+
+
+def _speed(milliseconds: float, ratio: float | None = None) -> dict[str, Any]:
+    timed = {
+        "rtf": milliseconds / 3000,
+        "p50_ms": milliseconds,
+        "p95_ms": milliseconds * 1.2,
+        "p99_ms": milliseconds * 1.5,
+        "seconds": 3.0,
+    }
+    timed |= {"phonemes": 30, "threads": 1, "repeats": 3} | ({} if ratio is None else {"over_fp32": ratio})
+    return {name: {"threads_1": timed, "threads_all": timed | {"threads": 2}} for name in ("short", "medium", "long")}
+
+
+def _size(total: int, ratio: float) -> dict[str, Any]:
+    return {"bytes": total, "graphs": {"encoder": total // 4, "decoder": total // 4, "vocoder": total // 2}, "over_fp32": ratio}
