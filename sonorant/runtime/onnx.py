@@ -1,8 +1,10 @@
-"""The graphs under ONNX Runtime on the CPU. Knows nothing of bundles: it is given files."""
+"""The graphs under ONNX Runtime, on the CPU or a GPU. Knows nothing of bundles: it is given files."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -11,33 +13,75 @@ from numpy.typing import NDArray
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import GRAPHS
 
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+CUDA_OPTIONS = {
+    # By default each new length would be timed with every algorithm there is, and lengths vary here.
+    "cudnn_conv_algo_search": "HEURISTIC",
+    # fp32 means fp32: TF32 keeps ten bits of the mantissa.
+    "use_tf32": "0",
+    # By default the memory held doubles whenever it does not suffice.
+    "arena_extend_strategy": "kSameAsRequested",
+}
+Providers = Sequence[str | tuple[str, dict[str, str]]]
+
 
 class OnnxRuntime:
-    """A session a graph; see `sonorant.runtime.runtimes.Runtime`."""
+    """A session a graph; see `sonorant.runtime.runtimes.Runtime`. Any number of threads may use it."""
+
+    providers: Providers = (CPU,)
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
         """Load the files of `bundle.GRAPHS`. `threads`: threads inside an operator, None = one a physical core."""
-        self._encoder, self._decoder, self._vocoder = (open_session(graphs[graph], threads) for graph in GRAPHS)
+        self._encoder, self._decoder, self._vocoder = (open_session(graphs[graph], threads, self.providers) for graph in GRAPHS)
 
     def encode(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Phonemes to states and ends, as `Runtime.encode`."""
-        inputs = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        states, ends = self._encoder.run(["states", "ends"], inputs)
+        inputs: dict[str, NDArray[Any]] = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
+        states, ends = self.run(self._encoder, ["states", "ends"], inputs)
         return states, ends
 
     def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
         """States to mel, as `Runtime.decode`."""
-        return self._decoder.run(["mel"], {"states": states, "ends": ends, "time": time})[0]
+        return self.run(self._decoder, ["mel"], {"states": states, "ends": ends, "time": time})[0]
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
         """Mel to samples, as `Runtime.vocode`."""
-        return self._vocoder.run(["samples"], {"mel": mel, "lengths": lengths})[0]
+        return self.run(self._vocoder, ["samples"], {"mel": mel, "lengths": lengths})[0]
+
+    def run(self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """One session's outputs in the order of their names."""
+        return session.run(outputs, inputs)
 
 
-def open_session(graph: Path, threads: int | None = None) -> onnxruntime.InferenceSession:
-    """Open a graph on the CPU. Raises SonorantError naming the file if ONNX Runtime does not take it."""
+class OnnxCudaRuntime(OnnxRuntime):
+    """The same on an NVIDIA GPU; what it cannot compute there runs on the CPU."""
+
+    providers = ((CUDA, CUDA_OPTIONS), CPU)
+
+    def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
+        """As `OnnxRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
+        if CUDA not in onnxruntime.get_available_providers():
+            raise SonorantError(
+                f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place (not beside it)"
+            )
+        super().__init__(graphs, threads=threads)
+
+    def run(self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """One session's outputs; they stay on the GPU until all are there, and are then copied once."""
+        binding = session.io_binding()
+        for name, value in inputs.items():
+            binding.bind_cpu_input(name, np.ascontiguousarray(value))
+        for name in outputs:
+            binding.bind_output(name, "cuda")
+        session.run_with_iobinding(binding)
+        return binding.copy_outputs_to_cpu()
+
+
+def open_session(graph: Path, threads: int | None = None, providers: Providers = (CPU,)) -> onnxruntime.InferenceSession:
+    """Open a graph. Raises SonorantError naming the file if ONNX Runtime does not take it, or the first provider does not start."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     # The graphs are chains: operators side by side have nothing to gain, and a second pool of threads would get in the way.
@@ -47,8 +91,12 @@ def open_session(graph: Path, threads: int | None = None) -> onnxruntime.Inferen
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     try:
-        return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
     except Exception as error:  # ONNX Runtime raises a class of its own for each cause, and all of them mean the same here
         raise SonorantError(
             f"{graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]}); export it again"
         ) from None
+    wanted = providers[0] if isinstance(providers[0], str) else providers[0][0]
+    if session.get_providers()[0] != wanted:  # it falls back to the CPU without a word
+        raise SonorantError(f"{wanted} does not start here; its CUDA and cuDNN libraries or a GPU are missing")
+    return session

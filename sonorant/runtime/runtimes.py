@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -38,11 +39,15 @@ class LoadOptions:
     """How a runtime is loaded; each runtime reads the options that concern it."""
 
     threads: int | None = None
-    """Threads inside an operator; None = one a physical core."""
+    """CPU threads inside an operator; None = one a physical core. torch has one pool of them for the whole process."""
     variant: str | None = None
-    """onnxruntime, tensorrt: which variant of the graphs; None = the bundle's default."""
+    """Precision, such as fp32 or int8; None = the bundle's default, or what the trained folders hold."""
     trained: tuple[Path, Path] | None = None
-    """torch: the trained folders of the acoustic model and of the vocoder."""
+    """torch runtimes: the trained folders of the acoustic model and of the vocoder, for int8 those of quantised models."""
+    batches: tuple[int, ...] = (1,)
+    """Runtimes of fixed shapes: rows that requests may have."""
+    warm_up: bool = False
+    """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits for it."""
     engines: Path | None = None
     """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
 
@@ -64,12 +69,28 @@ def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
     return OnnxRuntime({graph: bundle.graph_file(graph, options.variant) for graph in GRAPHS}, threads=options.threads)
 
 
-def _torch(bundle: Bundle, options: LoadOptions) -> Runtime:
-    if options.trained is None:
-        raise SonorantError("the torch runtime needs the folders of the trained models; a bundle alone is spoken by onnxruntime")
-    from sonorant.runtime.torch import TorchRuntime
+def _onnxruntime_cuda(bundle: Bundle, options: LoadOptions) -> Runtime:
+    from sonorant.runtime.onnx import OnnxCudaRuntime
 
-    return TorchRuntime(*options.trained, threads=options.threads)
+    return OnnxCudaRuntime({graph: bundle.graph_file(graph, options.variant) for graph in GRAPHS}, threads=options.threads)
+
+
+def _torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
+    from sonorant.runtime.torch import load_torch
+
+    return load_torch(_trained(options), options.variant, device, options.threads)
+
+
+def _torch_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
+    from sonorant.runtime.fixed_shapes import load_compiled
+
+    return load_compiled(_trained(options), bundle.description.lengths, options, device)
+
+
+def _torch_graphs(bundle: Bundle, options: LoadOptions) -> Runtime:
+    from sonorant.runtime.fixed_shapes import load_recorded
+
+    return load_recorded(_trained(options), bundle.description.lengths, options)
 
 
 def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
@@ -77,15 +98,25 @@ def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.tensorrt.installation import this_machine
 
     engines = Engines(bundle, this_machine(), options.engines)
-    from sonorant.tensorrt.runtime import TensorRTRuntime  # only now: it imports TensorRT
+    from sonorant.tensorrt.runtime import load_tensorrt  # only now: it imports TensorRT
 
-    runtime = TensorRTRuntime(bundle, engines, options.variant)
-    runtime.warm_up()
-    return runtime
+    return load_tensorrt(bundle, engines, options)
+
+
+def _trained(options: LoadOptions) -> tuple[Path, Path]:
+    if options.trained is None:
+        raise SonorantError("the torch runtimes need the folders of the trained models; a bundle alone is spoken by onnxruntime")
+    return options.trained
 
 
 RUNTIMES: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
     "onnxruntime": _onnxruntime,
+    "onnxruntime-cuda": _onnxruntime_cuda,
     "torch": _torch,
+    "torch-compiled": _torch_compiled,
+    "torch-cuda": partial(_torch, device="cuda"),
+    "torch-cuda-compiled": partial(_torch_compiled, device="cuda"),
+    "torch-cuda-graphs": _torch_graphs,
     "tensorrt": _tensorrt,
 }
+"""Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of `torch-cuda`."""
