@@ -57,7 +57,7 @@ class Engines:
         Raises SonorantError naming the graph if TensorRT does not take it.
         """
         source, path = self.bundle.graph_file(graph, variant), self._path(graph, variant)
-        profiles = profiles_of(self.bundle.description.lengths, config.max_batch)
+        profiles = profiles_of(graph, self.bundle.description.lengths, config.max_batch)
         reason = self._reason_to_build(path, sha256_file(source), config, profiles)
         if reason is None:
             return "up to date"

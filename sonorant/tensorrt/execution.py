@@ -48,15 +48,15 @@ class Execution:
         self._contexts: dict[int, trt.IExecutionContext] = {}
         self._recorded: dict[Shapes, tuple[trt.IExecutionContext, Graph | None]] = {}
 
-    def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> tuple[Arrays, bool]:
+    def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
         """Run the engine on arrays of sizes that the profile of that index covers.
 
         Args:
             inputs: by the names and dtypes of the graph's inputs.
             profile: index of the optimisation profile.
-            record: whether these shapes will come again and may keep a CUDA graph.
+            record: whether these shapes will come again and are worth a CUDA graph.
 
-        Returns the outputs by name, and whether a recorded graph was launched. Raises SonorantError with TensorRT's words if it fails.
+        Returns the outputs by name. Raises SonorantError with TensorRT's words if it fails.
         """
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
@@ -77,7 +77,7 @@ class Execution:
         if record and first:
             # Only after a run: TensorRT does the rest of its preparations in the first one, which cannot be recorded.
             self._recorded[shapes] = context, self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
-        return outputs, graph is not None
+        return outputs
 
     def _enqueue(self, context: trt.IExecutionContext) -> None:
         if not context.execute_async_v3(self._stream.handle):
