@@ -16,7 +16,7 @@ from sonorant.errors import SonorantError
 PARAMS = Path("params.yaml")
 SECTIONS = (
     "corpus", "text", "prepare", "audio", "vocoder", "train_vocoder", "acoustic", "train_acoustic", "data", "machine",
-    "export", "verify", "recognizer", "evaluate", "engine", "report", "register", "promote",
+    "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register", "promote",
 )  # fmt: skip
 
 Config = TypeVar("Config")

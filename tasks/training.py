@@ -9,6 +9,7 @@ from typing import Any
 
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.tracking import stage_run
+from sonorant.training.initial import Initial
 from sonorant.training.launch import launch
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.node import Node
@@ -31,18 +32,25 @@ def train(
     runs: Path,
     out: Path,
     profile: str | None = None,
+    stage: str | None = None,
+    initial: Initial | None = None,
 ) -> None:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
 
+    `stage`: the stage of dvc.yaml this is part of, whose code and params count; None: train_<recipe>. `initial`: weights to start from,
+    where it is not `settings` that name them.
+
     Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow and writes `out`.
     """
-    stage = f"train_{recipe}"
+    name = f"{stage or 'train'}_{recipe}"
+    stage = stage or name
     data_hash = hash_of(features)
-    initial = find_initial(settings["init_from"], recipe, runs, out) if settings["init_from"] else None
+    if settings["init_from"]:
+        initial = find_initial(settings["init_from"], recipe, runs, out)
     # By what it holds, not by its name: an alias of the registry moves, and a file may be another tomorrow.
     hashed = settings | {"init_from": initial.content() if initial else None}
     key = fingerprint(stage, {"model": model, "train": hashed}, data_hash)
-    run = runs / stage / key
+    run = runs / name / key
     job = Job(
         recipe=recipe,
         model=model,
@@ -72,7 +80,7 @@ def train(
     RunDirectory(run).wait_until_free(lambda message: print(message, flush=True))
     if initial:
         initial.write(run / "initial.ckpt")
-    with stage_run(stage, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
+    with stage_run(name, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
         launch(job)
 
 

@@ -20,9 +20,6 @@ from sonorant.models.depthwise import DepthwiseConv
 
 LARGEST = 127
 """Weights use -127 to 127; activations one value more below, which is where QuantizeLinear saturates."""
-_OPERATORS = 19
-"""Version of QuantizeLinear and DequantizeLinear. Graphs are written at operator set 20: at 21, ONNX Runtime 1.31 moves such operators
-past transpositions with a type that no longer fits, and then refuses its own graph."""
 
 
 class Quantized(nn.Module):
@@ -83,7 +80,9 @@ class Quantized(nn.Module):
 
     def stored(self, weight: torch.Tensor, axis: int) -> torch.Tensor:
         """int8 weights as an exported graph reads them: float32."""
-        return _dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
+        from sonorant.models.onnx_operators import dequantize
+
+        return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
 
     def _scale_of_weight(self) -> torch.Tensor:
         others = [axis for axis in range(self.weight.ndim) if axis != self.channel_axis]
@@ -145,7 +144,7 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
     DepthwiseConv: QuantizedDepthwiseConv,
     nn.ConvTranspose1d: QuantizedConvTranspose1d,
 }
-"""Which layers can be quantised, and what they become."""
+"""What can be quantised, and what it becomes."""
 
 
 def quantizable(model: nn.Module) -> list[str]:
@@ -182,24 +181,9 @@ def _grouped_transposed(layer: nn.Module) -> bool:
 
 def _on_grid(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_exporting():
+        from sonorant.models.onnx_operators import dequantize, quantize
+
         zero = torch.zeros((), dtype=torch.int8)
-        return _dequantize(_quantize(x, scale, zero), scale, zero, 0)
+        return dequantize(quantize(x, scale, zero), scale, zero)
     zero = torch.zeros((), dtype=torch.int32, device=x.device)
     return torch.fake_quantize_per_tensor_affine(x.float(), scale, zero, -LARGEST - 1, LARGEST)
-
-
-@torch.compiler.allow_in_graph  # the tracer does not look into torch.onnx, and need not
-def _quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
-    return torch.onnx.ops.symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.int8, shape=x.shape, version=_OPERATORS)
-
-
-@torch.compiler.allow_in_graph
-def _dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int) -> torch.Tensor:
-    return torch.onnx.ops.symbolic(
-        "DequantizeLinear",
-        (stored, scale, zero),
-        {"axis": axis} if scale.ndim else None,
-        dtype=torch.float32,
-        shape=stored.shape,
-        version=_OPERATORS,
-    )

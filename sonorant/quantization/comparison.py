@@ -1,0 +1,61 @@
+"""Which of two quantised models to ship, by figures of the same utterances. Knows nothing of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.quantization.judge import Judged
+
+SEED = 1
+"""Of the bootstrap: the same figures give the same interval."""
+RESAMPLES = 2000
+
+
+def summary(judged: Judged) -> dict[str, Any]:
+    """Means over the utterances with their 95 % intervals."""
+    return {
+        "loss": _rounded(judged.loss.mean()),
+        "loss_ci95": interval(judged.loss),
+        "log_mel_db": _rounded(judged.log_mel_db.mean()),
+        "log_mel_db_ci95": interval(judged.log_mel_db),
+        "utterances": len(judged.loss),
+    }
+
+
+def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
+    """How far a model lies above a baseline on the same utterances, with paired 95 % intervals; below zero is better."""
+    loss = judged.loss - baseline.loss
+    percent = 100.0 / float(baseline.loss.mean())
+    decibels = judged.log_mel_db - baseline.log_mel_db
+    return {
+        "loss_percent": _rounded(percent * loss.mean()),
+        "loss_percent_ci95": interval(percent * loss),
+        "log_mel_db": _rounded(decibels.mean()),
+        "log_mel_db_ci95": interval(decibels),
+    }
+
+
+def interval(values: NDArray[np.float64]) -> list[float]:
+    """95 % percentile bootstrap interval of the mean of (U,) values; utterances are drawn with replacement (Efron & Tibshirani 1993)."""
+    drawn = np.random.default_rng(SEED).integers(0, len(values), size=(RESAMPLES, len(values)))
+    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
+    return [_rounded(low), _rounded(high)]
+
+
+def choose(method: str, qat_above_ptq: dict[str, Any] | None) -> tuple[str, str]:
+    """`ptq` or `qat`, and why in one line. Trained weights ship only where their loss is lower beyond the paired interval."""
+    if qat_above_ptq is None or method != "auto":
+        shipped = "ptq" if qat_above_ptq is None else "qat"
+        return shipped, f"quantize.method is {method}"
+    percent, (low, high) = qat_above_ptq["loss_percent"], qat_above_ptq["loss_percent_ci95"]
+    measured = f"training in int8 changed the validation loss by {percent:+.2f} % (paired 95 % interval {low:+.2f} to {high:+.2f})"
+    if high < 0.0:
+        return "qat", f"{measured}: it ships"
+    return "ptq", f"{measured}: it brings nothing over post-training quantisation, which ships"
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 5)

@@ -1,0 +1,82 @@
+"""Stage `quantize`: both trained models in int8, by calibration alone or by training on in int8, whichever is measurably better.
+
+The training in int8 runs in runs/quantize_<model>/<fingerprint> and resumes what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from sonorant.files import atomic_folder, write_json
+from sonorant.models.saved import load_model, save_model
+from sonorant.quantization.config import QuantizeConfig
+from sonorant.quantization.quantize import decide, post_train
+from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.config import TrainConfig
+from sonorant.training.initial import read_initial
+from sonorant.training.vocoder import VocoderTrainConfig
+from tasks.params import load
+from tasks.stage import run
+from tasks.training import train
+
+
+def main() -> None:
+    """Read section `quantize`, quantise acoustic model and vocoder, write both and the report."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
+    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--features", type=Path, required=True, help="feature store both were trained on")
+    parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
+    parser.add_argument("--out", type=Path, required=True, help="folder of both int8 models; an older one is replaced")
+    parser.add_argument("--report", type=Path, required=True, help="the figures, JSON")
+    arguments = parser.parse_args()
+    config = load("quantize", QuantizeConfig)
+    settings = {"acoustic": load("train_acoustic", AcousticTrainConfig), "vocoder": load("train_vocoder", VocoderTrainConfig)}
+    report = {}
+    with atomic_folder(arguments.out) as out:
+        for kind, folder in (("acoustic", arguments.acoustic), ("vocoder", arguments.vocoder)):
+            report[kind] = quantize(kind, folder, arguments.features, arguments.runs, out / kind, settings[kind], config)
+            print(report[kind]["sentence"], flush=True)
+    write_json(arguments.report, report)
+
+
+def quantize(
+    kind: str, folder: Path, features: Path, runs: Path, out: Path, settings: TrainConfig, config: QuantizeConfig
+) -> dict[str, Any]:
+    """Leave the int8 model of `kind` that ships in `out`; return its report."""
+    ptq = post_train(kind, folder, features, dataclasses.asdict(settings), config)
+    with tempfile.TemporaryDirectory() as temporary:
+        by_method = {"ptq": Path(temporary) / "ptq", "qat": Path(temporary) / "qat"}
+        ptq.save(by_method["ptq"])
+        if config.method != "ptq":
+            # Named for what the weights came from: the folder they lie in now is gone tomorrow.
+            initial = dataclasses.replace(read_initial(by_method["ptq"], kind), source=str(folder))
+            spec = ptq.description["quantization"] | {"method": "qat"}
+            model = ptq.description["config"] | {"quantization": spec}
+            changed = dataclasses.asdict(in_int8(settings, config))
+            train(kind, model, changed, features=features, runs=runs, out=by_method["qat"], stage="quantize", initial=initial)
+        shipped, report = decide(ptq, by_method["qat"] if config.method != "ptq" else None, config)
+        model, description = load_model(by_method[shipped], kind)
+        save_model(out, model.state_dict(), description)
+    return report
+
+
+def in_int8(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
+    """The settings of the float training, changed to go on with in int8."""
+    return dataclasses.replace(
+        settings,
+        steps=config.steps,
+        learning_rate=config.learning_rate,
+        warmup_steps=max(1, config.steps // 10),
+        validate_every=config.steps,
+        init_from=None,
+        compile=False,
+    )
+
+
+if __name__ == "__main__":
+    run(main, stage="quantize")
