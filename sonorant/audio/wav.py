@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import soundfile
+from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
@@ -46,9 +50,46 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
         raise SonorantError(f"{path}: expected mono samples of shape (S,), not {samples.shape}")
     if not np.isfinite(samples).all():
         raise SonorantError(f"{path}: samples hold NaN or infinity; not written")
-    integers = np.clip(np.rint(np.asarray(samples, dtype=np.float64) * 32768.0), -32768, 32767).astype(np.int16)
-    with atomic_file(path) as temporary:
-        soundfile.write(temporary, integers, rate, subtype="PCM_16", format="WAV")
+    with atomic_wav(path, rate) as append:
+        append(pcm16(samples))
+
+
+@contextmanager
+def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
+    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which is at `path` once all went well.
+
+    Without `header` the file holds the samples alone.
+    """
+    with atomic_file(path) as temporary, temporary.open("wb") as file:
+        written = 0
+
+        def append(samples: NDArray[np.int16]) -> None:
+            nonlocal written
+            file.write(samples.tobytes())
+            written += len(samples)
+
+        if header:
+            file.write(wav_header(rate, None))
+        yield append
+        if header:
+            file.seek(0)
+            file.write(wav_header(rate, written))
+
+
+def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
+    """Samples (S,), full scale 1.0, as little-endian 16-bit integers; values beyond full scale are clipped."""
+    return np.clip(np.rint(np.asarray(samples, dtype=np.float64) * 32768.0), -32768, 32767).astype("<i2")
+
+
+def wav_header(rate: int, samples: int | None) -> bytes:
+    """The 44 bytes before the samples of a mono 16-bit WAV at `rate` Hz.
+
+    Where the number of samples is not known (None) or beyond what the format can say (4 GiB), the largest size stands for it, which
+    players take for "until the end".
+    """
+    size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
+    form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return form + struct.pack("<4sI", b"data", size if size == 0xFFFFFFFF else size - 36)
 
 
 def decoding_problem(error: soundfile.SoundFileError) -> str:

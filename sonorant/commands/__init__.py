@@ -1,0 +1,1 @@
+"""The subcommands of `sonorant`, one a file, each with `add` and `run`. Know nothing of each other."""

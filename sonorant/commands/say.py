@@ -1,0 +1,105 @@
+"""`sonorant say`: from an argument or standard input to a wav file or standard output. Does not know how a voice speaks."""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sonorant.commands.voices import add_voice, bundle_folder
+from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from sonorant.runtime import Voice
+
+EXAMPLES = """\
+examples:
+  sonorant say "Good morning." --voice artifacts/voice -o morning.wav
+  echo "Read this aloud." | sonorant say - --voice artifacts/voice -o aloud.wav
+  sonorant say "Not so fast." --voice artifacts/voice --speed 0.8 -o slow.wav
+  sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
+  sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 22050
+  sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
+"""
+_BYTES_AT_ONCE = 4096
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the subcommand."""
+    say = commands.add_parser(
+        "say",
+        help="speak a text into a wav file",
+        description="Speak a text into a 16-bit wav file.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    say.add_argument("text", help="what to say; - reads it from standard input (UTF-8)")
+    add_voice(say)
+    say.add_argument("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
+    say.add_argument(
+        "--stream", action="store_true", help="speak while the text is still being read: text of any length, first speech at once"
+    )
+    say.add_argument("--raw", action="store_true", help="samples without a wav header: 16 bits, little-endian, mono")
+    say.add_argument("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
+    say.add_argument("--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0")
+    say.add_argument("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
+    say.add_argument("--runtime", default="onnxruntime", metavar="NAME", help="what runs the graphs; default onnxruntime")
+    say.add_argument("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
+    say.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Speak. An error leaves no file; whoever stops listening stops the speech."""
+    from sonorant.audio.wav import atomic_wav, pcm16, wav_header
+    from sonorant.runtime import Voice
+
+    if Path(arguments.out).is_dir():
+        raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the unfinished file is removed
+    with bundle_folder(arguments.voice) as bundle:
+        voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=arguments.variant)
+        speech = (pcm16(samples) for samples in _speech(voice, arguments))
+        first = next(speech)  # what cannot be spoken at all shall write nothing at all
+        if arguments.out == "-":
+            header = b"" if arguments.raw else wav_header(voice.sample_rate, None if arguments.stream else len(first))
+            for data in chain([header, first.tobytes()], (samples.tobytes() for samples in speech)):
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            return
+        try:
+            with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
+                for samples in chain([first], speech):
+                    append(samples)
+        except OSError as error:
+            raise SonorantError(f"{arguments.out}: cannot be written ({error.strerror})") from None
+
+
+def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.float32]]:
+    text = _standard_input() if arguments.text == "-" else iter([arguments.text])
+    if arguments.stream:
+        return voice.stream(text, arguments.speaker, arguments.speed)
+    return iter([voice.say("".join(text), arguments.speaker, arguments.speed)])
+
+
+def _standard_input() -> Iterator[str]:
+    """Standard input as it comes. Raises SonorantError naming the first byte that is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    read, data = 0, b" "
+    while data:
+        undecoded = len(decoder.getstate()[0])
+        data = os.read(sys.stdin.fileno(), _BYTES_AT_ONCE)
+        try:
+            yield decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            place = read - undecoded + error.start
+            raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
+        read += len(data)
