@@ -1,4 +1,4 @@
-"""Stage `evaluate`: a voice bundle -> its figures, and a page to look at and listen to."""
+"""Stage `evaluate`: the variants of a voice -> their figures, and sound to listen to."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import argparse
 from pathlib import Path
 
 from sonorant.evaluation.evaluation import EvaluateConfig, Inputs, evaluate
-from sonorant.evaluation.page import write_report
 from sonorant.evaluation.recognizers import RecognizerConfig
+from sonorant.evaluation.samples import write_samples
 from sonorant.files import write_json
 from tasks.params import load
 from tasks.stage import run
 
 
 def main() -> None:
-    """Read sections `recognizer` and `evaluate`, judge, write the report and the metrics."""
+    """Read sections `recognizer` and `evaluate`, judge, write sentences, samples and metrics."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.evaluate",
-        description="Judge a voice bundle on held-out sentences: error rates with intervals beside the recordings' own, distances, speed, "
-        "size, and a test of the evaluator itself. Settings: params.yaml, sections 'recognizer' and 'evaluate'.",
-        epilog="Next: open index.html in the folder given by --out.",
+        description="Judge every variant that passed verify on held-out sentences: error rates with intervals beside the recordings' own, "
+        "distances, DNSMOS, speed, size, memory, and a test of the evaluator itself. "
+        "Settings: params.yaml, sections 'recognizer' and 'evaluate'.",
     )
     parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
     parser.add_argument("--recordings", type=Path, required=True, help="JSON the stage recognize_recordings wrote")
-    parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
+    parser.add_argument("--voice", type=Path, required=True, help="the bundle with all variants")
     parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model, to time it under torch")
     parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder, to time it under torch")
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--metrics", type=Path, required=True, help="JSON to write: every figure")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write: index.html, sentences.jsonl, samples")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write: sentences.jsonl, samples")
     arguments = parser.parse_args()
     inputs = Inputs(
         corpus=arguments.corpus,
@@ -40,7 +40,7 @@ def main() -> None:
         parity=arguments.parity,
     )
     evaluation = evaluate(inputs, load("evaluate", EvaluateConfig), load("recognizer", RecognizerConfig).name)
-    write_report(arguments.out, evaluation)
+    write_samples(arguments.out, evaluation)
     write_json(arguments.metrics, evaluation.metrics)
 
 

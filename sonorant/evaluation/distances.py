@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -39,6 +39,8 @@ class Distance:
     """Aligned pairs of frames."""
     distortion: float
     """Sum of mel-cepstral distortion, dB."""
+    log_mel: float
+    """Sum of the distance between log-mel envelopes, dB."""
     voiced_pairs: int
     """Pairs voiced on both sides."""
     squared_cents: float
@@ -53,43 +55,52 @@ class Distance:
 
 @dataclass(frozen=True)
 class _Analysis:
+    log_mel_TN: Array  # natural log of the amplitude's envelope
     cepstra_TC: Array
     f0: Array  # Hz (T,), 0 where unvoiced
     level: Array  # dB (T,)
+    seconds: float
 
 
 def distance(samples: NDArray[np.floating], reference: NDArray[np.floating], rate: int) -> Distance:
     """Compare two renderings (S,) at `rate` Hz, aligned by dynamic time warping.
 
-    Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM 1993. Pitch and
-    spectral envelope by WORLD (Morise et al. 2016: DIO with StoneMask, CheapTrick). Pitch differences count where both are voiced.
+    Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM 1993. Log-mel
+    distance: root mean square over the mel axis, loudness included. Pitch and spectral envelope by WORLD (Morise et al. 2016: DIO with
+    StoneMask, CheapTrick). Pitch differences count where both are voiced.
     """
-    ours, theirs = _analyse(samples, rate), _analyse(reference, rate)
+    return _distance(_analyse(samples, rate), _analyse(reference, rate))
+
+
+def _distance(ours: _Analysis, theirs: _Analysis) -> Distance:
     i, j = align(cdist(ours.cepstra_TC, theirs.cepstra_TC))
     speech = theirs.level[j] >= theirs.level.max() - SPEECH_DB
     i, j = i[speech], j[speech]
     difference = ours.cepstra_TC[i] - theirs.cepstra_TC[j]
     distortion = 10.0 / np.log(10.0) * np.sqrt(2.0 * np.square(difference).sum(axis=1))
+    log_mel = 20.0 / np.log(10.0) * np.sqrt(np.square(ours.log_mel_TN[i] - theirs.log_mel_TN[j]).mean(axis=1))
     voiced, reference_voiced = ours.f0[i] > 0, theirs.f0[j] > 0
     both = voiced & reference_voiced
     cents = 1200.0 * np.log2(ours.f0[i][both] / theirs.f0[j][both])
     return Distance(
         pairs=len(i),
         distortion=float(distortion.sum()),
+        log_mel=float(log_mel.sum()),
         voiced_pairs=int(both.sum()),
         squared_cents=float(np.square(cents).sum()),
         voicing_errors=int((voiced != reference_voiced).sum()),
-        seconds=len(samples) / rate,
-        reference_seconds=len(reference) / rate,
+        seconds=ours.seconds,
+        reference_seconds=theirs.seconds,
     )
 
 
 def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
-    """Means over all frames of all sentences: `mcd_db`, `f0_rmse_cents`, `voicing_error` (fraction), `duration_ratio`."""
+    """Means over all frames of all sentences: `mcd_db`, `log_mel_db`, `f0_rmse_cents`, `voicing_error` (fraction), `duration_ratio`."""
     pairs = sum(d.pairs for d in distances)
     voiced = sum(d.voiced_pairs for d in distances)
     return {
         "mcd_db": round(sum(d.distortion for d in distances) / pairs, 3),
+        "log_mel_db": round(sum(d.log_mel for d in distances) / pairs, 3),
         "f0_rmse_cents": round(float(np.sqrt(sum(d.squared_cents for d in distances) / voiced)), 1)
         if voiced
         else "not run: no frame is voiced in both",
@@ -99,13 +110,24 @@ def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
     }
 
 
-def distances(renderings: Sequence[tuple[NDArray[np.float32], NDArray[np.float32], int]]) -> list[Distance]:
-    """`distance` of each (samples, reference, rate), in several processes."""
-    return spread(_distance, renderings, label="distances", unit="clip")
+@dataclass(frozen=True)
+class Sounds:
+    """A sentence's renderings (S,) and the recording they are compared with, all at `rate` Hz."""
+
+    renderings: Mapping[str, NDArray[np.float32]]
+    reference: NDArray[np.float32]
+    rate: int
 
 
-def _distance(rendering: tuple[NDArray[np.float32], NDArray[np.float32], int]) -> Distance:
-    return distance(*rendering)
+def distances(sentences: Sequence[Sounds]) -> dict[str, list[Distance]]:
+    """`distance` of every rendering, by its name, in several processes."""
+    found = spread(_distances, sentences, label="distances", unit="sentence")
+    return {name: [sentence[name] for sentence in found] for name in sentences[0].renderings}
+
+
+def _distances(sounds: Sounds) -> dict[str, Distance]:
+    reference = _analyse(sounds.reference, sounds.rate)
+    return {name: _distance(_analyse(samples, sounds.rate), reference) for name, samples in sounds.renderings.items()}
 
 
 def align(cost: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -135,16 +157,21 @@ def _analyse(samples: NDArray[np.floating], rate: int) -> _Analysis:
     f0 = pyworld.stonemask(signal, rough, times, rate)
     power_TF = np.maximum(pyworld.cheaptrick(signal, f0, times, rate), QUIETEST)
     level = 10.0 * np.log10(power_TF.mean(axis=1))
-    return _Analysis(mel_cepstra(power_TF, rate), f0, level)
+    log_mel_TN = log_mel_envelope(power_TF, rate)
+    return _Analysis(log_mel_TN, mel_cepstra(log_mel_TN), f0, level, len(samples) / rate)
 
 
-def mel_cepstra(power_TF: Array, rate: int) -> Array:
-    """Coefficients 1 to `ORDER` of the envelopes (T, F), power over 0 to rate / 2 Hz: (T, C).
+def log_mel_envelope(power_TF: Array, rate: int) -> Array:
+    """Envelopes (T, F), power over 0 to rate / 2 Hz -> natural log of their amplitude on the mel axis (T, MEL_POINTS)."""
+    return 0.5 * np.log(power_TF) @ _mel_interpolation(rate, power_TF.shape[1])
+
+
+def mel_cepstra(log_mel_TN: Array) -> Array:
+    """Coefficients 1 to `ORDER` of log-mel envelopes: (T, C).
 
     On the mel axis ln|H| is c_0 plus the sum of c_k cos(k w), the scale that the formula of the distortion in dB expects.
     """
-    log_amplitude_TN = 0.5 * np.log(power_TF) @ _mel_interpolation(rate, power_TF.shape[1])
-    return dct(log_amplitude_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS
+    return dct(log_mel_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS
 
 
 @lru_cache

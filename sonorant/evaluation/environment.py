@@ -9,7 +9,7 @@ from typing import Any
 
 from sonorant.evaluation.processes import usable_cores
 
-PACKAGES = ("sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt")
+PACKAGES = ("sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos")
 
 
 def describe_environment() -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The whole judgement of a voice: what is spoken, recognised, compared and timed becomes one set of figures. Knows no HTML.
+"""The whole judgement of a voice: what is spoken, recognised, compared and timed becomes one set of figures. Knows nothing of files out.
 
 Its parts are beside it, one a file; here they are only put together.
 """
@@ -12,20 +12,29 @@ from typing import Any
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
-from sonorant.evaluation.distances import distances
+from sonorant.evaluation import mos
+from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
+from sonorant.evaluation.distances import Sounds, distances
 from sonorant.evaluation.distances import summarize as summarize_distances
 from sonorant.evaluation.environment import describe_environment
 from sonorant.evaluation.error_rates import ErrorCounts, compare, summarize
 from sonorant.evaluation.latency import measure, sentence_classes
+from sonorant.evaluation.memory import measure_memory
 from sonorant.evaluation.normalizer import Normalizer
 from sonorant.evaluation.recognizers import load_recognizer
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized, score
-from sonorant.evaluation.renderings import Rendering, render
-from sonorant.evaluation.self_test import REPEATED_CLIPS, check_ears, check_texts, noise_clips
+from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings, render
+from sonorant.evaluation.self_test import (
+    REPEATED_CLIPS,
+    check_ears,
+    check_planted,
+    check_sound,
+    check_texts,
+    noise_clips,
+    planted_clips,
+)
 from sonorant.evaluation.transcription import Clip, transcribe
-from sonorant.files import read_json
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.voice import Voice
+from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +44,12 @@ class EvaluateConfig:
     bootstrap: int
     """Resamples behind each 95 % interval."""
     latency_repeats: int
-    """Timed runs of each sentence class, runtime and number of threads."""
+    """Timed rounds of each sentence class, runtime and number of threads."""
+    mos_sentences: int
+    """Sentences, the first by hash of id, whose sound DNSMOS rates; half a second of a core each, for every kind."""
 
     def __post_init__(self) -> None:
-        for name, least in (("bootstrap", 100), ("latency_repeats", 3)):
+        for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
@@ -54,7 +65,7 @@ class Inputs:
     recordings: Path
     """What the stage `recognize_recordings` wrote."""
     voice: Path
-    """The bundle."""
+    """The bundle with all variants."""
     trained: tuple[Path, Path]
     """Trained folders of the acoustic model and the vocoder, for the torch runtime."""
     parity: Path
@@ -70,53 +81,44 @@ class Evaluation:
     references: tuple[str, ...]
     """What was to be said, one entry a sentence, as for the others here."""
     transcripts: dict[str, tuple[str, ...]]
-    """What was heard in the recordings, the vocoder's copies and the voice."""
+    """What was heard in the recordings, the vocoder's copies and each variant."""
     counts: dict[str, ErrorCounts]
-    """Errors of the same three."""
-    renderings: tuple[Rendering, ...]
-    """The sound."""
-    sample_rate: int
-    """Hz of the sound."""
-    normalizer: Normalizer
-    """How texts were compared."""
+    """Errors of the same."""
+    renderings: Renderings
+    """The sound of the same."""
 
 
 def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
-    """Judge a voice bundle on the sentences that `recognize_recordings` chose. `recognizer`: its name in the settings.
+    """Judge every variant that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime on the CPU.
 
-    Raises SonorantError if an input is missing or made by other settings, or the evaluator's self-test fails.
+    `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or the evaluator's
+    self-test fails.
     """
-    known = read_recognized(inputs.recordings)
+    known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)
     normalizer = Normalizer(known.language)
     texts_tested = check_texts(known.references, known.transcripts, normalizer)
-    voice = Voice.load(inputs.voice)
-    sentences = _chosen(inputs, known)
-    renderings = tuple(render(voice, sentences, inputs.corpus))
-    recordings = [Clip(*read_audio(inputs.corpus / str(sentence.audio))) for sentence in sentences[:REPEATED_CLIPS]]
-    transcripts, ears_tested = _listen(renderings, voice.sample_rate, recordings, known, recognizer, normalizer)
+    sentences, bundle = _chosen(inputs, known), read_bundle(inputs.voice)
+    renderings = render(inputs.voice, judged_variants(parity), sentences, inputs.corpus)
+    repeated = [Clip(*read_audio(inputs.corpus / str(sentence.audio))) for sentence in sentences[:REPEATED_CLIPS]]
+    transcripts, ears_tested = _listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
     beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
+    not_spoken = {variant: f"not run: {why}" for variant, why in renderings.unspoken.items()}
+    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     metrics = {
-        "intelligibility": _intelligibility(counts, config.bootstrap, beside),
-        "naturalness": _naturalness(renderings, voice.sample_rate),
-        "speed": measure(inputs.voice, inputs.trained, sentence_classes([r.tokens for r in renderings]), config.latency_repeats),
-        "size": _size(voice.bundle),
-        "parity": read_parity(inputs.parity),
+        "intelligibility": _intelligibility(counts, config.bootstrap, beside) | not_spoken,
+        "naturalness": _naturalness(renderings, config, len(bundle.description.speakers)) | not_spoken,
+        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
+        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
+        "size": size(bundle),
+        "parity": parity,
         "evaluator": {"passed": True, "sentences": len(known.ids), "sentences_requested": known.requested}
         | texts_tested
         | ears_tested,
         "environment": describe_environment(),
     }
-    return Evaluation(
-        metrics=metrics,
-        references=known.references,
-        transcripts=transcripts,
-        counts=counts,
-        renderings=renderings,
-        sample_rate=voice.sample_rate,
-        normalizer=normalizer,
-    )
+    return Evaluation(metrics=metrics, references=known.references, transcripts=transcripts, counts=counts, renderings=renderings)
 
 
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
@@ -136,52 +138,80 @@ def _chosen(inputs: Inputs, known: RecognizedRecordings) -> list[Utterance]:
 
 
 def _listen(
-    renderings: tuple[Rendering, ...],
-    rate: int,
-    recordings: list[Clip],
-    known: RecognizedRecordings,
-    recognizer: str,
-    normalizer: Normalizer,
+    renderings: Renderings, repeated: list[Clip], known: RecognizedRecordings, recognizer: str, normalizer: Normalizer
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
-    """Recognise vocoder's copies and voice, and what the self-test wants heard, in one go: every core stays busy to the end."""
-    groups = {
-        "noise": noise_clips(recordings),
-        "repeated": recordings,
-        "vocoder": [Clip(r.vocoder, rate) for r in renderings],
-        "voice": [Clip(r.voice, rate) for r in renderings],
-    }
-    heard = transcribe([clip for group in groups.values() for clip in group], recognizer, known.language)
-    texts: dict[str, tuple[str, ...]] = {}
-    for name, group in groups.items():
-        texts[name], heard = tuple(heard[: len(group)]), heard[len(group) :]
-    tested = check_ears(known.references, known.transcripts, texts["noise"], texts["repeated"], normalizer)
-    return {"recordings": known.transcripts, "vocoder": texts["vocoder"], "voice": texts["voice"]}, tested
+    """Recognise all renderings, and what the self-test wants heard, in one go: every core stays busy to the end."""
+    spoken = {kind: [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]] for kind in renderings.kinds}
+    for kind in (VOCODER, renderings.variants[0]):
+        check_sound(kind, spoken[kind])
+    planted = {kind: planted_clips(clips[0]) for kind, clips in spoken.items()}
+    heard = _transcribe_groups(
+        {"noise": noise_clips(repeated), "repeated": repeated}
+        | {("spoken", kind): clips for kind, clips in spoken.items()}
+        | {("planted", kind): clips for kind, clips in planted.items()},
+        recognizer,
+        known.language,
+    )
+    tested = check_ears(known.references, known.transcripts, heard["noise"], heard["repeated"], normalizer)
+    tested |= check_planted(known.references[0], {kind: heard["planted", kind] for kind in spoken}, normalizer)
+    return {RECORDINGS: known.transcripts} | {kind: heard["spoken", kind] for kind in spoken}, tested
+
+
+def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language: str) -> dict[Any, tuple[str, ...]]:
+    rest = iter(transcribe([clip for group in groups.values() for clip in group], recognizer, language))
+    return {name: tuple(next(rest) for _ in group) for name, group in groups.items()}
 
 
 def _intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, str]) -> dict[str, Any]:
     summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
-    for kind in ("vocoder", "voice"):
-        summaries[kind]["above_recordings"] = compare(counts[kind], counts["recordings"], resamples)
+    baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
+    for kind, count in counts.items():
+        if kind != RECORDINGS:
+            summaries[kind]["above_recordings"] = compare(count, counts[RECORDINGS], resamples)
+        if kind not in (RECORDINGS, VOCODER, baseline):
+            summaries[kind][f"above_{baseline}"] = compare(count, counts[baseline], resamples)
     return summaries
 
 
-def _naturalness(renderings: tuple[Rendering, ...], rate: int) -> dict[str, Any]:
-    kinds = ("vocoder", "voice")
-    measured = distances([(r.samples(kind), r.recording, rate) for kind in kinds for r in renderings])
-    half = len(renderings)
-    return {"vocoder": summarize_distances(measured[:half]), "voice": summarize_distances(measured[half:])}
+def _naturalness(renderings: Renderings, config: EvaluateConfig, speakers: int) -> dict[str, Any]:
+    """Distances from the recordings; the recordings themselves have a DNSMOS alone."""
+    rows = zip(*renderings.sounds.values(), strict=True)
+    measured = distances(
+        [Sounds(dict(zip(renderings.kinds, sounds[1:], strict=True)), sounds[0], renderings.rate) for sounds in rows]
+    )
+    rated = _mos(renderings, config)
+    similarity = "not run: one speaker" if speakers == 1 else "not run: no model that tells speakers apart is installed"
+    found = {kind: summarize_distances(measured[kind]) | {"dnsmos": rated[kind]} for kind in renderings.kinds}
+    for variant in renderings.variants:
+        found[variant]["speaker_similarity"] = similarity
+    itself = dict.fromkeys(found[VOCODER], "not run: compared with themselves")
+    return {RECORDINGS: itself | {"dnsmos": rated[RECORDINGS]}} | found
 
 
-def _size(bundle: Bundle) -> dict[str, Any]:
-    graphs = {
-        name: {variant: file.bytes for variant, file in graph.variants.items()} for name, graph in bundle.description.graphs.items()
+def _mos(renderings: Renderings, config: EvaluateConfig) -> dict[str, Any]:
+    """DNSMOS of the first sentences of every kind, or why there is none."""
+    clips = {
+        kind: [(samples, renderings.rate) for samples in sounds[: config.mos_sentences]]
+        for kind, sounds in renderings.sounds.items()
     }
-    return {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file()), "graph_bytes": graphs}
+    scores = mos.rate_clips([clip for group in clips.values() for clip in group])
+    if isinstance(scores, str):
+        return dict.fromkeys(clips, scores)
+    count = len(clips[RECORDINGS])
+    return {kind: mos.summarize(scores[i * count : (i + 1) * count], config.bootstrap) for i, kind in enumerate(clips)}
 
 
-def read_parity(path: Path) -> dict[str, Any]:
-    """`{graph: {max_abs_diff, tolerance}}` from the report of `verify`. Raises SonorantError naming the file if it is something else."""
-    try:
-        return {graph: {key: row[key] for key in ("max_abs_diff", "tolerance")} for graph, row in read_json(path).items()}
-    except (AttributeError, KeyError, TypeError) as error:
-        raise SonorantError(f"{path}: not what the stage verify writes ({error}); run it again") from None
+def size(bundle: Bundle) -> dict[str, Any]:
+    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has is left out."""
+    graphs = bundle.description.graphs
+    files = {
+        variant: {graph: graphs[graph].variants[variant].bytes for graph in GRAPHS}
+        for variant in graphs[GRAPHS[0]].variants
+        if all(variant in graphs[graph].variants for graph in GRAPHS)
+    }
+    whole = {variant: sum(found.values()) for variant, found in files.items()}
+    sizes: dict[str, Any] = {
+        variant: {"bytes": whole[variant], "graphs": found, "over_fp32": round(whole[variant] / whole["fp32"], 4)}
+        for variant, found in files.items()
+    }
+    return sizes | {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file())}

@@ -1,10 +1,14 @@
-"""How long a voice takes from phoneme ids to samples. Knows nothing of text or of how well it speaks."""
+"""How long candidates take from phoneme ids to samples, in turn with fp32. Knows nothing of text or of how well they speak.
+
+Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in one process, each
+round in another order, and how much faster one is comes from the rounds' own ratios.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +16,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
+from sonorant.evaluation.candidates import BASELINE, REFERENCE
+from sonorant.evaluation.error_rates import SEED
 from sonorant.evaluation.processes import spread, usable_cores
-from sonorant.runtime.runtimes import RUNTIMES
 from sonorant.runtime.voice import Voice
 
-MEASURED = ("onnxruntime", "torch", "tensorrt")
-"""Runtimes in the report. The first two must run; another that cannot is told with its reason."""
-REQUIRED = ("onnxruntime", "torch")
+REQUIRED = (BASELINE, REFERENCE)
 WARM_UP = 3
-"""Runs before the clock starts, at each length: memory is laid out at the first."""
+"""Rounds before the clock starts, at each length: memory is laid out at the first."""
+RESAMPLES = 1000
+THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
+    """What one process measures."""
+
     bundle: Path
     runtime: str
+    candidates: tuple[str, ...]
+    """All of that runtime."""
     threads: int
     trained: tuple[Path, Path]
     classes: dict[str, NDArray[np.int64]]
     repeats: int
+
+    def load(self, candidate: str) -> Voice:
+        """The candidate's voice. Raises SonorantError where it does not run here."""
+        runtime, variant = candidate.split("/")
+        trained = self.trained if runtime.startswith("torch") else None
+        return Voice.load(self.bundle, runtime, self.threads, variant=variant, trained=trained)
 
 
 def sentence_classes(tokens: Sequence[NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
@@ -39,60 +54,96 @@ def sentence_classes(tokens: Sequence[NDArray[np.int64]]) -> dict[str, NDArray[n
     return {"short": by_length[0], "medium": by_length[len(by_length) // 2], "long": by_length[-1]}
 
 
-def measure(bundle: Path, trained: tuple[Path, Path], classes: dict[str, NDArray[np.int64]], repeats: int) -> dict[str, Any]:
-    """Time every runtime on one thread and on all usable cores, warm, one sentence at a time.
+def measure(
+    bundle: Path,
+    trained: tuple[Path, Path],
+    candidates: Mapping[str, str | None],
+    classes: dict[str, NDArray[np.int64]],
+    repeats: int,
+) -> dict[str, Any]:
+    """Time every candidate on one thread and on all usable cores, warm, one sentence at a time.
 
-    Returns `{runtime: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats}}}}`; `rtf` is
-    the median over the seconds of audio; a runtime that cannot run is a string "not run: <why>". Raises SonorantError if one of
-    `REQUIRED` cannot run.
+    `candidates`: each with why it is not timed, or None. Returns `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms,
+    p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}}}`; `rtf` is the median over the seconds of audio,
+    `over_fp32` the median over rounds of `BASELINE`'s time over the candidate's (above 1 = faster) with its 95 % bootstrap interval;
+    a candidate that cannot run is a string "not run: <why>". Raises SonorantError if one of `REQUIRED` cannot.
     """
-    speed: dict[str, Any] = {}
-    for runtime in MEASURED:
-        try:
-            speed[runtime] = _measure_runtime(_Job(bundle, runtime, 1, trained, classes, repeats))
-        except SonorantError as error:
-            if runtime in REQUIRED:
-                raise
-            speed[runtime] = f"not run: {error}"
-    return speed
+    speed: dict[str, Any] = {candidate: f"not run: {reason}" for candidate, reason in candidates.items() if reason}
+    timed = [candidate for candidate, reason in candidates.items() if not reason]
+    for runtime in dict.fromkeys(candidate.split("/")[0] for candidate in timed):
+        own = tuple(candidate for candidate in timed if candidate.startswith(f"{runtime}/"))
+        speed |= _measure_runtime(Job(bundle, runtime, own, 1, trained, classes, repeats))
+    return {candidate: speed[candidate] for candidate in candidates}
 
 
-def _measure_runtime(job: _Job) -> dict[str, Any]:
-    if job.runtime not in RUNTIMES:
-        raise SonorantError("this installation has no such runtime")
-    figures: dict[str, Any] = {name: {} for name in job.classes}
-    for label, threads in (("threads_1", 1), ("threads_all", usable_cores())):
+def _measure_runtime(job: Job) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for label, threads in THREADS.items():
         # A process each: torch has one pool of threads a process, and a pool that has spun up stays.
-        job = _Job(job.bundle, job.runtime, threads, job.trained, job.classes, job.repeats)
-        [measured] = spread(_measure, [job], label=f"latency, {job.runtime}, {threads} threads", unit="run", processes=1)
-        for name, figure in measured.items():
-            figures[name][label] = figure
+        [measured] = spread(
+            _measure, [replace(job, threads=threads)], label=f"latency, {job.runtime}, {threads} threads", unit="run", processes=1
+        )
+        for candidate, found in measured.items():
+            if isinstance(found, str):
+                figures[candidate] = found
+                continue
+            for name, figure in found.items():
+                figures.setdefault(candidate, {}).setdefault(name, {})[label] = figure
     return figures
 
 
-def _measure(job: _Job) -> dict[str, dict[str, float]]:
-    trained = job.trained if job.runtime == "torch" else None
-    voice = Voice.load(job.bundle, job.runtime, job.threads, trained=trained)
-    return {name: _time(voice, tokens, job) for name, tokens in job.classes.items()}
+def _measure(job: Job) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    voices = {BASELINE: job.load(BASELINE)}
+    for candidate in job.candidates:
+        try:
+            voices.setdefault(candidate, job.load(candidate))
+        except SonorantError as error:
+            if candidate in REQUIRED:
+                raise
+            figures[candidate] = f"not run: {error}"
+    for name, tokens in job.classes.items():
+        took, seconds = _take_turns(voices, tokens, job.repeats)
+        for candidate in job.candidates:
+            if candidate in voices:
+                figure = _times(took[candidate], seconds[candidate])
+                beside = {} if candidate == BASELINE else over_baseline(took[BASELINE] / took[candidate])
+                about = {"phonemes": len(tokens), "threads": job.threads, "repeats": job.repeats}
+                figures.setdefault(candidate, {})[name] = figure | about | beside
+    return figures
 
 
-def _time(voice: Voice, tokens: NDArray[np.int64], job: _Job) -> dict[str, float]:
+def _take_turns(
+    voices: Mapping[str, Voice], tokens: NDArray[np.int64], repeats: int
+) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
+    """Seconds that each voice took in each round (R,), and the seconds it spoke."""
     inputs = (tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
-    took = []
-    lengths = np.zeros(1, np.int64)
-    for _ in range(WARM_UP + job.repeats):
-        begin = time.perf_counter()
-        _, lengths = voice.synthesize(*inputs)
-        took.append(time.perf_counter() - begin)
-    seconds = int(lengths[0]) / voice.sample_rate
-    p50, p95, p99 = (float(value) for value in np.percentile(took[WARM_UP:], [50, 95, 99]) * 1000.0)
+    took: dict[str, list[float]] = {name: [] for name in voices}
+    spoken: dict[str, float] = {}
+    names = list(voices)
+    for turn in range(WARM_UP + repeats):
+        first = turn % len(names)
+        for name in names[first:] + names[:first]:
+            begin = time.perf_counter()
+            _, lengths = voices[name].synthesize(*inputs)
+            took[name].append(time.perf_counter() - begin)
+            spoken[name] = int(lengths[0]) / voices[name].sample_rate
+    return {name: np.array(times[WARM_UP:]) for name, times in took.items()}, spoken
+
+
+def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
+    p50, p95, p99 = (float(value) for value in np.percentile(took, [50, 95, 99]) * 1000.0)
     return {
         "rtf": round(p50 / 1000.0 / seconds, 6),
         "p50_ms": round(p50, 3),
         "p95_ms": round(p95, 3),
         "p99_ms": round(p99, 3),
         "seconds": round(seconds, 3),
-        "phonemes": len(tokens),
-        "threads": job.threads,
-        "repeats": job.repeats,
     }
+
+
+def over_baseline(ratios: NDArray[np.float64]) -> dict[str, Any]:
+    """The rounds' ratios (R,) of the baseline's time over the candidate's -> median and 95 % interval, rounds drawn with replacement."""
+    drawn = np.random.default_rng(SEED).integers(0, len(ratios), size=(RESAMPLES, len(ratios)))
+    low, high = np.percentile(np.median(ratios[drawn], axis=1), [2.5, 97.5])
+    return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(float(low), 4), round(float(high), 4)]}

@@ -1,4 +1,4 @@
-"""The judged sentences as recorded, as the vocoder copies them, and as the voice speaks them. Knows nothing of how they are judged."""
+"""The judged sentences as recorded, as the vocoder copies them, and as each variant speaks them. Knows nothing of how they are judged."""
 
 from __future__ import annotations
 
@@ -17,50 +17,84 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.sentences import spoken_text
 from sonorant.runtime.voice import Voice
 
-KINDS = ("recording", "vocoder", "voice")
+RECORDINGS, VOCODER = "recordings", "vocoder"
+"""The kinds of rendering that are no variant."""
 
 
-@dataclass(frozen=True)
-class Rendering:
-    """One sentence in its three forms, each samples float32 (S,) at the voice's rate."""
+@dataclass(frozen=True, kw_only=True)
+class Renderings:
+    """The sentences in all their kinds; everything has one entry a sentence."""
 
-    id: str
-    tokens: NDArray[np.int64]
+    ids: tuple[str, ...]
+    tokens: tuple[NDArray[np.int64], ...]
     """Phoneme ids (N, 3) that the voice spoke."""
-    recording: NDArray[np.float32]
-    vocoder: NDArray[np.float32]
-    """The recording's mel through the vocoder: what is lost after the acoustic model."""
-    voice: NDArray[np.float32]
-    """The text through the whole voice."""
+    sounds: dict[str, tuple[NDArray[np.float32], ...]]
+    """Samples (S,) in -1..1 at `rate`: the recordings, the vocoder's copies of them (what is lost after the acoustic model), and each
+    variant speaking the text."""
+    unspoken: dict[str, str]
+    """Variants that gave no sound to be judged, and why."""
+    rate: int
+    """Hz."""
 
-    def samples(self, kind: str) -> NDArray[np.float32]:
-        """Samples of one of `KINDS`."""
-        return {"recording": self.recording, "vocoder": self.vocoder, "voice": self.voice}[kind]
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What the recordings are compared with: the vocoder, then the variants."""
+        return tuple(kind for kind in self.sounds if kind != RECORDINGS)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Those that spoke."""
+        return tuple(kind for kind in self.kinds if kind != VOCODER)
 
 
-def render(voice: Voice, utterances: Sequence[Utterance], corpus: Path) -> list[Rendering]:
-    """Render each utterance with the voice's own graphs; the text is the manifest's, through the voice's frontend.
+def render(bundle: Path, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path) -> Renderings:
+    """Render each utterance by the bundle's graphs under ONNX Runtime; the text is the manifest's, through the voice's frontend.
 
-    `corpus`: folder that audio paths are relative to. Raises SonorantError naming the utterance or file that cannot be rendered.
+    The vocoder's copies are by the first of the `variants`. `corpus`: folder that audio paths are relative to. Raises SonorantError
+    naming the utterance or file that cannot be rendered, also where the first variant gives NaN; another variant is then `unspoken`.
     """
-    progress = tqdm(utterances, desc="synthesize", unit="sentence", file=sys.stderr)
-    return [_render(voice, utterance, corpus) for utterance in progress]
-
-
-def _render(voice: Voice, utterance: Utterance, corpus: Path) -> Rendering:
-    recording, _ = read_audio(corpus / str(utterance.audio), voice.sample_rate)
-    if utterance.speaker not in voice.speakers:
-        raise SonorantError(
-            f"utterance '{utterance.id}': its speaker '{utterance.speaker}' is not one of the voice's; train the voice again"
+    voice = Voice.load(bundle, variant=variants[0])
+    recordings = tuple(read_audio(corpus / str(utterance.audio), voice.sample_rate)[0] for utterance in utterances)
+    tokens = tuple(_tokens(voice, utterance) for utterance in utterances)
+    speakers = [_speaker(voice, utterance) for utterance in utterances]
+    copies = tuple(vocoder_copy(voice, recording) for recording in tqdm(recordings, desc="vocode", unit="clip", file=sys.stderr))
+    sounds, unspoken = {RECORDINGS: recordings, VOCODER: copies}, {}
+    for variant in variants:
+        speaking = Voice.load(bundle, variant=variant)
+        progress = tqdm(
+            zip(tokens, speakers, strict=True), desc=f"speak {variant}", total=len(tokens), unit="sentence", file=sys.stderr
         )
+        spoken = tuple(_speak(speaking, *sentence) for sentence in progress)
+        broken = [utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()]
+        if not broken:
+            sounds[variant] = spoken
+            continue
+        unspoken[variant] = f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'"
+        if variant == variants[0]:
+            raise SonorantError(f"{bundle}: variant {variant}: {unspoken[variant]}; train and export the voice again")
+    return Renderings(ids=tuple(u.id for u in utterances), tokens=tokens, sounds=sounds, unspoken=unspoken, rate=voice.sample_rate)
+
+
+def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:
     tokens = voice.symbols.encode(voice.frontend.speak(utterance.text).phonemes).astype(np.int64)
     if len(tokens) <= 2:  # ^ and $ alone
         raise SonorantError(
             f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; run the stage prepare again"
         )
-    speaker = np.array([voice.speakers.index(utterance.speaker)])
-    samples, _ = voice.synthesize(tokens[None], np.array([len(tokens)]), speaker, np.ones(1, np.float32))
-    return Rendering(utterance.id, tokens, recording, vocoder_copy(voice, recording), samples[0])
+    return tokens
+
+
+def _speaker(voice: Voice, utterance: Utterance) -> int:
+    if utterance.speaker not in voice.speakers:
+        raise SonorantError(
+            f"utterance '{utterance.id}': its speaker '{utterance.speaker}' is not one of the voice's; train the voice again"
+        )
+    return voice.speakers.index(utterance.speaker)
+
+
+def _speak(voice: Voice, tokens: NDArray[np.int64], speaker: int) -> NDArray[np.float32]:
+    samples, _ = voice.synthesize(tokens[None], np.array([len(tokens)]), np.array([speaker]), np.ones(1, np.float32))
+    return samples[0]
 
 
 def vocoder_copy(voice: Voice, recording: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ Knows nothing of which recogniser it is; it is given transcripts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,16 @@ NOISE_CLIPS = 4
 REPEATED_CLIPS = 8
 NOISE_LEVEL = 0.1
 """RMS of the white noise, full scale 1."""
+SILENCE = 1 / 32768
+"""Full scale 1: less is nothing in a file of 16 bit."""
 LEAST_NOISE_WER = 90.0
 """Percent; no words are in noise, so nearly all must be missed."""
 LEAST_SHUFFLED_WER = 80.0
 """Percent; a sentence shares only a few short words with another."""
 MOST_OWN_OF_SHUFFLED = 0.5
 """A recording must fit its own text at least twice as well as another's."""
+LEAST_PLANTED_WER = 50.0
+"""Percent, of one sentence, in which a single word heard by chance counts much; what is heard of real speech lies far below."""
 KNOWN_WITHIN = 5.0
 """Points between the recorded and the repeated score; zero on one machine, a little for another processor's rounding."""
 
@@ -34,6 +38,40 @@ def noise_clips(recordings: Sequence[Clip]) -> list[Clip]:
     random = np.random.default_rng(0)
     shapes = [(clip.samples.shape, clip.rate) for clip in recordings[:NOISE_CLIPS]]
     return [Clip((random.standard_normal(shape) * NOISE_LEVEL).astype(np.float32), rate) for shape, rate in shapes]
+
+
+def planted_clips(clip: Clip) -> list[Clip]:
+    """Silence and noise in place of one rendering: what an evaluator would be fed that lost a variant's sound."""
+    return [Clip(np.zeros_like(clip.samples), clip.rate), *noise_clips([clip])]
+
+
+def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> dict[str, Any]:
+    """In what `planted_clips` put in place of one sentence of each kind, nothing may be heard; returns the lowest error rate.
+
+    Args:
+        reference: what that sentence says.
+        heard: for each kind of rendering, what was heard in each planted clip.
+        normalizer: how texts are compared.
+
+    Raises SonorantError naming the kind in which words were heard all the same.
+    """
+    found = {kind: score([reference] * len(texts), texts, normalizer).wer for kind, texts in heard.items()}
+    for kind, wer in found.items():
+        _require(
+            wer >= LEAST_PLANTED_WER,
+            f"silence and noise in place of {kind} score {wer:.1f} % WER, must be at least {LEAST_PLANTED_WER:.0f} %",
+        )
+    return {
+        "planted_wer": round(min(found.values()), 3),
+        "planted_wer_at_least": LEAST_PLANTED_WER,
+        "planted_in": ", ".join(found),
+    }
+
+
+def check_sound(kind: str, clips: Sequence[Clip]) -> None:
+    """Raises SonorantError if most clips of a kind that everything is compared with hold nothing but silence."""
+    silent = sum(float(np.abs(clip.samples).max(initial=0.0)) < SILENCE for clip in clips)
+    _require(2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent; nothing can be judged by them")
 
 
 def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""How natural speech sounds to a network that learned from listeners: DNSMOS. Knows nothing of words and of recordings.
+
+Reddy et al., "DNSMOS P.835: a non-intrusive perceptual objective speech quality metric to evaluate noise suppressors", ICASSP 2022. The
+networks come in the package speechmos. They learned from noisy calls: differences between two renderings mean something, the score
+itself little.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.wav import resample
+from sonorant.evaluation.error_rates import SEED
+from sonorant.evaluation.processes import spread
+
+RATE = 16_000
+"""Hz that the networks listen at."""
+SCORES = {"ovrl": "ovrl_mos", "sig": "sig_mos", "bak": "bak_mos"}
+"""Overall, speech and background, 1 to 5, and what the package calls them."""
+MODULES = ("speechmos", "librosa")
+NOT_INSTALLED = "not run: speechmos is not installed; pip install 'sonorant[mos]'"
+
+Clip = tuple[NDArray[np.float32], int]
+
+
+def rate_clips(clips: Sequence[Clip]) -> NDArray[np.float64] | str:
+    """Samples (S,) in -1..1 with their rates in Hz -> scores (clips, 3) in the order of `SCORES`, or "not run: <why>"."""
+    if any(importlib.util.find_spec(module) is None for module in MODULES):
+        return NOT_INSTALLED
+    return np.array(spread(_rate, clips, label="DNSMOS", unit="clip"))
+
+
+def summarize(scores: NDArray[np.float64], resamples: int) -> dict[str, Any]:
+    """Mean of each score over clips (U, 3) with its 95 % percentile interval by bootstrap over clips."""
+    drawn = np.random.default_rng(SEED).integers(0, len(scores), size=(resamples, len(scores)))
+    low, high = np.percentile(scores[drawn].mean(axis=1), [2.5, 97.5], axis=0)
+    figures: dict[str, Any] = {"utterances": len(scores)}
+    for column, name in enumerate(SCORES):
+        figures[name] = round(float(scores[:, column].mean()), 3)
+        figures[f"{name}_ci95"] = [round(float(low[column]), 3), round(float(high[column]), 3)]
+    return figures
+
+
+def _rate(clip: Clip) -> list[float]:
+    from speechmos import dnsmos
+
+    samples, rate = clip
+    heard = samples if rate == RATE else resample(samples, rate, RATE)
+    found = dnsmos.run(np.clip(heard, -1.0, 1.0), RATE)
+    return [float(found[name]) for name in SCORES.values()]

@@ -1,0 +1,41 @@
+"""Stage `choose`: what was measured of the variants -> which ships, and the bundle that does. Knows nothing of how it was measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from sonorant.choice.decision import ChooseConfig, choose
+from sonorant.choice.shipping import ship
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+from sonorant.runtime.bundle import read_bundle
+from tasks.params import load
+from tasks.stage import run
+
+
+def main() -> None:
+    """Read section `choose`, choose, write the bundle and the reasons."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.choose",
+        description="Choose the fastest variant that passed verify and is understood as well as fp32, and write the bundle that ships. "
+        "Settings: params.yaml, section 'choose'.",
+        epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
+    )
+    parser.add_argument("--variants", type=Path, required=True, help="the bundle with all variants, which the stage export wrote")
+    parser.add_argument("--metrics", type=Path, required=True, help="JSON the stage evaluate wrote")
+    parser.add_argument("--choice", type=Path, required=True, help="JSON to write: the choice and the table that led to it")
+    parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
+    arguments = parser.parse_args()
+    bundle, config = read_bundle(arguments.variants), load("choose", ChooseConfig)
+    try:
+        choice = choose(read_json(arguments.metrics), config)
+    except SonorantError as error:
+        raise SonorantError(f"{arguments.metrics}: {error}") from None
+    ship(bundle, choice, arguments.out)
+    write_json(arguments.choice, choice)
+    print(choice["sentence"])
+
+
+if __name__ == "__main__":
+    run(main, stage="choose")
