@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
     parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
     parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--quantized", type=Path, required=True, help="folder the stage quantize wrote")
     parser.add_argument("--out", type=Path, required=True, help="HTML file to write")
     arguments = parser.parse_args()
     inputs = Inputs(
@@ -38,6 +39,7 @@ def main() -> None:
         summary=arguments.prepared / "summary.json",
         acoustic=arguments.acoustic,
         vocoder=arguments.vocoder,
+        quantized=arguments.quantized,
         hashes=hashes_of(stage_of_graph("report")["deps"]),
     )
     write_report(arguments.out, inputs, load("report", ReportConfig))

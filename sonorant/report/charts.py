@@ -79,7 +79,7 @@ def lines(title: str, across: str, curves: Sequence[Line]) -> Html:
     x_ticks = _ticks(min(x for x, _ in points), max(x for x, _ in points))
     y_low, y_high = min(y for _, y in points), max(y for _, y in points)
     y_ticks = _decades(y_low, y_high) if logarithmic else _ticks(y_low, y_high)
-    left, top, right, bottom = 38.0, 26.0, WIDTH - 8, 190.0
+    left, top, right, bottom = 38.0, 26.0, WIDTH - 16, 190.0
 
     def place(x: float, y: float) -> tuple[float, float]:
         low, high = rising(y_ticks[0]), rising(y_ticks[-1])

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
 LABELS = {RECORDINGS: "recording", VOCODER: "vocoder's copy"}
-SAMPLE_OF = {RECORDINGS: "recording"}
-"""How a sample's file names a kind, where that differs from the reports' name."""
 
 
 def label(kind: str) -> str:

@@ -64,6 +64,8 @@ class Inputs:
     """Trained folder of the acoustic model."""
     vocoder: Path
     """Trained folder of the vocoder."""
+    quantized: Path
+    """Folder of both models in int8."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """DVC's hashes of the project's files, by path."""
 
@@ -74,10 +76,13 @@ def write_report(out: Path, inputs: Inputs, config: ReportConfig) -> None:
     Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
     """
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
-    models = {
-        "acoustic model": Document.read(inputs.acoustic / "model.json"),
-        "vocoder": Document.read(inputs.vocoder / "model.json"),
+    folders = {
+        "acoustic model": inputs.acoustic,
+        "vocoder": inputs.vocoder,
+        "acoustic model, int8": inputs.quantized / "acoustic",
+        "vocoder, int8": inputs.quantized / "vocoder",
     }
+    models = {name: Document.read(folder / "model.json") for name, folder in folders.items()}
     ships = choice["variant"].text()
     parts = [
         headline(choice, metrics),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sonorant.report.document import Document
 from sonorant.report.figures import with_interval
-from sonorant.report.markup import Html, element, note, section, table
+from sonorant.report.markup import Cell, Html, badge, element, join, note, section, table
 
 MODELS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
@@ -18,22 +18,31 @@ def quantization(found: Document) -> Html:
 
 
 def _model(found: Document, name: str) -> Html:
-    rows = []
-    for method, title in METHODS.items():
-        figures = found["figures"].get(method)
-        if figures is None or figures.not_run:
-            rows.append([title, figures.not_run if figures and figures.not_run else "not run"])
-        else:
-            rows.append([title, with_interval(figures, "loss", ".4f"), with_interval(figures, "log_mel_db", ".3f")])
-    layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["log_mel_db"].number(), row["layer"].text()))
-    return element(
-        "div",
+    shipped = found["shipped"].text()
+    methods = [_method(found["figures"][method], title, method == shipped) for method, title in METHODS.items()]
+    head = ["quantised", "loss", "log-mel distance, dB", "loss above float, %"]
+    layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
+    kept = sum(row["stays_float"].flag() for row in layers)
+    tried = f"Each layer alone in int8: {kept} of {len(layers)} stay in float, those whose loss rises by more than "
+    parts = [
         element("h3", name[0].upper() + name[1:]),
-        note(found["reason"].text()),
-        table(f"Validation, {name}", ["quantised", "loss", "log-mel distance, dB"], rows),
+        note(found["sentence"].text()),
+        table(f"On the validation split, {name}", head, methods),
+        note(f"{tried}{found['max_layer_loss'].number():g} %."),
         _sensitivity(f"Most sensitive layers, {name}", layers[:OPEN]),
-        element("details", element("summary", f"all {len(layers)} layers"), _sensitivity(f"Layers, {name}", layers)),
-    )
+    ]
+    if len(layers) > OPEN:
+        parts.append(element("details", element("summary", f"all {len(layers)} layers"), _sensitivity(f"Layers, {name}", layers)))
+    return element("div", *parts)
+
+
+def _method(figures: Document, title: str, ships: bool) -> list[Cell]:
+    name = join([title, " ", badge("ships", "good")]) if ships else title
+    if figures.not_run:
+        return [name, figures.not_run]
+    above = figures.get("above_float")
+    cost = with_interval(above, "loss_percent", "+.2f") if above else None
+    return [name, with_interval(figures, "loss", ".4f"), with_interval(figures, "log_mel_db", ".3f"), cost]
 
 
 def _sensitivity(caption: str, layers: list[Document]) -> Html:
@@ -41,9 +50,11 @@ def _sensitivity(caption: str, layers: list[Document]) -> Html:
         [
             row["layer"].text(),
             row["kind"].text(),
+            f"{row['weights'].number():,.0f}",
+            f"{row['loss_percent'].number():+.3f}",
             f"{row['log_mel_db'].number():+.3f}",
-            "float" if row["kept_float"].flag() else "int8",
+            "float" if row["stays_float"].flag() else "int8",
         ]
         for row in layers
     ]
-    return table(caption, ["layer", "kind", "this layer alone in int8: log-mel, dB", "kept in"], rows)
+    return table(caption, ["layer", "kind", "weights", "loss, %", "log-mel distance, dB", "kept in"], rows, prose=("kind",))

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.evaluation.sample_files import sample_file
 from sonorant.files import read_jsonl
 from sonorant.report.document import Document
-from sonorant.report.kinds import RECORDINGS, SAMPLE_OF, ordered
+from sonorant.report.kinds import RECORDINGS, ordered
 
 FILE = "sentences.jsonl"
 
@@ -40,7 +41,9 @@ def read_sentences(folder: Path) -> list[Sentence]:
     file = folder / FILE
     rows = [Document(row, file, str(number)) for number, row in enumerate(read_jsonl(file), 1)]
     sentences = [
-        _sentence(folder, row, index) for index, row in enumerate(rows) if _sample(folder, row, index, RECORDINGS).exists()
+        _sentence(folder, row, index)
+        for index, row in enumerate(rows)
+        if sample_file(folder, row["id"].text(), index, RECORDINGS).exists()
     ]
     if not sentences:
         raise SonorantError(f"{folder}: no sentence of {FILE} has a sample to listen to; run the stage evaluate again")
@@ -60,7 +63,7 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
 def _sentence(folder: Path, row: Document, index: int) -> Sentence:
     heard = {kind: text.text() for kind, text in row["transcripts"].items()}
     kinds = ordered(heard)
-    samples = {kind: _sample(folder, row, index, kind) for kind in kinds}
+    samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
     for file in samples.values():
         if not file.exists():
             raise SonorantError(f"{file}: no such file, though {FILE} has its sentence; run the stage evaluate again")
@@ -72,13 +75,3 @@ def _sentence(folder: Path, row: Document, index: int) -> Sentence:
         errors={kind: int(row["word_errors"][kind].number()) for kind in kinds},
         samples=samples,
     )
-
-
-def _sample(folder: Path, row: Document, index: int, kind: str) -> Path:
-    return folder / "samples" / f"{sample_stem(row['id'].text(), index)}.{SAMPLE_OF.get(kind, kind)}.wav"
-
-
-def sample_stem(sentence: str, index: int) -> str:
-    # An id may hold slashes; its file must not leave the folder. The number keeps two ids apart that differ in such characters only.
-    plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
-    return plain if plain == sentence else f"{plain}-{index}"

@@ -6,7 +6,7 @@ STYLE = """
   --mark: #7c96b2; --second: #b4530a; --wrong-paper: #ffd9d6; --missing-paper: #ffe9b8; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e8eaed; --soft: #a7afba; --line: #363c45; --card: #1d2127;
   --accent: #7db8f5; --good: #7fdca6; --good-paper: #12351f; --bad: #ff9d98; --bad-paper: #43181a; --none: #c3cad4; --none-paper: #2c323a;
-  --mark: #6a84a1; --second: #f2a65a; --wrong-paper: #6b2523; --missing-paper: #5a4413; } }
+  --mark: #6a84a1; --second: #f2a65a; --wrong-paper: #6b2523; --missing-paper: #4a370d; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 76rem; padding: 1rem; background: var(--paper); color: var(--ink); }
 h1 { font-size: clamp(1.5rem, 5vw, 2.3rem); line-height: 1.2; margin: 0; overflow-wrap: anywhere; }
@@ -47,5 +47,5 @@ article { border-top: 1px solid var(--line); padding: 1.2rem 0; }
 .mel { height: 6.5rem; image-rendering: auto; }
 audio { width: 100%; height: 2.4rem; margin-top: .5rem; } .heard { margin: .4rem 0 0; }
 mark { background: var(--wrong-paper); color: inherit; border-radius: .2rem; padding: 0 .15rem; text-decoration: underline wavy; }
-del { background: var(--missing-paper); border-radius: .2rem; padding: 0 .15rem; }
+del { background: var(--missing-paper); color: inherit; border-radius: .2rem; padding: 0 .15rem; }
 """

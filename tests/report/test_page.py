@@ -1,0 +1,157 @@
+"""What the report says: verdict, order, marks, words in place of figures, and one line where an input is not what it should be."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json, write_text
+from sonorant.report.page import Inputs, ReportConfig, write_report
+from sonorant.report.transcripts import marked
+from tests.report.stages import write_inputs
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+    return write_inputs(tmp_path_factory.mktemp("stages"))
+
+
+@pytest.fixture
+def own(inputs: Inputs, tmp_path: Path) -> Inputs:
+    """Inputs that a test may spoil."""
+    return write_inputs(tmp_path / "own")
+
+
+def drawn(inputs: Inputs, out: Path, sentences: int = 6) -> str:
+    write_report(out, inputs, ReportConfig(sentences=sentences))
+    return out.read_text(encoding="utf-8")
+
+
+def test_the_same_inputs_give_the_same_bytes(inputs: Inputs, own: Inputs, tmp_path: Path) -> None:
+    assert drawn(inputs, tmp_path / "a.html") == drawn(own, tmp_path / "b.html")
+
+
+def test_the_verdict_names_what_ships_and_what_was_stopped(inputs: Inputs, tmp_path: Path) -> None:
+    header = drawn(inputs, tmp_path / "a.html").split("<header>")[1].split("</header>")[0]
+    assert "int8 on onnxruntime ships" in header and "int8 ships: 1.6 times as fast" in header
+    assert "2 passed" in header and "1 failed</span> onnxruntime/fp16" in header and "1 not run</span> tensorrt/fp32" in header
+
+
+def test_what_was_not_run_is_words_and_never_a_number(inputs: Inputs, tmp_path: Path) -> None:
+    text = drawn(inputs, tmp_path / "a.html")
+    rows = [row for row in re.findall(r"<tr>(.*?)</tr>", text) if "tensorrt/fp32" in row]
+    assert len(rows) == 3  # choice, latency, ladder
+    for row in rows:
+        words = re.sub(r"<[^>]*>", " ", row).replace("tensorrt/fp32", "")
+        assert "not run: TensorRT is not installed" in words and not re.search(r"\d", words)
+
+
+def test_the_worst_sentence_comes_first_and_as_many_as_settings_say(inputs: Inputs, tmp_path: Path) -> None:
+    identities = r'<p class="note">(set-\d)</p>'
+    assert re.findall(identities, drawn(inputs, tmp_path / "a.html")) == ["set-1", "set-0"]
+    assert re.findall(identities, drawn(inputs, tmp_path / "a.html", sentences=1)) == ["set-1"]
+
+
+def test_text_from_the_corpus_is_no_markup(inputs: Inputs, tmp_path: Path) -> None:
+    text = drawn(inputs, tmp_path / "a.html")
+    assert "<script" not in text and "&lt;script&gt;" in text
+    assert "<flickered>" not in text and "&lt;flickered&gt;" in text
+
+
+def test_nothing_of_the_page_is_elsewhere(inputs: Inputs, tmp_path: Path) -> None:
+    addresses = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"'\s>)]{1,30})""", drawn(inputs, tmp_path / "a.html"))
+    assert addresses and [address for address in addresses if not address.startswith(("data:", "#"))] == []
+
+
+def test_wrong_words_are_marked_and_missing_ones_struck_through() -> None:
+    assert marked("a b c", "a x c d") == 'a <mark title="instead of: b">x</mark> c <mark title="superfluous">d</mark>'
+    assert marked("a b", "a") == 'a <del title="missing">b</del>'
+    assert marked("a", "<b>") == '<mark title="instead of: a">&lt;b&gt;</mark>'
+    assert marked("a b", "") == '<del title="missing">a b</del>'
+    assert marked("", "a") == "<mark>a</mark>" and marked("", "") == ""
+
+
+def without(*keys: str) -> Callable[[dict[str, Any]], None]:
+    def spoil(value: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            value = value[key]
+        del value[keys[-1]]
+
+    return spoil
+
+
+def with_value(new: Any, *keys: str) -> Callable[[dict[str, Any]], None]:
+    def spoil(value: dict[str, Any]) -> None:
+        for key in keys[:-1]:
+            value = value[key]
+        value[keys[-1]] = new
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    ("file", "spoil", "message"),
+    [
+        ("metrics", without("intelligibility", "int8", "wer_ci95"), "metrics.json: key 'intelligibility.int8.wer_ci95' is missing"),
+        ("metrics", without("intelligibility", "int8"), "metrics.json: key 'intelligibility.int8' is missing"),
+        ("metrics", without("memory"), "metrics.json: key 'memory' is missing"),
+        ("metrics", with_value("fast", "speed", "torch/fp32", "long", "threads_1", "p50_ms"), "long.threads_1.p50_ms' must be a number"),
+        ("metrics", with_value([1], "intelligibility", "fp32", "wer_ci95"), "'intelligibility.fp32.wer_ci95' must be two numbers, not [1]"),
+        ("choice", without("sentence"), "choice.json: key 'sentence' is missing"),
+        ("choice", with_value({}, "table"), "choice.json: key 'table' must be a list"),
+        ("parity", with_value("yes", "onnxruntime/fp32", "passed"), "parity.json: key 'onnxruntime/fp32.passed' must be true or false"),
+        ("quantization", without("vocoder"), "quantization.json: key 'vocoder' is missing"),
+        ("summary", with_value(3, "splits"), "summary.json: key 'splits' must be an object, not 3"),
+    ],
+)  # fmt: skip
+def test_an_input_of_another_shape_is_one_line(
+    own: Inputs, tmp_path: Path, file: str, spoil: Callable[[Any], None], message: str
+) -> None:
+    path = getattr(own, file)
+    value = read_json(path)
+    spoil(value)
+    write_json(path, value)
+    assert message in refusal(own, tmp_path)
+
+
+@pytest.mark.parametrize("file", ["metrics", "choice", "parity", "quantization", "summary"])
+def test_an_input_that_is_not_there_is_one_line(inputs: Inputs, tmp_path: Path, file: str) -> None:
+    assert "absent.json: no such file" in refusal(replace(inputs, **{file: tmp_path / "absent.json"}), tmp_path)
+
+
+def test_a_sample_that_is_not_there_is_named(own: Inputs, tmp_path: Path) -> None:
+    (own.evaluation / "samples" / "set-1.int8.wav").unlink()
+    assert "set-1.int8.wav: no such file" in refusal(own, tmp_path)
+    shutil.rmtree(own.evaluation / "samples")
+    assert "no sentence of sentences.jsonl has a sample" in refusal(own, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "curves.csv: column 'step' is missing"),
+        ("step,train/loss\n1,2\n", "curves.csv: column 'validation/loss' is missing"),
+        ("step,train/loss,validation/loss\n1,much,\n", "curves.csv:2: 'train/loss' is not a number: 'much'"),
+        ("step,train/loss,validation/loss\n1,,\n", "curves.csv: holds no loss"),
+    ],
+)
+def test_curves_that_cannot_be_drawn_are_one_line(own: Inputs, tmp_path: Path, text: str, message: str) -> None:
+    write_text(own.vocoder / "curves.csv", text)
+    assert message in refusal(own, tmp_path)
+
+
+def refusal(inputs: Inputs, folder: Path) -> str:
+    """The one line that says why no page was written."""
+    out = folder / "report" / "index.html"
+    with pytest.raises(SonorantError) as caught:
+        write_report(out, inputs, ReportConfig(sentences=6))
+    assert not out.exists()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
