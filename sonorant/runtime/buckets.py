@@ -170,7 +170,7 @@ class Bucketed:
 def _sizes(lengths: tuple[int, int, int, int]) -> tuple[int, ...]:
     shortest, median, p95, longest = lengths
     sizes = [longest, p95, median]
-    while sizes[-1] // 2 > max(shortest, SMALLEST):
+    while sizes[-1] // 2 >= max(shortest, SMALLEST):
         sizes.append(sizes[-1] // 2)
     return tuple(sorted({-(-size // MULTIPLE) * MULTIPLE for size in sizes}))
 
