@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from sonorant.commands import doctor, plan, say, sync_tracking
+from sonorant.commands import demo_page, doctor, plan, say, sync_tracking
 from sonorant.errors import SonorantError
 
 
@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="sonorant", description="Use a voice that Sonorant trained, and the machine that trains it."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (say, doctor, sync_tracking, plan):
+    for command in (say, demo_page, doctor, sync_tracking, plan):
         command.add(commands)
     return parser
 

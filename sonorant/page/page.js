@@ -1,0 +1,119 @@
+"use strict";
+
+// What is heard: samples are scheduled one after another on one AudioContext while later ones are still being computed.
+const player = { context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null };
+
+const element = (id) => document.getElementById(id);
+
+function tell(id, line) {
+  element(id).textContent = line;
+}
+
+async function showVoice() {
+  const voice = await (await fetch("voice")).json();
+  const fill = (id, options) => element(id).replaceChildren(...options.map(([label, value]) => new Option(label, value)));
+  fill("speaker", voice.speakers.map((name) => [name, name]));
+  fill("variant", [["the voice's own choice", ""], ...voice.variants.map((name) => [name, name])]);
+  [element("speed").min, element("speed").max] = voice.speeds;
+  element("text").maxLength = voice.characters;
+  tell("language", `(${voice.language}, at most ${voice.characters} characters)`);
+  player.rate = voice.sample_rate;
+}
+
+function play(samples) {
+  const { context, output } = player;
+  const buffer = context.createBuffer(1, samples.length, player.rate);
+  buffer.copyToChannel(samples, 0);
+  const source = new AudioBufferSourceNode(context, { buffer });
+  source.connect(output);
+  const start = Math.max(player.ends, context.currentTime + 0.05);
+  source.start(start);
+  player.ends = start + buffer.duration;
+  player.started ??= performance.now();
+  player.heard.push(samples);
+}
+
+function samplesOf(base64) {
+  const bytes = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const view = new DataView(bytes.buffer);
+  return Float32Array.from({ length: bytes.length / 2 }, (_, index) => view.getInt16(2 * index, true) / 32768);
+}
+
+async function* linesOf(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const lines = (waiting + value).split("\n");
+    waiting = lines.pop();
+    for (const line of lines) yield JSON.parse(line);
+  }
+}
+
+async function listen(response) {
+  for await (const line of linesOf(response)) {
+    if (line.pcm) play(samplesOf(line.pcm));
+    if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because it cannot be spoken:"} ${line.unknown}`);
+    if (line.error) throw new Error(line.error);
+    if (line.end) {
+      player.complete = performance.now();
+      return;
+    }
+  }
+  throw new Error("the speech broke off");
+}
+
+async function stop() {
+  player.request?.abort();
+  await player.context?.close();
+  Object.assign(player, { context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null });
+  element("stop").disabled = true;
+  for (const id of ["status", "unknown", "error"]) tell(id, "");
+}
+
+async function speak() {
+  await stop();
+  const request = new AbortController();
+  const context = new AudioContext({ sampleRate: player.rate });
+  const output = context.createGain();
+  output.connect(context.destination);
+  Object.assign(player, { context, output, request });
+  element("stop").disabled = false;
+  const wish = {
+    text: element("text").value,
+    speaker: element("speaker").value || null,
+    speed: element("speed").valueAsNumber,
+    variant: element("variant").value || null,
+  };
+  try {
+    const response = await fetch("speech", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(wish),
+      signal: request.signal,
+    });
+    if (!response.ok) throw new Error((await response.json()).error);
+    await listen(response);
+  } catch (error) {
+    if (!request.signal.aborted) tell("error", error instanceof TypeError ? "the server cannot be reached" : error.message);
+  }
+}
+
+function showProgress() {
+  const { context, started, complete, ends } = player;
+  if (!started) return;
+  const over = complete && context.currentTime >= ends;
+  const all = complete ? `of ${ends.toFixed(1)} s` : "while the rest is computed";
+  tell("status", over ? `Spoken: ${ends.toFixed(1)} s` : `Speaking: ${Math.min(context.currentTime, ends).toFixed(1)} s ${all}`);
+  element("stop").disabled = Boolean(over);
+}
+
+element("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  speak();
+});
+element("stop").addEventListener("click", stop);
+element("speed").addEventListener("input", () => tell("speed-shown", element("speed").valueAsNumber.toFixed(2)));
+setInterval(showProgress, 200);
+showVoice().catch(() => tell("error", "the server cannot be reached"));

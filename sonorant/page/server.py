@@ -1,0 +1,190 @@
+"""The demo page's HTTP server, for this machine alone. Does not know how anything is spoken.
+
+It listens on loopback, and refuses what another site's page could make the browser send: a foreign Host (DNS rebinding), a foreign
+Origin, a body that is no JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import json
+import logging
+import sys
+from contextlib import closing
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from typing import Any
+
+from sonorant.audio.wav import pcm16
+from sonorant.errors import SonorantError
+from sonorant.page.synthesis import BusyError, Synthesis, Wish
+from sonorant.runtime.voice import FASTEST, SLOWEST
+
+ADDRESS = "127.0.0.1"
+PAGES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+_BYTES_BESIDE_TEXT = 1_000
+_BYTES_A_CHARACTER = 12
+"""Of JSON at most: two escapes such as \\ud83d."""
+
+_log = logging.getLogger(__name__)
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves the page and speaks what it asks for. Raises SonorantError if the port is taken or not allowed."""
+
+    daemon_threads = True
+
+    def __init__(self, synthesis: Synthesis, port: int) -> None:
+        """`port` 0 takes any that is free."""
+        self.synthesis = synthesis
+        try:
+            super().__init__((ADDRESS, port), PageRequest)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise SonorantError(f"port {port} is taken; give another with --port, or 0 for any that is free") from None
+            raise SonorantError(f"port {port} cannot be listened on ({error.strerror}); give another with --port") from None
+        except OverflowError:
+            raise SonorantError(f"port must be 0 to 65535, not {port}") from None
+        self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone is no error; all else goes to the log."""
+        if isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            _log.info("a client has gone")
+        else:
+            _log.exception("a request failed")
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+
+class PageRequest(BaseHTTPRequestHandler):
+    """One request; its connection is closed after it."""
+
+    server: PageServer
+    server_version = "Sonorant"
+    sys_version = ""
+    timeout = 30.0
+    """Seconds a client may take to send or to receive."""
+
+    def do_GET(self) -> None:
+        """The page, or what it must know of the voice."""
+        if not self._is_own():
+            return
+        if self.path in PAGES:
+            name, kind = PAGES[self.path]
+            self._send(HTTPStatus.OK, files(__package__).joinpath(name).read_bytes(), kind)
+        elif self.path == "/voice":
+            self._send_json(HTTPStatus.OK, self._voice())
+        else:
+            self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
+
+    def do_POST(self) -> None:
+        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, where there are any}, the
+        last one {"end": true} or {"error": a line}. A text that cannot be spoken is an answer too, not an error of HTTP.
+        """
+        if not self._is_own():
+            return
+        if self.path != "/speech":
+            self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
+            return
+        body = self._body()
+        if body is None:
+            return
+        try:
+            wish = Wish.parse(json.loads(body))
+            with self.server.synthesis.place():
+                self._head(HTTPStatus.OK, "application/x-ndjson")
+                self._speak(wish)
+        except BusyError:
+            self._send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "too many are speaking; try again in a moment"})
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            self._send_json(HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON"})
+        except SonorantError as error:
+            self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+
+    def _speak(self, wish: Wish) -> None:
+        with closing(
+            self.server.synthesis.speak(wish)
+        ) as chunks:  # a listener who has gone makes writing fail, which ends the work
+            try:
+                for samples, unknown in chunks:
+                    speech = {"pcm": base64.b64encode(pcm16(samples).tobytes()).decode()}
+                    self._line(speech | ({"unknown": unknown} if unknown else {}))
+                self._line({"end": True})
+            except SonorantError as error:
+                self._line({"error": str(error)})
+
+    def _line(self, value: dict[str, Any]) -> None:
+        self.wfile.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+
+    def _voice(self) -> dict[str, Any]:
+        description = self.server.synthesis.description
+        return {
+            "language": description.frontend.language,
+            "sample_rate": description.audio.sample_rate,
+            "speakers": description.speakers,
+            "variants": self.server.synthesis.variants,
+            "speeds": [SLOWEST, FASTEST],
+            "characters": self.server.synthesis.limits.characters,
+        }
+
+    def _is_own(self) -> bool:
+        """Whether the request comes from the page itself; if not, it is answered."""
+        host, origin = self.headers.get("Host"), self.headers.get("Origin")
+        if host in self.server.hosts and origin in (None, f"http://{host}"):
+            return True
+        self._send_json(HTTPStatus.FORBIDDEN, {"error": f"this page is for this machine alone; open {self.server.url}"})
+        return False
+
+    def _body(self) -> bytes | None:
+        """The request's body; None if it was refused."""
+        most = self.server.synthesis.limits.characters * _BYTES_A_CHARACTER + _BYTES_BESIDE_TEXT
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get_content_type() != "application/json":
+            self._send_json(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, {"error": "the request must be application/json"})
+        elif not (length.isascii() and length.isdigit()):
+            self._send_json(HTTPStatus.LENGTH_REQUIRED, {"error": "the request does not say its length"})
+        elif len(length) > 12 or int(length) > most:
+            self._send_json(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"the request is larger than {most} bytes; shorten the text"}
+            )
+        else:
+            return self.rfile.read(int(length))
+        return None
+
+    def _send_json(self, status: HTTPStatus, value: dict[str, Any]) -> None:
+        self._send(status, json.dumps(value, ensure_ascii=False).encode(), "application/json")
+
+    def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self._head(status, kind, len(body))
+        self.wfile.write(body)
+
+    def _head(self, status: HTTPStatus, kind: str, length: int | None = None) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Requests go to the log, not to the terminal."""
+        _log.info(format, *arguments)
