@@ -36,7 +36,7 @@ warnings.filterwarnings("ignore", message='Field name "register"', category=User
 
 METRICS = Path("reports/metrics.json")
 REPORTS = Path("reports")
-REPORT = Path("reports/evaluation")
+REPORT = Path("reports/index.html")
 VOICE = Path("artifacts/voice")
 TRAINING = "train_"  # how the names of the stages begin that can use several machines
 

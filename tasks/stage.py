@@ -53,5 +53,6 @@ def _tracked(main: Callable[[], None], stage: str) -> None:
         for metrics in graph.get("metrics", []):
             kept.log_metrics(read_json(Path(next(iter(metrics)))))
         for out in graph["outs"]:
-            for page in sorted(Path(out).glob("*.html")):
-                kept.log_file(page, Path(out).name)
+            pages = [Path(out)] if out.endswith(".html") else sorted(Path(out).glob("*.html"))
+            for page in pages:
+                kept.log_file(page, page.parent.name)

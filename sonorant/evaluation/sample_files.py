@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-RECORDINGS = "recordings"
-SAMPLE_OF = {RECORDINGS: "recording"}
+SAMPLE_OF = {"recordings": "recording"}
 """How a file names a kind, where that differs from the reports' name."""
 
 

@@ -10,12 +10,11 @@ import numpy as np
 from sonorant.audio.wav import write_wav
 from sonorant.evaluation.evaluation import Evaluation
 from sonorant.evaluation.renderings import RECORDINGS
+from sonorant.evaluation.sample_files import sample_file
 from sonorant.files import atomic_folder, write_jsonl
 
 FIRST, WORST = 3, 3
 """Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst in."""
-SAMPLE_OF = {RECORDINGS: "recording"}
-"""How a sample's file names a kind, where that differs."""
 
 
 def write_samples(out: Path, evaluation: Evaluation) -> None:
@@ -25,8 +24,7 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
         write_jsonl(folder / "sentences.jsonl", _sentences(evaluation))
         for index in chosen(evaluation):
             for kind, sounds in renderings.sounds.items():
-                wav = folder / "samples" / f"{_stem(renderings.ids[index], index)}.{SAMPLE_OF.get(kind, kind)}.wav"
-                write_wav(wav, sounds[index], renderings.rate)
+                write_wav(sample_file(folder, renderings.ids[index], index, kind), sounds[index], renderings.rate)
 
 
 def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -49,9 +47,3 @@ def chosen(evaluation: Evaluation) -> list[int]:
     rest = range(FIRST, len(words))
     worst = sorted(rest, key=lambda index: (-errors[index] / words[index], index))
     return [*range(min(FIRST, len(words))), *worst[:WORST]]
-
-
-def _stem(sentence: str, index: int) -> str:
-    # An id may hold slashes; its file must not leave the folder. The number keeps two ids apart that differ in such characters only.
-    plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
-    return plain if plain == sentence else f"{plain}-{index}"

@@ -23,8 +23,9 @@ stages:
     cmd:
       - mkdir -p reports && cp corpora/metrics.json reports && cp -r corpora/evaluation reports/evaluation
       - mkdir -p reports/evaluation/samples && touch reports/evaluation/samples/a.wav
+      - echo '<!doctype html><title>page</title>' > reports/index.html
     deps: [artifacts/voice, corpora/metrics.json, corpora/evaluation]
-    outs: [reports/evaluation]
+    outs: [reports/evaluation, reports/index.html]
     metrics: [reports/metrics.json: {cache: false}]
 """
 SETTINGS = {"register": {"model": "flow-voice"}, "promote": dataclasses.asdict(GATES)}
@@ -64,6 +65,9 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
     rows = {row["gate"]: row for row in json.loads(artifacts["verdict"].replace("'", '"'))}
     assert rows["wer_above_recordings"]["verdict"] == "passed" and rows["wer_above_recordings"]["95 % interval"] == "0.234 to 1.09"
     assert "the recordings" in artifacts["results"]
+    assert f"report: `{project / 'reports/index.html'}`" in artifacts["report"]
+    logged = store.client.list_artifacts(runs["register"].info.run_id, "report")
+    assert "report/index.html" in {item.path for item in logged}
     text = summary(found)
     assert "reports/evaluation/samples/a.wav" in text
     for part in (
