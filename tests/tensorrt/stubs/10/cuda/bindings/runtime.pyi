@@ -1,0 +1,263 @@
+# From tensorrt-cu12-bindings==10.16.1.11 and cuda-bindings==12.9.4 by tests/tensorrt/bindings.py: names and signatures.
+# mypy: disable-error-code="overload-cannot-match"
+from typing import Any, ClassVar, overload
+
+class cudaDeviceProp:
+    ECCEnabled: Any
+    accessPolicyMaxWindowSize: Any
+    asyncEngineCount: Any
+    canMapHostMemory: Any
+    canUseHostPointerForRegisteredMem: Any
+    clockRate: Any
+    clusterLaunch: Any
+    computeMode: Any
+    computePreemptionSupported: Any
+    concurrentKernels: Any
+    concurrentManagedAccess: Any
+    cooperativeLaunch: Any
+    cooperativeMultiDeviceLaunch: Any
+    deferredMappingCudaArraySupported: Any
+    deviceOverlap: Any
+    directManagedMemAccessFromHost: Any
+    getPtr: Any
+    globalL1CacheSupported: Any
+    gpuDirectRDMAFlushWritesOptions: Any
+    gpuDirectRDMASupported: Any
+    gpuDirectRDMAWritesOrdering: Any
+    hostNativeAtomicSupported: Any
+    hostRegisterReadOnlySupported: Any
+    hostRegisterSupported: Any
+    integrated: Any
+    ipcEventSupported: Any
+    isMultiGpuBoard: Any
+    kernelExecTimeoutEnabled: Any
+    l2CacheSize: Any
+    localL1CacheSupported: Any
+    luid: Any
+    luidDeviceNodeMask: Any
+    major: Any
+    managedMemory: Any
+    maxBlocksPerMultiProcessor: Any
+    maxGridSize: Any
+    maxSurface1D: Any
+    maxSurface1DLayered: Any
+    maxSurface2D: Any
+    maxSurface2DLayered: Any
+    maxSurface3D: Any
+    maxSurfaceCubemap: Any
+    maxSurfaceCubemapLayered: Any
+    maxTexture1D: Any
+    maxTexture1DLayered: Any
+    maxTexture1DLinear: Any
+    maxTexture1DMipmap: Any
+    maxTexture2D: Any
+    maxTexture2DGather: Any
+    maxTexture2DLayered: Any
+    maxTexture2DLinear: Any
+    maxTexture2DMipmap: Any
+    maxTexture3D: Any
+    maxTexture3DAlt: Any
+    maxTextureCubemap: Any
+    maxTextureCubemapLayered: Any
+    maxThreadsDim: Any
+    maxThreadsPerBlock: Any
+    maxThreadsPerMultiProcessor: Any
+    memPitch: Any
+    memoryBusWidth: Any
+    memoryClockRate: Any
+    memoryPoolSupportedHandleTypes: Any
+    memoryPoolsSupported: Any
+    minor: Any
+    multiGpuBoardGroupID: Any
+    multiProcessorCount: Any
+    name: Any
+    pageableMemoryAccess: Any
+    pageableMemoryAccessUsesHostPageTables: Any
+    pciBusID: Any
+    pciDeviceID: Any
+    pciDomainID: Any
+    persistingL2CacheMaxSize: Any
+    regsPerBlock: Any
+    regsPerMultiprocessor: Any
+    reserved: Any
+    reservedSharedMemPerBlock: Any
+    sharedMemPerBlock: Any
+    sharedMemPerBlockOptin: Any
+    sharedMemPerMultiprocessor: Any
+    singleToDoublePrecisionPerfRatio: Any
+    sparseCudaArraySupported: Any
+    streamPrioritiesSupported: Any
+    surfaceAlignment: Any
+    tccDriver: Any
+    textureAlignment: Any
+    texturePitchAlignment: Any
+    timelineSemaphoreInteropSupported: Any
+    totalConstMem: Any
+    totalGlobalMem: Any
+    unifiedAddressing: Any
+    unifiedFunctionPointers: Any
+    uuid: Any
+    warpSize: Any
+class cudaError_t:
+    cudaSuccess: ClassVar[Any]
+    cudaErrorInvalidValue: ClassVar[Any]
+    cudaErrorMemoryAllocation: ClassVar[Any]
+    cudaErrorInitializationError: ClassVar[Any]
+    cudaErrorCudartUnloading: ClassVar[Any]
+    cudaErrorProfilerDisabled: ClassVar[Any]
+    cudaErrorProfilerNotInitialized: ClassVar[Any]
+    cudaErrorProfilerAlreadyStarted: ClassVar[Any]
+    cudaErrorProfilerAlreadyStopped: ClassVar[Any]
+    cudaErrorInvalidConfiguration: ClassVar[Any]
+    cudaErrorInvalidPitchValue: ClassVar[Any]
+    cudaErrorInvalidSymbol: ClassVar[Any]
+    cudaErrorInvalidHostPointer: ClassVar[Any]
+    cudaErrorInvalidDevicePointer: ClassVar[Any]
+    cudaErrorInvalidTexture: ClassVar[Any]
+    cudaErrorInvalidTextureBinding: ClassVar[Any]
+    cudaErrorInvalidChannelDescriptor: ClassVar[Any]
+    cudaErrorInvalidMemcpyDirection: ClassVar[Any]
+    cudaErrorAddressOfConstant: ClassVar[Any]
+    cudaErrorTextureFetchFailed: ClassVar[Any]
+    cudaErrorTextureNotBound: ClassVar[Any]
+    cudaErrorSynchronizationError: ClassVar[Any]
+    cudaErrorInvalidFilterSetting: ClassVar[Any]
+    cudaErrorInvalidNormSetting: ClassVar[Any]
+    cudaErrorMixedDeviceExecution: ClassVar[Any]
+    cudaErrorNotYetImplemented: ClassVar[Any]
+    cudaErrorMemoryValueTooLarge: ClassVar[Any]
+    cudaErrorStubLibrary: ClassVar[Any]
+    cudaErrorInsufficientDriver: ClassVar[Any]
+    cudaErrorCallRequiresNewerDriver: ClassVar[Any]
+    cudaErrorInvalidSurface: ClassVar[Any]
+    cudaErrorDuplicateVariableName: ClassVar[Any]
+    cudaErrorDuplicateTextureName: ClassVar[Any]
+    cudaErrorDuplicateSurfaceName: ClassVar[Any]
+    cudaErrorDevicesUnavailable: ClassVar[Any]
+    cudaErrorIncompatibleDriverContext: ClassVar[Any]
+    cudaErrorMissingConfiguration: ClassVar[Any]
+    cudaErrorPriorLaunchFailure: ClassVar[Any]
+    cudaErrorLaunchMaxDepthExceeded: ClassVar[Any]
+    cudaErrorLaunchFileScopedTex: ClassVar[Any]
+    cudaErrorLaunchFileScopedSurf: ClassVar[Any]
+    cudaErrorSyncDepthExceeded: ClassVar[Any]
+    cudaErrorLaunchPendingCountExceeded: ClassVar[Any]
+    cudaErrorInvalidDeviceFunction: ClassVar[Any]
+    cudaErrorNoDevice: ClassVar[Any]
+    cudaErrorInvalidDevice: ClassVar[Any]
+    cudaErrorDeviceNotLicensed: ClassVar[Any]
+    cudaErrorSoftwareValidityNotEstablished: ClassVar[Any]
+    cudaErrorStartupFailure: ClassVar[Any]
+    cudaErrorInvalidKernelImage: ClassVar[Any]
+    cudaErrorDeviceUninitialized: ClassVar[Any]
+    cudaErrorMapBufferObjectFailed: ClassVar[Any]
+    cudaErrorUnmapBufferObjectFailed: ClassVar[Any]
+    cudaErrorArrayIsMapped: ClassVar[Any]
+    cudaErrorAlreadyMapped: ClassVar[Any]
+    cudaErrorNoKernelImageForDevice: ClassVar[Any]
+    cudaErrorAlreadyAcquired: ClassVar[Any]
+    cudaErrorNotMapped: ClassVar[Any]
+    cudaErrorNotMappedAsArray: ClassVar[Any]
+    cudaErrorNotMappedAsPointer: ClassVar[Any]
+    cudaErrorECCUncorrectable: ClassVar[Any]
+    cudaErrorUnsupportedLimit: ClassVar[Any]
+    cudaErrorDeviceAlreadyInUse: ClassVar[Any]
+    cudaErrorPeerAccessUnsupported: ClassVar[Any]
+    cudaErrorInvalidPtx: ClassVar[Any]
+    cudaErrorInvalidGraphicsContext: ClassVar[Any]
+    cudaErrorNvlinkUncorrectable: ClassVar[Any]
+    cudaErrorJitCompilerNotFound: ClassVar[Any]
+    cudaErrorUnsupportedPtxVersion: ClassVar[Any]
+    cudaErrorJitCompilationDisabled: ClassVar[Any]
+    cudaErrorUnsupportedExecAffinity: ClassVar[Any]
+    cudaErrorUnsupportedDevSideSync: ClassVar[Any]
+    cudaErrorContained: ClassVar[Any]
+    cudaErrorInvalidSource: ClassVar[Any]
+    cudaErrorFileNotFound: ClassVar[Any]
+    cudaErrorSharedObjectSymbolNotFound: ClassVar[Any]
+    cudaErrorSharedObjectInitFailed: ClassVar[Any]
+    cudaErrorOperatingSystem: ClassVar[Any]
+    cudaErrorInvalidResourceHandle: ClassVar[Any]
+    cudaErrorIllegalState: ClassVar[Any]
+    cudaErrorLossyQuery: ClassVar[Any]
+    cudaErrorSymbolNotFound: ClassVar[Any]
+    cudaErrorNotReady: ClassVar[Any]
+    cudaErrorIllegalAddress: ClassVar[Any]
+    cudaErrorLaunchOutOfResources: ClassVar[Any]
+    cudaErrorLaunchTimeout: ClassVar[Any]
+    cudaErrorLaunchIncompatibleTexturing: ClassVar[Any]
+    cudaErrorPeerAccessAlreadyEnabled: ClassVar[Any]
+    cudaErrorPeerAccessNotEnabled: ClassVar[Any]
+    cudaErrorSetOnActiveProcess: ClassVar[Any]
+    cudaErrorContextIsDestroyed: ClassVar[Any]
+    cudaErrorAssert: ClassVar[Any]
+    cudaErrorTooManyPeers: ClassVar[Any]
+    cudaErrorHostMemoryAlreadyRegistered: ClassVar[Any]
+    cudaErrorHostMemoryNotRegistered: ClassVar[Any]
+    cudaErrorHardwareStackError: ClassVar[Any]
+    cudaErrorIllegalInstruction: ClassVar[Any]
+    cudaErrorMisalignedAddress: ClassVar[Any]
+    cudaErrorInvalidAddressSpace: ClassVar[Any]
+    cudaErrorInvalidPc: ClassVar[Any]
+    cudaErrorLaunchFailure: ClassVar[Any]
+    cudaErrorCooperativeLaunchTooLarge: ClassVar[Any]
+    cudaErrorTensorMemoryLeak: ClassVar[Any]
+    cudaErrorNotPermitted: ClassVar[Any]
+    cudaErrorNotSupported: ClassVar[Any]
+    cudaErrorSystemNotReady: ClassVar[Any]
+    cudaErrorSystemDriverMismatch: ClassVar[Any]
+    cudaErrorCompatNotSupportedOnDevice: ClassVar[Any]
+    cudaErrorMpsConnectionFailed: ClassVar[Any]
+    cudaErrorMpsRpcFailure: ClassVar[Any]
+    cudaErrorMpsServerNotReady: ClassVar[Any]
+    cudaErrorMpsMaxClientsReached: ClassVar[Any]
+    cudaErrorMpsMaxConnectionsReached: ClassVar[Any]
+    cudaErrorMpsClientTerminated: ClassVar[Any]
+    cudaErrorCdpNotSupported: ClassVar[Any]
+    cudaErrorCdpVersionMismatch: ClassVar[Any]
+    cudaErrorStreamCaptureUnsupported: ClassVar[Any]
+    cudaErrorStreamCaptureInvalidated: ClassVar[Any]
+    cudaErrorStreamCaptureMerge: ClassVar[Any]
+    cudaErrorStreamCaptureUnmatched: ClassVar[Any]
+    cudaErrorStreamCaptureUnjoined: ClassVar[Any]
+    cudaErrorStreamCaptureIsolation: ClassVar[Any]
+    cudaErrorStreamCaptureImplicit: ClassVar[Any]
+    cudaErrorCapturedEvent: ClassVar[Any]
+    cudaErrorStreamCaptureWrongThread: ClassVar[Any]
+    cudaErrorTimeout: ClassVar[Any]
+    cudaErrorGraphExecUpdateFailure: ClassVar[Any]
+    cudaErrorExternalDevice: ClassVar[Any]
+    cudaErrorInvalidClusterSize: ClassVar[Any]
+    cudaErrorFunctionNotLoaded: ClassVar[Any]
+    cudaErrorInvalidResourceType: ClassVar[Any]
+    cudaErrorInvalidResourceConfiguration: ClassVar[Any]
+    cudaErrorUnknown: ClassVar[Any]
+    cudaErrorApiFailureBase: ClassVar[Any]
+def cudaFree(devPtr: Any) -> tuple[Any, ...]: ...
+def cudaGetDevice() -> tuple[Any, ...]: ...
+def cudaGetDeviceCount() -> tuple[Any, ...]: ...
+def cudaGetDeviceProperties(device: Any) -> tuple[Any, ...]: ...
+def cudaGetErrorString(error: Any) -> tuple[Any, ...]: ...
+def cudaGraphDestroy(graph: Any) -> tuple[Any, ...]: ...
+def cudaGraphExecDestroy(graphExec: Any) -> tuple[Any, ...]: ...
+def cudaGraphInstantiate(graph: Any, flags: Any) -> tuple[Any, ...]: ...
+def cudaGraphLaunch(graphExec: Any, stream: Any) -> tuple[Any, ...]: ...
+def cudaMalloc(size: Any) -> tuple[Any, ...]: ...
+def cudaMemcpyAsync(dst: Any, src: Any, count: Any, kind: Any, stream: Any) -> tuple[Any, ...]: ...
+class cudaMemcpyKind:
+    cudaMemcpyHostToHost: ClassVar[Any]
+    cudaMemcpyHostToDevice: ClassVar[Any]
+    cudaMemcpyDeviceToHost: ClassVar[Any]
+    cudaMemcpyDeviceToDevice: ClassVar[Any]
+    cudaMemcpyDefault: ClassVar[Any]
+def cudaStreamBeginCapture(stream: Any, mode: Any) -> tuple[Any, ...]: ...
+class cudaStreamCaptureMode:
+    cudaStreamCaptureModeGlobal: ClassVar[Any]
+    cudaStreamCaptureModeThreadLocal: ClassVar[Any]
+    cudaStreamCaptureModeRelaxed: ClassVar[Any]
+def cudaStreamCreateWithFlags(flags: Any) -> tuple[Any, ...]: ...
+def cudaStreamDestroy(stream: Any) -> tuple[Any, ...]: ...
+def cudaStreamEndCapture(stream: Any) -> tuple[Any, ...]: ...
+cudaStreamNonBlocking: int
+def cudaStreamSynchronize(stream: Any) -> tuple[Any, ...]: ...
+

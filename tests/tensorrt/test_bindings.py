@@ -1,0 +1,121 @@
+"""Every name and signature of TensorRT and CUDA that the code uses exists in their real bindings, of 10 and of 11.
+
+The type checker compares the code with stubs read from the wheels (tests/tensorrt/bindings.py).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.imports import ROOT
+from tests.tensorrt.bindings import CLASSES, STUBS, TENSORRT, stubs
+
+CODE = ROOT / "sonorant/tensorrt"
+EXERCISE = """
+import sys
+import tensorrt_bindings
+sys.modules["tensorrt"] = tensorrt_bindings
+import sonorant.tensorrt.runtime, sonorant.tensorrt.builder
+from sonorant.tensorrt.installation import missing
+from sonorant.tensorrt.messages import Messages
+from sonorant.tensorrt.progress import ProgressBars
+bars = ProgressBars("decoder int8")
+bars.phase_start("Building", None, 2)
+bars.phase_start("Tactics", "Building", 3)
+assert bars.step_complete("Tactics", 1) and bars.step_complete("Building", 0)
+bars.phase_finish("Tactics")
+bars.phase_finish("Building")
+messages = Messages()
+messages.log(tensorrt_bindings.ILogger.WARNING, "slow")
+messages.log(tensorrt_bindings.ILogger.ERROR, "no such\\nkernel")
+print(messages.told(), "|", missing())
+"""
+
+
+FAULTS = [  # file, what is there, what is planted instead, the versions that do not have it
+    ("builder.py", "builder.build_serialized_network(", "builder.build_serialised_network(", {"10", "11"}),
+    ("builder.py", "ignore_mismatch=False", "ignore=False", {"10", "11"}),
+    ("builder.py", "trt.MemoryPoolType.WORKSPACE", "trt.MemoryPoolType.SCRATCH", {"10", "11"}),
+    ("builder.py", "trt.BuilderFlag.TF32", "trt.BuilderFlag.FP16", {"11"}),
+    ("builder.py", "STRONGLY_TYPED", "EXPLICIT_BATCH", {"11"}),
+    ("builder.py", "create_network(1 <<", "create_network(True, 1 <<", {"10", "11"}),
+    ("builder.py", "hardware_compatibility_level", "hardware_compatability_level", {"10", "11"}),
+    ("execution.py", "trt.nptype(", "trt.nptypes(", {"10", "11"}),
+    ("execution.py", "context.execute_async_v3(self._stream.handle)", "context.execute_async_v3(stream=1)", {"10", "11"}),
+    ("progress.py", "self, phase_name: str, step: int", "self, phase_name: str", {"10", "11"}),
+    ("device.py", "cuda.cudaGraphInstantiate(", "cuda.cudaGraphInstanciate(", {"10", "11"}),
+    ("device.py", "cuda.cudaStreamEndCapture(self._stream)", "cuda.cudaStreamEndCapture()", {"10", "11"}),
+]
+
+
+def type_check(major: str, files: list[Path], cache: Path) -> str:
+    """What mypy says of files beside the stubs of a major version."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(Path(__file__).with_name("mypy.ini")),
+            "--cache-dir",
+            str(cache),
+            *map(str, files),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(STUBS / major)},
+        capture_output=True,
+        text=True,
+    )
+    # Neither an unreadable stub nor a crash may pass for an answer.
+    assert f"{len(files)} source files" in done.stdout.splitlines()[-1], done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("major", TENSORRT)
+def test_all_that_is_called_exists(major: str, tmp_path: Path) -> None:
+    assert "error:" not in type_check(major, sorted(CODE.glob("*.py")), tmp_path)
+
+
+@pytest.mark.parametrize("major", TENSORRT)
+def test_what_does_not_exist_is_found(major: str, tmp_path: Path) -> None:
+    planted = {}
+    for number, (file, right, wrong, lacking) in enumerate(FAULTS):
+        text = (CODE / file).read_text(encoding="utf-8")
+        assert right in text, right
+        path = tmp_path / f"planted_{number}.py"
+        path.write_text(text.replace(right, wrong, 1), encoding="utf-8")
+        planted[path] = major in lacking
+    said = type_check(major, list(planted), tmp_path / "cache")
+    assert {path.name: bool(re.search(rf"{path.name}:\d+: error:", said)) for path in planted} == {
+        path.name: expected for path, expected in planted.items()
+    }
+
+
+def test_nothing_is_asked_for_by_a_name_in_a_string() -> None:
+    """The type checker would not see it."""
+    assert [
+        path.name for path in CODE.glob("*.py") if "getattr(trt" in path.read_text() or "getattr(cuda" in path.read_text()
+    ] == []
+
+
+def test_the_stubs_are_those_of_the_real_wheels(unpacked: tuple[str, Path, Path]) -> None:
+    major, tensorrt, cuda = unpacked
+    written = {str(path.relative_to(STUBS / major)): path.read_text(encoding="utf-8") for path in (STUBS / major).rglob("*.pyi")}
+    assert stubs(major, tensorrt, cuda) == written
+    assert all(f"class {name}" in written["tensorrt/__init__.pyi"] for name in CLASSES)
+
+
+def test_the_code_works_on_the_real_classes(unpacked: tuple[str, Path, Path]) -> None:
+    """Subclasses of bound classes, and all module code, in a process that has the bindings and CUDA's package, but no GPU."""
+    _, tensorrt, cuda = unpacked
+    paths = os.pathsep.join(map(str, (tensorrt, cuda, ROOT)))
+    done = subprocess.run([sys.executable, "-c", EXERCISE], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("no such kernel |")
+    assert "decoder int8: Building" in done.stderr
