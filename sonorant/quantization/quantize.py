@@ -23,7 +23,7 @@ from sonorant.training.acoustic import AcousticRecipe
 from sonorant.training.recipe import utterances_of
 from sonorant.training.vocoder import VocoderRecipe
 
-RECIPES = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
+RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def post_train(kind: str, folder: Path, features: Path, train: dict[str, Any], c
     `train`: fields of the model's training config, for its losses. Raises SonorantError if `folder` or `features` hold something else.
     """
     model, description = load_model(folder, kind)
-    recipe: AcousticRecipe | VocoderRecipe = RECIPES[kind](description["config"], train, features)
+    recipe = RECIPES[kind](description["config"], train, features)
     calibration = judge_of(recipe, model, spread(recipe.store, "train", config.calibration_utterances))
     scales = calibrate(model, quantizable(model), calibration.run)
     few = judge_of(recipe, model, spread(recipe.store, "validation", config.sensitivity_utterances))
