@@ -166,10 +166,10 @@ def _standing(row: Row, config: ChooseConfig) -> str:
 
 
 def _sentence(best: Row, rows: list[Row], config: ChooseConfig) -> str:
-    others = [row for row in rows if row is not best and row.runtime in STANDALONE and row.candidate != BASELINE]
     if best.candidate == BASELINE:
-        because = "; ".join(f"{row.candidate}: {row.reason}" for row in others if row.speedup is not None or row.wer is not None)
-        return f"{BASELINE} ships ({config.target})" + (f", because nothing else may: {because}" if because else ", alone")
+        others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.runtime in STANDALONE]
+        tried = [other for other in others if "not run: " not in other]
+        return f"{BASELINE} ships ({config.target})" + (f": {'; '.join(tried)}" if tried else ", nothing else could be judged here")
     above, size = best.wer_above_fp32, rows[0].bytes
     low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)
     smaller = f", {best.bytes / size:.2f} of its size" if best.bytes and size else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def rate_clips(clips: Sequence[Clip]) -> NDArray[np.float64] | str:
     """Samples (S,) in -1..1 with their rates in Hz -> scores (clips, 3) in the order of `SCORES`, or "not run: <why>"."""
     if any(importlib.util.find_spec(module) is None for module in MODULES):
         return NOT_INSTALLED
-    return np.array(spread(_rate, clips, label="DNSMOS", unit="clip"))
+    return np.array(spread(_rate, clips, label="DNSMOS", unit="clip", prepare=_load))
 
 
 def summarize(scores: NDArray[np.float64], resamples: int) -> dict[str, Any]:
@@ -46,10 +47,29 @@ def summarize(scores: NDArray[np.float64], resamples: int) -> dict[str, Any]:
     return figures
 
 
-def _rate(clip: Clip) -> list[float]:
+_model: Any = None
+"""Of this process; loaded once, used for every clip it is given."""
+
+
+def _load() -> None:
+    global _model
+    import onnxruntime
     from speechmos import dnsmos
 
+    class OneThread(dnsmos.DNSMOS):
+        """The package's own would start a thread a core in each of several processes."""
+
+        def __init__(self, *models: Path) -> None:
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = 1
+            self.onnx_sess, self.p808_onnx_sess = (onnxruntime.InferenceSession(model, options) for model in models)
+
+    folder = Path(dnsmos.__file__).parent / "dnsmos_models"
+    _model = OneThread(folder / "sig_bak_ovr.onnx", folder / "model_v8.onnx")
+
+
+def _rate(clip: Clip) -> list[float]:
     samples, rate = clip
     heard = samples if rate == RATE else resample(samples, rate, RATE)
-    found = dnsmos.run(np.clip(heard, -1.0, 1.0), RATE)
+    found = _model(np.clip(heard, -1.0, 1.0), RATE, is_personalized_MOS=False)
     return [float(found[name]) for name in SCORES.values()]
