@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
@@ -35,6 +38,9 @@ from sonorant.evaluation.self_test import (
 )
 from sonorant.evaluation.transcription import Clip, transcribe
 from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+
+Rated = dict[str, NDArray[np.float64] | str]
+"""DNSMOS (sentences, scores) of the first sentences of every kind, or why there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +92,8 @@ class Evaluation:
     """Errors of the same."""
     renderings: Renderings
     """The sound of the same."""
+    opinions: dict[str, NDArray[np.float64]]
+    """Overall DNSMOS of the first sentences of the same; empty where it did not run."""
 
 
 def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
@@ -106,9 +114,10 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
     not_spoken = {variant: f"not run: {why}" for variant, why in renderings.unspoken.items()}
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
+    rated = _mos(renderings, config)
     metrics = {
         "intelligibility": _intelligibility(counts, config.bootstrap, beside) | not_spoken,
-        "naturalness": _naturalness(renderings, config, len(bundle.description.speakers)) | not_spoken,
+        "naturalness": _naturalness(renderings, rated, config, len(bundle.description.speakers)) | not_spoken,
         "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
         "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
         "size": size(bundle),
@@ -118,7 +127,14 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
         | ears_tested,
         "environment": describe_environment(),
     }
-    return Evaluation(metrics=metrics, references=known.references, transcripts=transcripts, counts=counts, renderings=renderings)
+    return Evaluation(
+        metrics=metrics,
+        references=known.references,
+        transcripts=transcripts,
+        counts=counts,
+        renderings=renderings,
+        opinions={kind: scores[:, 0] for kind, scores in rated.items() if not isinstance(scores, str)},
+    )
 
 
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
@@ -173,23 +189,22 @@ def _intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dic
     return summaries
 
 
-def _naturalness(renderings: Renderings, config: EvaluateConfig, speakers: int) -> dict[str, Any]:
+def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, speakers: int) -> dict[str, Any]:
     """Distances from the recordings; the recordings themselves have a DNSMOS alone."""
     rows = zip(*renderings.sounds.values(), strict=True)
     measured = distances(
         [Sounds(dict(zip(renderings.kinds, sounds[1:], strict=True)), sounds[0], renderings.rate) for sounds in rows]
     )
-    rated = _mos(renderings, config)
+    summaries = {k: scores if isinstance(scores, str) else mos.summarize(scores, config.bootstrap) for k, scores in rated.items()}
     similarity = "not run: one speaker" if speakers == 1 else "not run: no model that tells speakers apart is installed"
-    found = {kind: summarize_distances(measured[kind]) | {"dnsmos": rated[kind]} for kind in renderings.kinds}
+    found = {kind: summarize_distances(measured[kind]) | {"dnsmos": summaries[kind]} for kind in renderings.kinds}
     for variant in renderings.variants:
         found[variant]["speaker_similarity"] = similarity
     itself = dict.fromkeys(found[VOCODER], "not run: compared with themselves")
-    return {RECORDINGS: itself | {"dnsmos": rated[RECORDINGS]}} | found
+    return {RECORDINGS: itself | {"dnsmos": summaries[RECORDINGS]}} | found
 
 
-def _mos(renderings: Renderings, config: EvaluateConfig) -> dict[str, Any]:
-    """DNSMOS of the first sentences of every kind, or why there is none."""
+def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:
     clips = {
         kind: [(samples, renderings.rate) for samples in sounds[: config.mos_sentences]]
         for kind, sounds in renderings.sounds.items()
@@ -198,7 +213,7 @@ def _mos(renderings: Renderings, config: EvaluateConfig) -> dict[str, Any]:
     if isinstance(scores, str):
         return dict.fromkeys(clips, scores)
     count = len(clips[RECORDINGS])
-    return {kind: mos.summarize(scores[i * count : (i + 1) * count], config.bootstrap) for i, kind in enumerate(clips)}
+    return {kind: scores[i * count : (i + 1) * count] for i, kind in enumerate(clips)}
 
 
 def size(bundle: Bundle) -> dict[str, Any]:

@@ -35,6 +35,7 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
             "words": int(evaluation.counts[RECORDINGS].words[index]),
             "transcripts": {kind: texts[index] for kind, texts in evaluation.transcripts.items()},
             "word_errors": {kind: int(counts.word_errors[index]) for kind, counts in evaluation.counts.items()},
+            "dnsmos": {kind: round(float(scores[index]), 3) for kind, scores in evaluation.opinions.items() if index < len(scores)},
         }
         for index, sentence in enumerate(evaluation.renderings.ids)
     ]
