@@ -1,0 +1,60 @@
+"""The demo page as a person starts it: a process of its own, on a port that is free."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
+
+
+@pytest.fixture(scope="session")
+def two_variants(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny voice in two variants: the second one's vocoder is half as loud, so that one hears which speaks."""
+    folder = tmp_path_factory.mktemp("variants")
+    source = read_bundle(voice_bundle)
+    graphs, files = {}, []
+    for name, graph in source.description.graphs.items():
+        original = source.graph_file(name)
+        second = folder / f"{name}.quiet.onnx"
+        model = onnx.load(original)
+        if name == "vocoder":
+            half = onnx.helper.make_node("Mul", ["whole", "half"], [model.graph.output[0].name])
+            for node in model.graph.node:
+                node.output[:] = ["whole" if output == half.output[0] else output for output in node.output]
+            model.graph.node.append(half)
+            model.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "half"))
+        onnx.save(model, second)
+        files += [original, second]
+        graphs[name] = {**graph.variants, "quiet": GraphFile.of(second, "fp32")}
+    described = {name: dataclasses.replace(source.description.graphs[name], variants=variants) for name, variants in graphs.items()}
+    description = dataclasses.replace(source.description, graphs=described)
+    write_bundle(folder / "voice", description, files)
+    return folder / "voice"
+
+
+@pytest.fixture(scope="session")
+def page(two_variants: Path) -> Iterator[str]:
+    """Address of a demo page of `two_variants`."""
+    command = [sys.executable, "-m", "sonorant.cli", "demo-page", "--voice", str(two_variants), "--port", "0", "--workers", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+        assert found, process.stderr.read() if process.poll() is not None else line
+        yield found[0]
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+        assert process.wait(10) == 130
+        assert [line for line in errors.splitlines() if "left out what cannot be spoken" not in line] == []

@@ -1,0 +1,148 @@
+"""The demo page in a real browser: what is typed is heard, soon, as `say` speaks it; what cannot be spoken is said in a line."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from sonorant.audio.wav import pcm16
+from sonorant.runtime import Voice
+from tests.browser import Browser
+
+TEXT = "One apple. Two pears, and what else?"
+SAMPLES = """
+const all = player.heard.flatMap((part) => Array.from(part, (sample) => Math.round(sample * 32768)));
+return btoa(Array.from(new Uint8Array(Int16Array.from(all).buffer), (byte) => String.fromCharCode(byte)).join(""));
+"""
+LOUDEST = """
+const meter = player.context.createAnalyser();
+player.output.connect(meter);
+const done = arguments[0];
+let loudest = 0;
+const look = () => {
+  const samples = new Float32Array(meter.fftSize);
+  meter.getFloatTimeDomainData(samples);
+  loudest = Math.max(loudest, ...samples.map(Math.abs));
+  if (loudest > 0 || player.context.currentTime > 8) done([loudest, player.context.currentTime, player.ends]); else setTimeout(look, 20);
+};
+look();
+"""
+
+
+@pytest.fixture
+def opened(browser: Browser, page: str) -> Browser:
+    browser.open(page)
+    until(browser, "return player.rate > 0")
+    return browser
+
+
+def until(browser: Browser, condition: str) -> None:
+    WebDriverWait(browser.driver, 30, 0.05).until(lambda _: browser.run(condition))
+
+
+def speak(browser: Browser, text: str) -> None:
+    field = browser.driver.find_element(By.ID, "text")
+    field.clear()
+    field.send_keys(text)
+    browser.driver.find_element(By.ID, "speak").click()
+
+
+def heard(browser: Browser) -> np.ndarray:
+    until(browser, "return player.complete !== null")
+    return np.frombuffer(base64.b64decode(browser.run(SAMPLES)), "<i2")
+
+
+def line(browser: Browser, id: str) -> str:
+    return browser.driver.find_element(By.ID, id).text
+
+
+def test_what_is_typed_is_heard_as_say_speaks_it(opened: Browser, two_variants: Path) -> None:
+    speak(opened, TEXT)
+    expected = pcm16(Voice.load(two_variants, threads=1).say(TEXT)).astype(int)
+    samples = heard(opened)
+    assert samples.shape == expected.shape
+    assert np.abs(samples - expected).max() <= 1
+    loudest, now, ends = opened.driver.execute_async_script(LOUDEST)
+    assert loudest > 0
+    assert now > 0
+    assert ends == pytest.approx(len(samples) / 16000, abs=0.5)
+    until(opened, "return document.getElementById('status').textContent.startsWith('Spoken')")
+    assert opened.complaints() == []
+    assert all(address.startswith(opened.driver.current_url) for address in opened.requests())
+
+
+def test_speech_begins_before_the_end_is_computed(opened: Browser) -> None:
+    opened.run("document.getElementById('text').value = arguments[0]", "The rain had stopped, and nobody came. " * 120)
+    opened.driver.find_element(By.ID, "speak").click()
+    until(opened, "return player.heard.length > 0 && player.context.currentTime > 0.1")
+    until(opened, "return player.complete !== null")
+    first, complete, ends = opened.run("return [player.started, player.complete, player.ends]")
+    assert first < complete
+    assert ends > 60
+    opened.driver.find_element(By.ID, "stop").click()
+    until(opened, "return player.context === null")
+    assert line(opened, "status") == ""
+
+
+def test_stop_ends_the_request(opened: Browser) -> None:
+    opened.run("document.getElementById('text').value = arguments[0]", "The rain had stopped, and nobody came. " * 120)
+    opened.driver.find_element(By.ID, "speak").click()
+    until(opened, "return player.heard.length > 0")
+    opened.driver.find_element(By.ID, "stop").click()
+    until(opened, "return player.request === null && document.getElementById('stop').disabled")
+    speak(opened, "Again.")
+    until(opened, "return player.complete !== null")
+    assert line(opened, "error") == ""
+
+
+def test_speaker_speed_and_variant_change_what_is_heard(opened: Browser) -> None:
+    def choose(id: str, value: str) -> None:
+        Select(opened.driver.find_element(By.ID, id)).select_by_value(value)
+
+    speak(opened, TEXT)
+    plain = heard(opened)
+    choose("variant", "quiet")
+    speak(opened, TEXT)
+    quiet = heard(opened)
+    assert len(quiet) == len(plain)
+    np.testing.assert_allclose(quiet, plain / 2, atol=2)
+    choose("variant", "")
+    choose("speaker", "ben")
+    speak(opened, TEXT)
+    ben = heard(opened)
+    assert not np.array_equal(ben, plain)
+    opened.run("const speed = document.getElementById('speed'); speed.value = 2; speed.dispatchEvent(new Event('input'))")
+    assert line(opened, "speed-shown") == "2.00"
+    speak(opened, TEXT)
+    assert len(heard(opened)) < len(ben)
+
+
+def test_what_cannot_be_spoken_is_said_in_a_line(opened: Browser) -> None:
+    speak(opened, "...")
+    until(opened, "return document.getElementById('error').textContent !== ''")
+    assert line(opened, "error") == "nothing in the text can be spoken in en-us: '...'"
+    assert opened.driver.find_element(By.ID, "error").get_attribute("role") == "alert"
+    opened.run("document.getElementById('text').value = 'Hello 你 there.'")
+    opened.driver.find_element(By.ID, "speak").click()
+    until(opened, "return player.complete !== null")
+    assert line(opened, "unknown").endswith("你")
+    assert line(opened, "error") == ""
+    assert opened.complaints() == []
+
+
+def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page: str) -> None:
+    browser.open(page, width=360, height=700)
+    until(browser, "return player.rate > 0")
+    assert browser.overflow() == 0
+    fields = browser.run(
+        "return [...document.querySelectorAll('textarea, select, input')].map((f) => f.labels[0]?.innerText.trim())"
+    )
+    assert len(fields) == 4
+    assert all(fields)
+    heights = browser.run("return [...document.querySelectorAll('button')].map((b) => b.getBoundingClientRect().height)")
+    assert min(heights) >= 44
