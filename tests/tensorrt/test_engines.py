@@ -1,0 +1,149 @@
+"""Engines are made for the corpus' lengths; one that is stale, damaged or absent is refused by name, which needs no TensorRT."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, sha256_file, write_json
+from sonorant.runtime.buckets import Buckets
+from sonorant.runtime.bundle import GRAPHS, Lengths, read_bundle
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.tensorrt.engines import Engine, Engines, cache_folder
+from sonorant.tensorrt.installation import Machine, missing
+from sonorant.tensorrt.key import EngineConfig, EngineKey
+from sonorant.tensorrt.profiles import profiles_of
+from tests.imports import ROOT
+
+H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
+CONFIG = EngineConfig(workspace_mib=64, max_batch=8, tf32=False, version_compatible=False, hardware_compatible=False)
+LENGTHS = Lengths(tokens=(6, 60, 120, 150), frames=(40, 270, 520, 740))
+
+
+@pytest.fixture
+def engines(voice_bundle: Path, tmp_path: Path) -> Engines:
+    """A folder with an engine of the vocoder that this machine's H200 is said to have built. Its bytes are never run here."""
+    bundle = read_bundle(voice_bundle)
+    (tmp_path / "vocoder.fp32.engine").write_bytes(b"engine")
+    key = EngineKey(
+        onnx=sha256_file(bundle.graph_file("vocoder", "fp32")),
+        machine=H200,
+        config=CONFIG,
+        profiles=profiles_of("vocoder", bundle.description.lengths, CONFIG.max_batch),
+    )
+    described = Engine(key=key, sha256=sha256_file(tmp_path / "vocoder.fp32.engine"))
+    write_json(tmp_path / "vocoder.fp32.json", dataclasses.asdict(described))
+    return Engines(bundle, H200, tmp_path)
+
+
+def changed(engines: Engines, *keys: str, value: object) -> None:
+    path = engines.folder / "vocoder.fp32.json"
+    data = inner = read_json(path)
+    for key in keys[:-1]:
+        inner = inner[key]
+    inner[keys[-1]] = value
+    write_json(path, data)
+
+
+def refused(engines: Engines, graph: str = "vocoder") -> str:
+    with pytest.raises(SonorantError) as caught:
+        engines.load(graph, "fp32")
+    assert "python -m tasks.build_engine --voice" in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_engine_that_fits_is_loaded_and_not_built_again(engines: Engines) -> None:
+    path, key = engines.load("vocoder", "fp32")
+    assert path.read_bytes() == b"engine" and key.machine == H200
+    assert engines.build("vocoder", "fp32", CONFIG) == "up to date"
+
+
+@pytest.mark.parametrize(
+    ("here", "message"),
+    [
+        (replace(H200, tensorrt="11.4.0.106"), "built by TensorRT 10.16.1.11, here is 11.4.0.106"),
+        (replace(H200, gpu="NVIDIA L4", compute_capability=(8, 9)), "built on NVIDIA H200 (9.0), here is NVIDIA L4 (8.9)"),
+    ],
+)
+def test_an_engine_of_another_machine_is_refused_by_name(engines: Engines, here: Machine, message: str) -> None:
+    assert f"vocoder.fp32.engine: stale engine: {message}" in refused(Engines(engines.bundle, here, engines.folder))
+
+
+def test_an_engine_of_another_graph_is_refused_by_name(engines: Engines) -> None:
+    changed(engines, "key", "onnx", value="0" * 64)
+    assert "vocoder.fp32.engine: stale engine: built from another graph (000000000000, now " in refused(engines)
+
+
+def test_a_damaged_engine_is_refused_by_name(engines: Engines) -> None:
+    (engines.folder / "vocoder.fp32.engine").write_bytes(b"enginE")
+    assert "vocoder.fp32.engine: damaged" in refused(engines)
+
+
+def test_a_key_that_is_none_is_refused_by_name(engines: Engines) -> None:
+    changed(engines, "key", "machine", value="here")
+    assert "vocoder.fp32.json: key: machine: must be dict" in refused(engines)
+
+
+def test_an_absent_engine_is_named(engines: Engines) -> None:
+    assert "decoder.fp32.engine: no engine here for graph decoder, variant fp32" in refused(engines, "decoder")
+
+
+def test_compatible_engines_are_taken_where_they_run(engines: Engines) -> None:
+    later, newer_gpu = replace(H200, tensorrt="10.20.0.1"), replace(H200, gpu="NVIDIA B200", compute_capability=(10, 0))
+    old_gpu, other_major = replace(H200, gpu="NVIDIA T4", compute_capability=(7, 5)), replace(H200, tensorrt="11.4.0.106")
+    changed(engines, "key", "config", "version_compatible", value=True)
+    Engines(engines.bundle, later, engines.folder).load("vocoder", "fp32")
+    refused(Engines(engines.bundle, other_major, engines.folder))
+    refused(Engines(engines.bundle, newer_gpu, engines.folder))
+    changed(engines, "key", "config", "hardware_compatible", value=True)
+    Engines(engines.bundle, newer_gpu, engines.folder).load("vocoder", "fp32")
+    refused(Engines(engines.bundle, old_gpu, engines.folder))
+
+
+def test_why_an_engine_would_be_built_again(engines: Engines) -> None:
+    key = engines.load("vocoder", "fp32")[1]
+    assert key.changed(replace(CONFIG, tf32=True), key.profiles) == ["tf32 was False, is True"]
+    assert key.changed(CONFIG, profiles_of("vocoder", LENGTHS, 4)) == ["other profiles"]
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_profiles_cover_all_buckets_and_twice_the_longest(graph: str) -> None:
+    usual, long = profiles_of(graph, LENGTHS, 8)
+    dimensions = {"encoder": ("batch", "tokens"), "decoder": ("batch", "tokens", "frames"), "vocoder": ("batch", "frames")}[graph]
+    shapes = [shape for name, shape in Buckets.of(LENGTHS, (1, 4)).plan() if name == graph]
+    for shape in shapes:
+        assert any(profile.covers(dict(zip(dimensions, shape, strict=True))) for profile in (usual, long)), shape
+    assert long.covers({"batch": 8, "tokens": 300, "frames": 1480})
+    assert not long.covers({"batch": 9}) and not long.covers({"frames": 2000})
+    for profile in (usual, long):
+        for least, tuned, most in (profile.batch, profile.tokens, profile.frames):
+            assert 1 <= least <= tuned <= most
+
+
+def test_a_sentence_of_the_usual_length_meets_the_profile_tuned_for_it() -> None:
+    for graph, dimensions in (
+        ("encoder", {"tokens": 120}),
+        ("decoder", {"tokens": 152, "frames": 520}),
+        ("vocoder", {"frames": 520}),
+    ):
+        assert profiles_of(graph, LENGTHS, 8)[0].covers({"batch": 1} | dimensions), graph
+
+
+def test_engines_lie_apart_for_bundles_at_different_places(tmp_path: Path) -> None:
+    assert cache_folder(tmp_path / "a" / "voice") != cache_folder(tmp_path / "b" / "voice")
+    assert "voice-" in cache_folder(tmp_path / "a" / "voice").name
+
+
+@pytest.mark.skipif(missing() is None, reason="TensorRT and a GPU are here")
+def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
+    with pytest.raises(SonorantError, match=r"^TensorRT is not installed; "):
+        load_runtime("tensorrt", read_bundle(voice_bundle), LoadOptions())
+    command = [sys.executable, "-m", "tasks.build_engine", "--voice", str(voice_bundle)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr.count("\n"), "TensorRT is not installed" in done.stderr) == (1, 1, True)
