@@ -53,20 +53,30 @@ def quantize(
         by_method = {"ptq": Path(temporary) / "ptq", "qat": Path(temporary) / "qat"}
         ptq.save(by_method["ptq"])
         if config.method != "ptq":
-            # Named for what the weights came from: the folder they lie in now is gone tomorrow.
-            initial = dataclasses.replace(read_initial(by_method["ptq"], kind), source=str(folder))
-            spec = ptq.description["quantization"] | {"method": "qat"}
-            model = ptq.description["config"] | {"quantization": spec}
-            changed = dataclasses.asdict(in_int8(settings, config))
-            train(kind, model, changed, features=features, runs=runs, out=by_method["qat"], stage="quantize", initial=initial)
+            go_on(kind, by_method["ptq"], folder, features, runs, by_method["qat"], settings, config)
         shipped, report = decide(ptq, by_method["qat"] if config.method != "ptq" else None, config)
         model, description = load_model(by_method[shipped], kind)
         save_model(out, model.state_dict(), description)
     return report
 
 
-def in_int8(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
-    """The settings of the float training, changed to go on with in int8."""
+def go_on(
+    kind: str, start: Path, named: Path, features: Path, runs: Path, out: Path, settings: TrainConfig, config: QuantizeConfig
+) -> None:
+    """Train on from the model in `start`, in int8 if it is an int8 one, as section `quantize` says, and leave the result in `out`.
+
+    `named`: what to call it where the result says what it came from; `start` may be a folder that is gone tomorrow.
+    """
+    initial = dataclasses.replace(read_initial(start, kind), source=str(named))
+    model = dict(initial.description["config"])
+    if "quantization" in initial.description:
+        model["quantization"] = initial.description["quantization"] | {"method": "qat"}
+    changed = dataclasses.asdict(continued(settings, config))
+    train(kind, model, changed, features=features, runs=runs, out=out, stage="quantize", initial=initial)
+
+
+def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
+    """The settings of the float training, changed to go on with for a while."""
     return dataclasses.replace(
         settings,
         steps=config.steps,

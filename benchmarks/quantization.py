@@ -1,0 +1,192 @@
+"""What int8 costs and brings, by calibration (PTQ) and by training (QAT), beside float and beside float trained on for as long.
+
+    python -m benchmarks.quantization        # in the folder of a finished demo
+
+The control, float weights trained on for the same steps, says how much of what QAT gains is training and not int8. WER is judged on
+the held-out sentences of the demo, log-mel on the validation split, speed in turn on one thread under ONNX Runtime, all graphs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from benchmarks.report import finish, save_option
+from sonorant.data.features import FeatureStore
+from sonorant.data.manifest import read_manifest
+from sonorant.errors import SonorantError
+from sonorant.evaluation.error_rates import ErrorCounts, compare, summarize
+from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.recognizers import RecognizerConfig
+from sonorant.evaluation.recordings import score
+from sonorant.evaluation.renderings import render
+from sonorant.evaluation.sentences import held_out, spoken_text
+from sonorant.evaluation.transcription import Clip, transcribe
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import Sources, corpus_lengths, export_variants
+from sonorant.models.saved import load_model
+from sonorant.quantization.comparison import above, summary
+from sonorant.quantization.config import QuantizeConfig
+from sonorant.quantization.quantize import PostTrained, decide, post_train
+from sonorant.runtime.voice import Voice
+from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.vocoder import VocoderTrainConfig
+from tasks.params import load
+from tasks.quantize import go_on
+from tasks.stage import run
+
+KINDS = ("acoustic", "vocoder")
+NEEDED = ("data/corpus", "data/prepared", "data/features", "models/acoustic", "models/vocoder")
+RESAMPLES = 1000
+PAUSE = 0.005
+"""Seconds between two timed runs."""
+
+
+@dataclass(frozen=True)
+class System:
+    """A voice that is judged: a variant of an exported bundle."""
+
+    bundle: Path
+    variant: str
+
+
+def main() -> None:
+    """Quantise, train on, export, listen, print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
+    parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
+    parser.add_argument("--repeats", type=int, default=40, help="timed runs of each voice")
+    save_option(parser)
+    arguments = parser.parse_args()
+    for folder in NEEDED:
+        if not (arguments.project / folder).is_dir():
+            raise SonorantError(
+                f"{arguments.project / folder}: missing; run in the folder of a finished `make demo`, or give --project"
+            )
+    with tempfile.TemporaryDirectory() as temporary:
+        folders, losses, shipped = train_all(arguments.project, Path(temporary))
+        systems = export_all(arguments.project, folders, shipped, Path(temporary))
+        heard = listen(arguments.project, systems, arguments.sentences)
+        speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
+        for name in speech.keys() - {"float"}:
+            speech[name]["above_float"] = compare(heard[name], heard["float"], RESAMPLES)
+        result: dict[str, Any] = {
+            "shipped": shipped,
+            "wer": speech,
+            "qat_above_ptq": compare(heard["qat"], heard["ptq"], RESAMPLES),
+            "validation": losses,
+            "bytes": {name: size_of(system) for name, system in systems.items()},
+            "speed": race({name: systems[name] for name in ("float", "shipped")}, arguments.repeats),
+        }
+    result["size_over_float"] = round(result["bytes"]["shipped"] / result["bytes"]["float"], 4)
+    result["qat"] = what_qat_brought(result)
+    finish("quantization", result, claims_of(result), arguments.save)
+
+
+def claims_of(result: dict[str, Any]) -> dict[str, bool]:
+    """What int8 as shipped has to be."""
+    return {
+        "int8 as shipped: WER at most 2 points above float": result["wer"]["shipped"]["above_float"]["wer"] <= 2.0,
+        "int8 as shipped: at most a third of float's size": result["size_over_float"] <= 1 / 3,
+        "int8 as shipped: faster than float on one thread": result["speed"]["times_as_fast"] > 1.0,
+    }
+
+
+def what_qat_brought(result: dict[str, Any]) -> str:
+    """One line: what training in int8 changed over calibration alone, in words understood, and of how much the control is capable too."""
+    words, control = result["qat_above_ptq"], result["wer"]["control"]["above_float"]
+    low, high = words["wer_ci95"]
+    verdict = "fewer words wrong" if high < 0 else "more words wrong" if low > 0 else "nothing that these sentences could show"
+    return (
+        f"QAT over PTQ: {verdict} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
+        f"float trained on for as long: {control['wer']:+.1f} points ({control['wer_ci95'][0]:+.1f} to {control['wer_ci95'][1]:+.1f})"
+    )
+
+
+def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]], dict[str, Any], dict[str, str]]:
+    """Trained folders by system and kind, validation figures by kind, and which of `ptq` and `qat` ships, by kind."""
+    config = dataclasses.replace(load("quantize", QuantizeConfig), method="auto")
+    settings = {"acoustic": load("train_acoustic", AcousticTrainConfig), "vocoder": load("train_vocoder", VocoderTrainConfig)}
+    folders = {name: {kind: temporary / name / kind for kind in KINDS} for name in ("ptq", "qat", "control")}
+    folders["float"] = {kind: project / "models" / kind for kind in KINDS}
+    losses, shipped = {}, {}
+    features, runs = project / "data" / "features", temporary / "runs"
+    for kind in KINDS:
+        ptq = post_train(kind, folders["float"][kind], features, dataclasses.asdict(settings[kind]), config)
+        ptq.save(folders["ptq"][kind])
+        for start, end in (("ptq", "qat"), ("float", "control")):
+            go_on(kind, folders[start][kind], folders["float"][kind], features, runs, folders[end][kind], settings[kind], config)
+        shipped[kind], report = decide(ptq, folders["qat"][kind], config)
+        losses[kind] = report["figures"] | {"control": control_figures(ptq, folders["control"][kind])}
+        losses[kind]["sentence"] = report["sentence"]
+    return folders, losses, shipped
+
+
+def control_figures(ptq: PostTrained, folder: Path) -> dict[str, Any]:
+    """Validation figures of the float model that was trained on."""
+    judged = ptq.judge(load_model(folder, ptq.kind)[0])
+    return summary(judged) | {"above_float": above(judged, ptq.as_float)}
+
+
+def export_all(project: Path, folders: dict[str, dict[str, Path]], shipped: dict[str, str], temporary: Path) -> dict[str, System]:
+    """The bundles' variants by system: float, control, ptq, qat and what ships."""
+    folders = folders | {"shipped": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
+    store = FeatureStore.open(project / "data" / "features")
+    lengths, config = corpus_lengths(store.tokens_count, store.frames), load("export", ExportConfig)
+    systems: dict[str, System] = {}
+    for as_float, int8 in (("float", "ptq"), ("control", "qat"), ("float", "shipped")):
+        bundle = temporary / "voices" / int8
+        quantized = folders[int8]["acoustic"], folders[int8]["vocoder"]
+        sources = Sources(folders[as_float]["acoustic"], folders[as_float]["vocoder"], quantized=quantized)
+        export_variants(sources, bundle, lengths, config)
+        systems |= {as_float: System(bundle, "fp32"), int8: System(bundle, "int8")}
+    return systems
+
+
+def listen(project: Path, systems: dict[str, System], sentences: int | None) -> dict[str, ErrorCounts]:
+    """What the recogniser gets wrong of each system, on the same sentences."""
+    config = load("recognizer", RecognizerConfig)
+    utterances = held_out(read_manifest(project / "data" / "prepared" / "manifest.jsonl"), sentences or config.sentences)
+    references = [spoken_text(utterance) for utterance in utterances]
+    language = utterances[0].language
+    counts: dict[str, ErrorCounts] = {}
+    for name, system in systems.items():
+        rendered = render(system.bundle, [system.variant], utterances, project / "data" / "corpus")
+        clips = [Clip(samples, rendered.rate) for samples in rendered.sounds[system.variant]]
+        counts[name] = score(references, transcribe(clips, config.name, language), Normalizer(language))
+    return counts
+
+
+def size_of(system: System) -> int:
+    """Bytes of a system's three graphs."""
+    graphs = Voice.load(system.bundle, variant=system.variant).description.graphs
+    return sum(graph.variants[system.variant].bytes for graph in graphs.values())
+
+
+def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
+    """Milliseconds of a sentence on one thread, the systems in turn, and how many times as fast as float the other is."""
+    text = "The train was late again, so we walked along the river."
+    voices = {name: Voice.load(system.bundle, threads=1, variant=system.variant) for name, system in systems.items()}
+    taken: dict[str, list[float]] = {name: [] for name in voices}
+    for repeat in tqdm(range(repeats + 1), desc="speed", unit="run"):
+        for name, voice in voices.items():
+            time.sleep(PAUSE)
+            start = time.perf_counter()
+            voice.say(text)
+            if repeat:  # the first one warms up
+                taken[name].append(time.perf_counter() - start)
+    ratios = np.array(taken["float"]) / np.array(taken["shipped"])
+    milliseconds = {name: round(1000 * float(np.median(seconds)), 2) for name, seconds in taken.items()}
+    return {"ms": milliseconds, "times_as_fast": round(float(np.median(ratios)), 3)}
+
+
+if __name__ == "__main__":
+    run(main)

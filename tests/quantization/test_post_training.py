@@ -1,0 +1,133 @@
+"""Calibration, the sensitivity table and the choice between two int8 models: what is planted is found, what is noise is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sonorant.data.features import FeatureStore
+from sonorant.models.quantized import quantizable, quantized
+from sonorant.models.saved import load_model, save_model
+from sonorant.models.vocoder import Vocoder
+from sonorant.quantization.calibration import calibrate
+from sonorant.quantization.comparison import above, choose
+from sonorant.quantization.config import QuantizeConfig
+from sonorant.quantization.judge import Judged
+from sonorant.quantization.post_training import Sensitivity, sensitivity_of
+from sonorant.quantization.quantize import PostTrained, decide, post_train, spread
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.recipe import Recipe
+from sonorant.training.vocoder import VocoderRecipe
+from tests.training.conftest import settings
+
+CONFIG = QuantizeConfig(
+    method="auto", calibration_utterances=4, sensitivity_utterances=2, max_layer_loss=5.0, steps=8, learning_rate=1e-4
+)
+
+
+def write_float(kind: str, features: Path, folder: Path, decoder: str = "regression", spoil: str | None = None) -> Path:
+    """A trained folder of a tiny model of random weights.
+
+    `spoil`: a block of the vocoder whose one channel is made 3000 times as large and is made small again by the weights that read it:
+    the function is the same, but one scale no longer fits all channels.
+    """
+    model, train = settings(kind, decoder=decoder)
+    recipe: Recipe = AcousticRecipe(model, train, features) if kind == "acoustic" else VocoderRecipe(model, train, features)
+    if spoil is not None:
+        assert isinstance(recipe.model, Vocoder)
+        block = recipe.model.get_submodule(spoil)
+        with torch.no_grad():
+            block.scale.fill_(1.0)  # type: ignore[operator]
+            block.norm.weight[0] *= 3000.0  # type: ignore[index, operator, union-attr]
+            block.norm.bias[0] *= 3000.0  # type: ignore[index, operator, union-attr]
+            block.expand.weight[:, 0] /= 3000.0  # type: ignore[index, operator, union-attr]
+    save_model(folder, recipe.model.state_dict(), recipe.description() | {"provenance": {}})
+    return folder
+
+
+def quantise(kind: str, features: Path, folder: Path, config: QuantizeConfig = CONFIG) -> PostTrained:
+    return post_train(kind, folder, features, settings(kind)[1], config)
+
+
+def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -> None:
+    model, _ = load_model(write_float("vocoder", features, tmp_path / "float"), "vocoder")
+    store = FeatureStore.open(features)
+    mels = [torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, "train", 3)]
+    scales = calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
+    assert scales["enter"]["input_scale"] == pytest.approx(max(float(mel.abs().max()) for mel in mels) / 127)
+    assert set(scales["enter"]) == {"input_scale", "output_scale"}
+    assert set(scales["out"]) == {"input_scale"}
+    assert scales == calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
+
+
+def test_a_layer_that_does_not_bear_int8_is_named_and_stays_float(features: Path, tmp_path: Path) -> None:
+    """Judged by the distance to what the float vocoder says: a vocoder of random weights has no other right answer."""
+    store = FeatureStore.open(features)
+    mels = [torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, "validation", 3)]
+
+    def table(folder: Path) -> dict[str, Sensitivity]:
+        model, _ = load_model(folder, "vocoder")
+
+        @torch.no_grad()
+        def judge(other: torch.nn.Module) -> Judged:
+            distance = np.array([1.0 + float((other(mel) - model(mel)).square().sum() / model(mel).square().sum()) for mel in mels])
+            return Judged(distance, distance)
+
+        scales = calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
+        return {row.layer: row for row in sensitivity_of(model, scales, judge, 0.5, "vocoder")}
+
+    sound = table(write_float("vocoder", features, tmp_path / "sound"))
+    spoiled = table(write_float("vocoder", features, tmp_path / "spoiled", spoil="stack.blocks.1"))
+    assert not any(row.stays_float for row in sound.values())
+    assert [name for name, row in spoiled.items() if row.stays_float] == ["stack.blocks.1.expand"]
+    assert spoiled["stack.blocks.1.expand"].loss_percent > 10 * max(row.loss_percent for row in sound.values())
+
+
+def test_a_sensitive_layer_is_float_in_what_ships(features: Path, tmp_path: Path) -> None:
+    folder = write_float("vocoder", features, tmp_path / "float")
+    worst = max(quantise("vocoder", features, folder).sensitivity, key=lambda row: row.loss_percent)
+    found = quantise("vocoder", features, folder, dataclasses.replace(CONFIG, max_layer_loss=worst.loss_percent - 1e-9))
+    assert [row.layer for row in found.sensitivity if row.stays_float] == [worst.layer]
+    assert found.description["quantization"]["float_layers"] == [worst.layer]
+    assert set(quantized(found.model)) == {row.layer for row in found.sensitivity} - {worst.layer}
+
+
+@pytest.mark.parametrize(("kind", "decoder"), [("acoustic", "regression"), ("acoustic", "flow"), ("vocoder", "regression")])
+def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, features: Path, tmp_path: Path) -> None:
+    found = quantise(kind, features, write_float(kind, features, tmp_path / "float", decoder))
+    found.save(tmp_path / "int8")
+    loaded, description = load_model(tmp_path / "int8", kind)
+    assert set(quantized(loaded)) == set(description["quantization"]["layers"])
+    again = found.judge(loaded)
+    np.testing.assert_array_equal(again.loss, found.as_ptq.loss)
+    np.testing.assert_array_equal(again.log_mel_db, found.as_ptq.log_mel_db)
+    assert not np.array_equal(again.loss, found.as_float.loss), "nothing was quantised"
+
+
+def figures(mean: float, seed: int, spread: float) -> Judged:
+    """31 utterances whose difficulty varies far more than two models differ."""
+    difficulty = np.random.default_rng(0).normal(1.0, 0.2, 31)
+    loss = difficulty + mean + np.random.default_rng(seed).normal(0.0, spread, 31)
+    return Judged(loss, loss)
+
+
+def test_trained_weights_ship_only_where_they_are_better_beyond_the_interval() -> None:
+    ptq = figures(0.0, 1, 0.01)
+    assert choose("auto", above(figures(-0.01, 2, 0.01), ptq))[0] == "qat"
+    shipped, why = choose("auto", above(figures(-0.001, 2, 0.02), ptq))
+    assert shipped == "ptq" and "brings nothing" in why
+    assert choose("auto", above(figures(0.01, 2, 0.01), ptq))[0] == "ptq"
+    assert choose("qat", above(figures(0.01, 2, 0.01), ptq))[0] == "qat"
+    assert choose("ptq", None) == ("ptq", "quantize.method is ptq")
+
+
+def test_a_report_says_what_was_not_run(features: Path, tmp_path: Path) -> None:
+    found = quantise("vocoder", features, write_float("vocoder", features, tmp_path / "float"))
+    shipped, report = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))
+    assert shipped == "ptq"
+    assert report["figures"]["qat"] == "not run: quantize.method is ptq"
+    assert report["sensitivity"] and report["calibration"]["scales"]["enter"]

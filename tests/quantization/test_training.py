@@ -1,0 +1,130 @@
+"""Training in int8 by the same engine: resumed equals uninterrupted, two ranks follow one, and the stage from end to end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.tiny_training import tiny_job
+from sonorant.models.quantized import quantized
+from sonorant.models.saved import load_model
+from sonorant.training import checkpoint
+from sonorant.training.initial import read_initial
+from sonorant.training.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.trainer import Trainer
+from sonorant.training.worker import RECIPES, Job
+from tests.quantization.test_post_training import quantise, write_float
+from tests.training.test_resume import assert_same
+from tests.training.trainings import Training
+
+ALONE = Ranks(0, 1, 0, torch.device("cpu"))
+GENTLE = {"learning_rate": 1e-5, "warmup_steps": 8, "steps": 6, "validate_every": 6, "checkpoint_every": 2}
+
+
+@pytest.fixture(scope="module")
+def int8(features: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Trained folders of both tiny models after post-training quantisation."""
+    folder = tmp_path_factory.mktemp("int8")
+    for kind in ("acoustic", "vocoder"):
+        quantise(kind, features, write_float(kind, features, folder / f"float-{kind}")).save(folder / kind)
+    return {kind: folder / kind for kind in ("acoustic", "vocoder")}
+
+
+def job_of(kind: str, features: Path, folder: Path, start: Path, **changes: object) -> Job:
+    """A training in int8 from the int8 model in `start`."""
+    description = json.loads((start / "model.json").read_text())
+    job = tiny_job(kind, features, folder, **{**GENTLE, **changes})
+    read_initial(start, kind).write(folder / "initial.ckpt")
+    model = description["config"] | {"quantization": description["quantization"]}
+    return dataclasses.replace(job, model=model, initial=str(folder / "initial.ckpt"))
+
+
+def trainer(job: Job) -> Trainer:
+    from sonorant.training.initial import start_from
+
+    recipe = RECIPES[job.recipe](job)
+    assert job.initial
+    start_from(recipe, Path(job.initial), ALONE)
+    RunDirectory(Path(job.run)).path.mkdir(exist_ok=True)
+    return Trainer(recipe, ALONE, RunDirectory(Path(job.run)), "f")
+
+
+@pytest.mark.parametrize(("kind", "precision"), [("acoustic", "fp32"), ("vocoder", "bf16")])
+def test_resumed_equals_uninterrupted(
+    kind: str, precision: str, features: Path, int8: dict[str, Path], tmp_path: Path, alone: None
+) -> None:
+    whole = trainer(job_of(kind, features, tmp_path, int8[kind], precision=precision))
+    scales = {name: float(layer.input_scale) for name, layer in quantized(whole.recipe.model).items()}
+    assert scales and all(scale != 1.0 for scale in scales.values()), "the scales of the start were not taken"
+    assert whole.train() == "finished"
+    assert scales == {name: float(layer.input_scale) for name, layer in quantized(whole.recipe.model).items()}
+
+    (tmp_path / "cut").mkdir()
+    job = job_of(kind, features, tmp_path / "cut", int8[kind], precision=precision)
+    cut = trainer(job)
+    cut.train()
+    for path in checkpoint.existing(cut.run.checkpoints):
+        if path != checkpoint.path_of(cut.run.checkpoints, 4):
+            path.unlink()
+    resumed = trainer(job)
+    resumed.resume()
+    assert resumed.step == 4
+    assert resumed.train() == "finished"
+    assert_same(whole.state(), resumed.state())
+
+
+def test_two_ranks_follow_the_curve_of_one(features: Path, int8: dict[str, Path], tmp_path: Path) -> None:
+    """A rounding that falls to the other side is a step of the grid, so the bound is wider than that of a float training."""
+    curves = []
+    for ranks in (1, 2):
+        training = Training("vocoder", features, tmp_path / str(ranks))
+        training.job = dataclasses.replace(
+            job_of("vocoder", features, tmp_path / str(ranks), int8["vocoder"], micro_batches_per_step=4), machine={}
+        )
+        training.finish(ranks)
+        rows = [row["metrics"] for row in read_metrics(training.run.metrics)]
+        curves.append(np.array([row["train/loss"] for row in rows if "train/loss" in row]))
+    assert len(curves[0]) == 6
+    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-4)
+    model, description = load_model(tmp_path / "2" / "model", "vocoder")
+    assert set(quantized(model)) == set(description["quantization"]["layers"])
+
+
+def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Path, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    for name in ("sonorant", "tasks", "dvc.yaml"):
+        (tmp_path / name).symlink_to(root / name)
+    text = (root / "params.yaml").read_text(encoding="utf-8")
+    for setting in ("calibration_utterances: 24", "sensitivity_utterances: 16", "steps: 150"):
+        assert text.count(setting) == 1
+        text = text.replace(setting, f"{setting.split(':')[0]}: 2")
+    (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
+    folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}
+    paths = {"--acoustic": folders["acoustic"], "--vocoder": folders["vocoder"], "--features": features, "--runs": tmp_path / "runs",
+             "--out": tmp_path / "quantized", "--report": tmp_path / "report.json"}  # fmt: skip
+    command = [sys.executable, "-m", "tasks.quantize", *(str(word) for option in paths.items() for word in option)]
+    env = {
+        **os.environ,
+        "PET_NPROC_PER_NODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
+    }
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    for kind in folders:
+        model, description = load_model(tmp_path / "quantized" / kind, kind)
+        assert description["quantization"]["method"] == report[kind]["shipped"]
+        assert quantized(model)
+        assert report[kind]["sentence"] in done.stdout
+        assert {"float", "ptq", "qat"} == set(report[kind]["figures"])
+        assert str(tmp_path) not in json.dumps(description["quantization"])
