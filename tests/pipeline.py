@@ -25,6 +25,10 @@ TINY: dict[str, Any] = {
     "recognizer.sentences": 4,
     "evaluate.bootstrap": 100,
     "evaluate.latency_repeats": 3,
+    "evaluate.mos_sentences": 2,
+    "quantize.calibration_utterances": 2,
+    "quantize.sensitivity_utterances": 2,
+    "quantize.steps": 4,
 }
 for model, blocks in {"vocoder": ("blocks",), "acoustic": ("encoder_blocks", "decoder_blocks")}.items():
     TINY |= {f"{model}.channels": 32, f"{model}.expansion": 2, **{f"{model}.{name}": 1 for name in blocks}}

@@ -109,14 +109,14 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     sentences, bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, judged_variants(parity), sentences, inputs.corpus)
     repeated = [Clip(*read_audio(inputs.corpus / str(sentence.audio))) for sentence in sentences[:REPEATED_CLIPS]]
-    transcripts, ears_tested = _listen(renderings, repeated, known, recognizer, normalizer)
+    transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
     beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
     not_spoken = {variant: f"not run: {why}" for variant, why in renderings.unspoken.items()}
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     rated = _mos(renderings, config)
     metrics = {
-        "intelligibility": _intelligibility(counts, config.bootstrap, beside) | not_spoken,
+        "intelligibility": intelligibility(counts, config.bootstrap, beside) | not_spoken,
         "naturalness": _naturalness(renderings, rated, config, len(bundle.description.speakers)) | not_spoken,
         "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
         "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
@@ -153,7 +153,7 @@ def _chosen(inputs: Inputs, known: RecognizedRecordings) -> list[Utterance]:
     return [by_id[sentence] for sentence in known.ids]
 
 
-def _listen(
+def listen(
     renderings: Renderings, repeated: list[Clip], known: RecognizedRecordings, recognizer: str, normalizer: Normalizer
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
     """Recognise all renderings, and what the self-test wants heard, in one go: every core stays busy to the end."""
@@ -178,7 +178,8 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
     return {name: tuple(next(rest) for _ in group) for name, group in groups.items()}
 
 
-def _intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, str]) -> dict[str, Any]:
+def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, str]) -> dict[str, Any]:
+    """Error rates of each kind, how far they lie above the recordings', and those of variants above the first one's, in pairs."""
     summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():

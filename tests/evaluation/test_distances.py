@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from sonorant.evaluation.distances import align, distance, distances, mel_cepstra, summarize
+from sonorant.evaluation.distances import Sounds, align, distance, distances, log_mel_envelope, mel_cepstra, summarize
 
 RATE = 16000
 
@@ -30,16 +30,19 @@ def figures(samples: np.ndarray, reference: np.ndarray) -> dict[str, float]:
 
 def test_a_sound_is_at_no_distance_from_itself() -> None:
     same = figures(vowel(120), vowel(120))
-    assert same["mcd_db"] == same["f0_rmse_cents"] == same["voicing_error"] == 0
+    assert same["mcd_db"] == same["log_mel_db"] == same["f0_rmse_cents"] == same["voicing_error"] == 0
     assert same["duration_ratio"] == 1
 
 
-def test_loudness_does_not_count_and_noise_does() -> None:
-    assert figures(0.5 * vowel(120), vowel(120))["mcd_db"] < 1
+def test_loudness_counts_in_the_log_mel_distance_alone_and_noise_in_both() -> None:
+    quieter = figures(0.5 * vowel(120), vowel(120))
+    assert quieter["mcd_db"] < 1
+    assert quieter["log_mel_db"] == pytest.approx(20 * np.log10(2), abs=0.2)
     noise = 0.1 * np.random.default_rng(1).standard_normal(RATE)
     other = figures(vowel(120, formants=(300.0, 2200.0, 3000.0)), vowel(120))["mcd_db"]
     assert other > 3
     assert figures(noise, vowel(120))["mcd_db"] > max(8, other)
+    assert figures(noise, vowel(120))["log_mel_db"] > quieter["log_mel_db"]
 
 
 def test_distortion_has_the_scale_of_its_formula() -> None:
@@ -47,7 +50,7 @@ def test_distortion_has_the_scale_of_its_formula() -> None:
     frequencies = np.linspace(0, RATE / 2, 513)
     mel = np.log1p(frequencies / 700) / np.log1p(RATE / 2 / 700)
     ripple_db = 6.0 * np.cos(np.pi * 5 * mel)
-    cepstra = mel_cepstra(np.stack([10 ** (ripple_db / 10), np.ones(513)]), RATE)
+    cepstra = mel_cepstra(log_mel_envelope(np.stack([10 ** (ripple_db / 10), np.ones(513)]), RATE))
     assert 10 / np.log(10) * np.sqrt(2 * np.square(cepstra[0] - cepstra[1]).sum()) == pytest.approx(6 / np.sqrt(2), rel=0.01)
 
 
@@ -96,8 +99,9 @@ def _path_costs(cost: np.ndarray) -> list[float]:
 
 
 def test_several_processes_measure_as_one_and_silence_has_no_pitch() -> None:
-    pairs = [(vowel(120).astype(np.float32), vowel(140).astype(np.float32), RATE)] * 2
-    assert distances(pairs) == [distance(*pair) for pair in pairs]
+    high, low, reference = (vowel(pitch).astype(np.float32) for pitch in (160, 120, 140))
+    found = distances([Sounds({"high": high, "low": low}, reference, RATE)] * 2)
+    assert found == {"high": [distance(high, reference, RATE)] * 2, "low": [distance(low, reference, RATE)] * 2}
     silent = figures(np.zeros(RATE), np.zeros(RATE))
     assert str(silent["f0_rmse_cents"]).startswith("not run: ")
 

@@ -1,14 +1,17 @@
-"""Every runtime is timed at every length and number of threads; one that cannot run says why."""
+"""Every candidate is timed in turn with fp32, at every length and number of threads; one that cannot run says why."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.latency import measure, sentence_classes
+from sonorant.evaluation.latency import measure, over_baseline, sentence_classes
+from sonorant.evaluation.memory import measure_memory
+from tests.evaluation.variants import with_copies
 
 
 def tokens_of(length: int) -> np.ndarray:
@@ -25,4 +28,41 @@ def test_classes_are_the_shortest_the_median_and_the_longest() -> None:
 def test_a_required_runtime_that_cannot_run_stops_the_measurement(voice_bundle: Path, tmp_path: Path) -> None:
     absent = (tmp_path / "acoustic", tmp_path / "vocoder")
     with pytest.raises(SonorantError, match="acoustic"):
-        measure(voice_bundle, absent, {"short": tokens_of(4)}, 3)
+        measure(voice_bundle, absent, {"torch/fp32": None}, {"short": tokens_of(4)}, 3)
+
+
+def test_one_that_cannot_run_says_why_and_stops_no_other(voice_bundle: Path, trained: tuple[Path, Path], tmp_path: Path) -> None:
+    bundle = with_copies(voice_bundle, tmp_path / "variants", "fp16", "int8")
+    (bundle / "decoder.int8.onnx").write_bytes(b"damaged")
+    candidates = {"onnxruntime/fp32": None, "onnxruntime/fp16": None, "onnxruntime/int8": None, "tensorrt/fp32": "it is absent"}
+    speed = measure(bundle, trained, candidates, {"short": tokens_of(4)}, 3)
+    assert list(speed) == list(candidates)
+    assert speed["tensorrt/fp32"] == "not run: it is absent"
+    assert speed["onnxruntime/int8"].startswith("not run: ") and "damaged" in speed["onnxruntime/int8"]
+    for threads in ("threads_1", "threads_all"):
+        figures = speed["onnxruntime/fp16"]["short"][threads]
+        low, high = figures["over_fp32_ci95"]
+        assert 0 < low <= figures["over_fp32"] <= high
+        assert "over_fp32" not in speed["onnxruntime/fp32"]["short"][threads]
+
+
+def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did() -> None:
+    busy = np.random.default_rng(0).uniform(1, 5, 60)  # the same drift for both, as they take turns
+    noise = np.random.default_rng(1).normal(1, 0.02, 60)
+    found = over_baseline(2 * busy / (busy * noise))
+    low, high = found["over_fp32_ci95"]
+    assert 1.9 < low < found["over_fp32"] < high < 2.1
+
+
+def test_memory_is_that_of_a_process_with_this_candidate_alone(
+    voice_bundle: Path, trained: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A process that holds much more than the candidate needs must not show in its peak."""
+    held = np.ones(80_000_000)
+    bundle = tmp_path / "voice"
+    shutil.copytree(voice_bundle, bundle)
+    candidates = {"onnxruntime/fp32": None, "onnxruntime/int8": None, "onnxruntime/bf16": "no kernels"}
+    found = measure_memory(bundle, trained, candidates, tokens_of(40))
+    assert 20 < found["onnxruntime/fp32"]["loaded_mib"] <= found["onnxruntime/fp32"]["peak_mib"] < held.nbytes / 2**20
+    assert found["onnxruntime/int8"].startswith("not run: ") and "no variant 'int8'" in found["onnxruntime/int8"]
+    assert found["onnxruntime/bf16"] == "not run: no kernels"

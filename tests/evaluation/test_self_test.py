@@ -8,7 +8,17 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.normalizer import Normalizer
 from sonorant.evaluation.recognizers import load_recognizer
-from sonorant.evaluation.self_test import LEAST_NOISE_WER, NOISE_CLIPS, REPEATED_CLIPS, check_ears, check_texts, noise_clips
+from sonorant.evaluation.self_test import (
+    LEAST_NOISE_WER,
+    NOISE_CLIPS,
+    REPEATED_CLIPS,
+    check_ears,
+    check_planted,
+    check_sound,
+    check_texts,
+    noise_clips,
+    planted_clips,
+)
 from sonorant.evaluation.transcription import Clip
 
 REFERENCES = (
@@ -70,3 +80,22 @@ def test_real_noise_holds_no_words_and_is_the_same_each_time() -> None:
     recognizer = load_recognizer("pocketsphinx")
     heard = [recognizer.transcribe(clip.samples, clip.rate) for clip in noise]
     assert check_ears(REFERENCES, HEARD, heard, HEARD[:REPEATED_CLIPS], normalize)["noise_wer"] >= LEAST_NOISE_WER
+
+
+def test_silence_and_noise_are_planted_as_long_as_the_sound_they_replace() -> None:
+    silence, noise = planted_clips(Clip(np.ones(100, np.float32), 16000))
+    assert not silence.samples.any() and silence.rate == noise.rate == 16000
+    assert noise.samples.shape == silence.samples.shape and noise.samples.std() > 0.05
+
+
+def test_words_heard_where_a_variant_was_replaced_by_silence_are_caught_by_its_name() -> None:
+    assert check_planted(REFERENCES[0], {"fp32": ("", "the"), "int8": ("", "")}, normalize)["planted_in"] == "fp32, int8"
+    with pytest.raises(SonorantError, match=r"in place of int8 score 0\.0 % WER"):
+        check_planted(REFERENCES[0], {"fp32": ("", "oh"), "int8": (REFERENCES[0], REFERENCES[0])}, normalize)
+
+
+def test_a_voice_that_is_silent_is_no_yardstick() -> None:
+    sound, silence = Clip(np.full(100, 0.1, np.float32), 16000), Clip(np.full(100, 1e-6, np.float32), 16000)
+    check_sound("fp32", [sound, sound, silence])
+    with pytest.raises(SonorantError, match="2 of 3 clips of fp32 are silent"):
+        check_sound("fp32", [sound, silence, silence])
