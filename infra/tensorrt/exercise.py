@@ -1,0 +1,87 @@
+"""The whole TensorRT path of a voice where TensorRT and a GPU are: build, keep, ladder, latency, tests; one JSON line at the end.
+
+Each step is the command that a person would run. Knows nothing of engines. Where TensorRT is absent it says so and ends with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import finish, save_option
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.runtime.bundle import GRAPHS, read_bundle
+from sonorant.tensorrt.installation import this_machine
+from tasks.stage import run
+
+
+def main() -> None:
+    """Run all steps, say what each found."""
+    parser = argparse.ArgumentParser(prog="python -m infra.tensorrt.exercise", description=__doc__.splitlines()[0])
+    parser.add_argument("--voice", type=Path, required=True, help="voice bundle with all its variants")
+    parser.add_argument(
+        "--models", type=Path, default=Path("models"), help="folder of acoustic, vocoder and quantized (default: models)"
+    )
+    parser.add_argument("--features", type=Path, default=Path("data/features"), help="feature store, for real phoneme sequences")
+    save_option(parser)
+    arguments = parser.parse_args()
+    machine = this_machine()
+    engines = len(GRAPHS) * len(read_bundle(arguments.voice).description.graphs["encoder"].variants)
+    built, kept = _build(arguments.voice), _build(arguments.voice)
+    ladder = _verify(arguments.voice, arguments.models, arguments.features)
+    latency = _latency(arguments.voice, arguments.models)
+    tests = _run("-m", "pytest", "-q", "-rs", "tests/tensorrt").splitlines()[-1]
+    claims = {
+        "every graph of every variant becomes an engine": len(built) == engines,
+        "an engine that fits is kept": all(line.endswith("up to date") for line in kept),
+        "every variant passes the ladder": bool(ladder)
+        and all(isinstance(found, dict) and found["passed"] for found in ladder.values()),
+        "every variant is timed": not latency["not_run"],
+        "the tests that need TensorRT ran": "skipped" not in tests and "failed" not in tests,
+    }
+    found = {"tensorrt": machine.tensorrt, "gpu": machine.gpu, "built": built, "ladder": ladder, "latency": latency, "tests": tests}
+    finish("tensorrt", found, claims, arguments.save)
+
+
+def _build(voice: Path) -> list[str]:
+    return _run("-m", "tasks.build_engine", "--voice", str(voice)).splitlines()
+
+
+def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
+    """The ladder's report, of TensorRT alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "parity.json"
+        named = [(f"--{name}", str(models / name)) for name in ("acoustic", "vocoder", "quantized") if (models / name).is_dir()]
+        given = [word for pair in named for word in pair]
+        _run("-m", "tasks.verify", "--voice", str(voice), *given, "--features", str(features), "--out", str(report))
+        return _of_tensorrt(read_json(report))
+
+
+def _latency(voice: Path, models: Path) -> dict[str, Any]:
+    """The latency table's verdict and what of TensorRT was not timed."""
+    given = [word for name in ("acoustic", "vocoder", "quantized") for word in (f"--{name}", str(models / name))]
+    verdict = json.loads(_run("-m", "benchmarks.latency", "--voice", str(voice), *given, accept=(0, 1)).splitlines()[-1])
+    return {"not_run": _of_tensorrt(verdict["result"]["not_run"]), "claims": verdict["claims"], "table": verdict["result"]}
+
+
+def _of_tensorrt(by_candidate: dict[str, Any]) -> dict[str, Any]:
+    return {name: found for name, found in by_candidate.items() if name.startswith("tensorrt/")}
+
+
+def _run(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
+    """What a command of this Python prints; its progress goes on to the terminal. Raises SonorantError if it fails."""
+    print(f"$ python {' '.join(arguments)}", file=sys.stderr, flush=True)
+    done = subprocess.run([sys.executable, *arguments], stdout=subprocess.PIPE, text=True)
+    if done.returncode not in accept:
+        raise SonorantError(f"python {' '.join(arguments)}: ended with status {done.returncode}; see above")
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    run(main)
