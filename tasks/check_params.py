@@ -11,7 +11,7 @@ from sonorant.data.preparation import PrepareConfig
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.verify import VerifyConfig
+from sonorant.export.tolerance import VerifyConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.registry import PromoteConfig, RegisterConfig

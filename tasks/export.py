@@ -1,4 +1,4 @@
-"""Stage `export`: the trained acoustic model and vocoder -> a voice bundle. Knows nothing of ONNX."""
+"""Stage `export`: the trained models, in float and quantised -> a voice bundle of every precision. Knows nothing of ONNX."""
 
 from __future__ import annotations
 
@@ -6,28 +6,45 @@ import argparse
 from pathlib import Path
 
 from sonorant.data.features import FeatureStore
+from sonorant.export.cases import spread_lengths
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import corpus_lengths, export_voice
+from sonorant.export.voice import Sources, corpus_lengths, export_variants
+from sonorant.files import write_json
 from tasks.params import load
 from tasks.stage import run
 
+MEASURED = 3
+"""Utterances that the ranges of the 16-bit variants are measured on: the shortest, a middle one, the longest, alone and together."""
+
 
 def main() -> None:
-    """Read section `export`, write the bundle."""
+    """Read section `export`, write the bundle and what was measured for it."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.export",
-        description="Write a voice bundle: voice.json and the ONNX graphs of acoustic model and vocoder. "
-        "Settings: params.yaml, section 'export'.",
+        description="Write a voice bundle: voice.json and the three ONNX graphs in float32, float16, bfloat16 and, where there are "
+        "quantised models, int8. Settings: params.yaml, section 'export'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
     parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
     parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
-    parser.add_argument("--features", type=Path, required=True, help="feature store that they were trained on, for its lengths")
+    parser.add_argument(
+        "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; without it no int8"
+    )
+    parser.add_argument("--features", type=Path, required=True, help="feature store that they were trained on")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
+    parser.add_argument("--report", type=Path, help="JSON to write: which nodes of the 16-bit variants stay in float32, and why")
     arguments = parser.parse_args()
     store = FeatureStore.open(arguments.features)
+    sources = Sources(
+        arguments.acoustic,
+        arguments.vocoder,
+        quantized=(arguments.quantized / "acoustic", arguments.quantized / "vocoder") if arguments.quantized else None,
+        utterances=[store.tokens(i) for i in spread_lengths(store.tokens_count, MEASURED)],
+    )
     lengths = corpus_lengths(store.tokens_count, store.frames)
-    export_voice(arguments.acoustic, arguments.vocoder, arguments.out, lengths, load("export", ExportConfig))
+    measured = export_variants(sources, arguments.out, lengths, load("export", ExportConfig))
+    if arguments.report:
+        write_json(arguments.report, measured)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Stage `verify`: the exported graphs against the trained models -> a parity report, or a failure. Knows nothing of either's insides."""
+"""Stage `verify`: every runtime and precision of a voice against the trained models -> reports/parity.json. Knows nothing of either."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sonorant.data.features import FeatureStore
 from sonorant.export.cases import shortened, spread_lengths
-from sonorant.export.verify import VerifyConfig, verify_voice
+from sonorant.export.tolerance import VerifyConfig
+from sonorant.export.verify import verify_voice
 from sonorant.files import write_json
 from sonorant.runtime.bundle import read_bundle
 from tasks.params import load
@@ -21,12 +22,16 @@ def main() -> None:
     """Read section `verify`, compare, write the report."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.verify",
-        description="Compare a voice bundle under ONNX Runtime with the trained models under torch, on utterances from one phoneme "
-        "to the longest of the features, alone and in batches. Fails where they differ. Settings: params.yaml, section 'verify'.",
+        description="Check every precision of a voice bundle under every runtime that runs here, rung by rung, against the trained models "
+        "under torch, on utterances from one phoneme to the longest of the features, alone and in batches. What fails is named and "
+        "dropped; where float32 under ONNX Runtime fails, so does this. Settings: params.yaml, section 'verify'.",
     )
     parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
     parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
     parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument(
+        "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; needed for int8"
+    )
     parser.add_argument("--features", type=Path, required=True, help="feature store, for real phoneme sequences")
     parser.add_argument("--out", type=Path, required=True, help="JSON report to write")
     arguments = parser.parse_args()
@@ -35,8 +40,12 @@ def main() -> None:
     chosen = spread_lengths(store.tokens_count, UTTERANCES)
     shortest = store.tokens(chosen[0])
     utterances = [shortened(shortest, 1), shortened(shortest, 2), *(store.tokens(i) for i in chosen)]
-    report = verify_voice(read_bundle(arguments.voice), (arguments.acoustic, arguments.vocoder), utterances, config)
+    trained = (arguments.acoustic, arguments.vocoder)
+    quantized = (arguments.quantized / "acoustic", arguments.quantized / "vocoder") if arguments.quantized else None
+    report = verify_voice(read_bundle(arguments.voice), trained, utterances, config, quantized=quantized)
     write_json(arguments.out, report)
+    for name, found in report.items():
+        print(f"{name}: {found if isinstance(found, str) else found['failed'] or 'passed'}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Inputs to compare two runtimes on. Knows nothing of what computes with them."""
+"""Inputs to compare runtimes on, and what torch makes of them. Knows nothing of what else computes with them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,50 @@ SPEEDS = (1.0, 0.5, 2.0)
 """Speeds that the cases take in turn."""
 TOGETHER = 3
 """Utterances in a padded batch."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch on its way through the three graphs, each given what torch gave before it: so only its own faults count."""
+
+    inputs: Arrays
+    """Of the encoder."""
+    states: NDArray[np.float32]
+    ends: NDArray[np.int64]
+    mel: NDArray[np.float32]
+    samples: NDArray[np.float32]
+
+    @property
+    def batch(self) -> int:
+        """Utterances."""
+        return len(self.ends)
+
+    @property
+    def tokens(self) -> int:
+        """Of the longest utterance."""
+        return self.states.shape[1]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Frames of each utterance (B,)."""
+        return self.ends[:, -1]
+
+    @property
+    def time(self) -> NDArray[np.int64]:
+        """Every frame of the longest utterance (T,)."""
+        return np.arange(self.lengths.max())
+
+    def row(self, number: int) -> Case:
+        """One utterance of the batch, its padding cut off."""
+        tokens, frames = int(self.inputs["lengths"][number]), int(self.lengths[number])
+        one = slice(number, number + 1)
+        inputs = {name: values[one] for name, values in self.inputs.items()} | {"tokens": self.inputs["tokens"][one, :tokens]}
+        hop = self.samples.shape[1] // self.mel.shape[2]
+        return Case(
+            inputs, self.states[one, :tokens], self.ends[one, :tokens], self.mel[one, :, :frames], self.samples[one, : frames * hop]
+        )
 
 
 def spread_lengths(lengths: NDArray[np.int64], count: int) -> list[int]:
@@ -26,8 +71,8 @@ def shortened(tokens: NDArray[np.integer], phonemes: int) -> NDArray[np.integer]
     return np.concatenate([tokens[: phonemes + 1], tokens[-1:]])
 
 
-def batches(utterances: Sequence[NDArray[np.integer]], speakers: int) -> Iterator[dict[str, NDArray[Any]]]:
-    """Inputs of the acoustic graph: each utterance (N, 3) alone, then neighbours in padded batches; speeds and speakers take turns."""
+def batches(utterances: Sequence[NDArray[np.integer]], speakers: int) -> Iterator[Arrays]:
+    """Inputs of the encoder: each utterance (N, 3) alone, then neighbours in padded batches; speeds and speakers take turns."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
     for number, batch in enumerate([*alone, *together]):

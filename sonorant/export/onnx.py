@@ -25,9 +25,15 @@ class ExportConfig:
     """How graphs are written."""
 
     opset: int
-    """ONNX operator set of the graphs, 18 to 23; the newer, the fewer engines read it."""
+    """ONNX operator set of the graphs, 18 to 23; the newer, the fewer engines read it. bf16 needs 22 and has it in any case."""
+    headroom: float = 8.0
+    """A node whose values on real data, times this, go beyond a 16-bit format stays in float32."""
+    max_loss: float = 8.0
+    """So does a node that errs by more roundings of the format than this, relative to its result."""
 
     def __post_init__(self) -> None:
+        if self.headroom < 1 or self.max_loss <= 0:
+            raise ValueError("headroom must be at least 1, max_loss above 0")
         if not 18 <= self.opset <= 23:
             raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 

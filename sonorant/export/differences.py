@@ -1,0 +1,81 @@
+"""How far two results are from each other, in the measures that suit each output. Knows nothing of what computed them.
+
+The largest difference alone says little of int8: where a value lies on the border of two steps, two right computations choose different
+ones, and what follows differs by a step at that place. Means are hardly moved by single places, but by every wrong scale or constant: a
+root mean square relative to the signal for states and mel, and decibels of the log-mel for mel and samples. Samples are not
+compared by relative error: a phase that is a little off moves them much and is not heard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.export.fault import Fault
+from sonorant.export.tolerance import Tolerance
+
+DECIBELS = 20 / np.log(10)
+"""Decibels of one natural logarithm of magnitude."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far an output is from what was expected."""
+
+    output: str
+    max_abs_diff: float
+    relative_error: float
+    log_mel_db: float | None = None
+    """None for states, which are no sound."""
+
+    def check(self, tolerance: Tolerance, where: str, other: str) -> None:
+        """Raise Fault, beginning with `where` (graph, length, ...), if this is too far from `other`, such as "torch"."""
+        measures: list[tuple[str, float | None, float]] = [("max_abs_diff", self.max_abs_diff, tolerance.max_abs_diff)]
+        if self.output != "samples":
+            measures.append(("relative_error", self.relative_error, tolerance.relative_error))
+        measures.append(("log_mel_db", self.log_mel_db, tolerance.log_mel_db))
+        for name, value, allowed in measures:
+            if value is not None and value > allowed:
+                raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, allowed {allowed:g}")
+
+
+def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
+    """Measure one output of floats. Raises Fault, beginning with `where`, where dtype or shape differ or a value is not finite."""
+    check_comparable(got, expected, where)
+    error = got.astype(np.float64) - expected
+    size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
+    relative = float(np.sqrt(np.mean(np.square(error)))) / size if size else 0.0
+    decibels = None
+    if output == "mel":
+        decibels = float(np.abs(error).mean()) * DECIBELS
+    elif output == "samples":
+        mels = [log_mel(torch.from_numpy(np.ascontiguousarray(samples)), audio) for samples in (got, expected)]
+        decibels = float((mels[0] - mels[1]).abs().mean()) * DECIBELS
+    return Difference(output, float(np.abs(error).max(initial=0.0)), relative, decibels)
+
+
+def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:
+    """The largest difference of the tokens' ends in frames. Raises Fault as `difference`, or where it is more than the tolerance allows."""
+    check_comparable(got, expected, where)
+    frames, share = tolerance.frames
+    off = np.abs(got - expected)
+    if (off > frames + share * expected).any():
+        raise Fault(
+            f"{where}: a token ends {off.max()} frames off {other}, allowed {frames:g} and {share:.0%} of the time until then"
+        )
+    return int(off.max(initial=0))
+
+
+def check_comparable(got: NDArray[Any], expected: NDArray[Any], where: str) -> None:
+    """Raise Fault, beginning with `where`, where dtype or shape differ or a value is not finite."""
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        raise Fault(f"{where}: {got.dtype} {got.shape} instead of {expected.dtype} {expected.shape}")
+    if not np.isfinite(got).all():
+        raise Fault(f"{where}: NaN or infinity")
+    if not np.isfinite(expected).all():
+        raise Fault(f"{where}: torch itself gives NaN or infinity")

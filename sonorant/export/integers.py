@@ -1,0 +1,87 @@
+"""Whether an int8 graph is one: stored in int8, as engines demand it, and computed in integers. Knows nothing of how well it speaks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, numpy_helper
+
+from sonorant.export.fault import Fault
+
+LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
+"""Operators with weights."""
+INTEGER_KERNELS = ("QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "ConvInteger", "MatMulInteger")
+"""What ONNX Runtime makes of quantised layers."""
+NO_KERNEL = ("ConvTranspose",)
+"""What ONNX Runtime computes in float although it is quantised; TensorRT does not."""
+
+
+def check_integers(graph: str, file: Path) -> dict[str, Any]:
+    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and what ONNX Runtime computes them with.
+
+    Raises Fault naming the graph and the node where weights are not stored as int8, a zero-point is not 0, a scale is not constant and
+    positive, or a quantised layer that ONNX Runtime could compute in integers is left in float.
+    """
+    model = onnx.load(file)
+    layers = _quantized_layers(graph, model)
+    if not layers:
+        raise Fault(f"graph {graph}: no layer has weights stored as int8; quantise and export the voice again")
+    optimized = _optimized(file)
+    left = {node.name for node in optimized.graph.node if node.op_type in LAYERS}
+    in_float = [node.name for node in layers if node.name in left]
+    unexpected = [node.name for node in layers if node.name in left and node.op_type not in NO_KERNEL]
+    if unexpected:
+        raise Fault(f"graph {graph}: ONNX Runtime computes the quantised layers {', '.join(unexpected)} in float")
+    kernels = Counter(node.op_type for node in optimized.graph.node if node.op_type in INTEGER_KERNELS)
+    if kernels.total() + len(in_float) < len(layers):
+        raise Fault(f"graph {graph}: ONNX Runtime has {kernels.total()} integer kernels for {len(layers)} quantised layers")
+    return {"layers": len(layers), "kernels": dict(sorted(kernels.items())), "in_float": in_float}
+
+
+def _quantized_layers(graph: str, model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The layers whose weights are int8 constants; every scale and zero-point of the graph is checked on the way."""
+    constants = {constant.name: constant for constant in model.graph.initializer}
+    stored = set()
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            for complaint in _complaints(node, constants):
+                raise Fault(f"graph {graph}: {node.name} ({node.op_type}): {complaint}; quantise and export the voice again")
+        if node.op_type == "DequantizeLinear" and node.input[0] in constants:
+            if constants[node.input[0]].data_type != TensorProto.INT8:
+                raise Fault(
+                    f"graph {graph}: {node.input[0]} is quantised but not stored as int8; quantise and export the voice again"
+                )
+            stored.add(node.output[0])
+    return [node for node in model.graph.node if node.op_type in LAYERS and node.input[1] in stored]
+
+
+def _complaints(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> Iterator[str]:
+    if node.input[1] not in constants:
+        yield "its scale is not constant"
+    else:
+        scale = numpy_helper.to_array(constants[node.input[1]])
+        if not (np.isfinite(scale).all() and (scale > 0).all()):
+            yield "a scale is not positive"
+    if len(node.input) > 2 and node.input[2]:
+        zero = constants.get(node.input[2])
+        if zero is None or zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any():
+            yield "its zero-point is not the int8 constant 0"
+    elif node.op_type == "QuantizeLinear":
+        yield "without a zero-point it gives uint8"
+
+
+def _optimized(file: Path) -> onnx.ModelProto:
+    """The graph as ONNX Runtime runs it on this machine's CPU."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        return onnx.load(options.optimized_model_filepath)

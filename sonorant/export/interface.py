@@ -1,0 +1,44 @@
+"""Whether a variant's files are what the bundle says, before anything runs them. Knows nothing of what they compute."""
+
+from __future__ import annotations
+
+from sonorant.errors import SonorantError
+from sonorant.export.fault import Fault
+from sonorant.export.voice import read_tensors
+from sonorant.runtime.bundle import GRAPHS, Bundle
+
+INTERFACE = {
+    "encoder": (
+        {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"},
+        {"states": "float32", "ends": "int64"},
+    ),
+    "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),
+    "vocoder": ({"mel": "float32", "lengths": "int64"}, {"samples": "float32"}),
+}
+"""Names and dtypes of inputs and outputs that every runtime counts on, whatever it computes in between."""
+
+
+def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
+    """Bytes of each graph's file. Raises Fault where one is absent or not the bytes that the bundle describes."""
+    try:
+        return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in GRAPHS}
+    except SonorantError as error:
+        raise Fault(str(error)) from None
+
+
+def check_interface(bundle: Bundle, variant: str) -> None:
+    """Raises Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than every runtime counts on."""
+    for graph, wanted in INTERFACE.items():
+        described = bundle.description.graphs[graph]
+        try:
+            found = read_tensors(bundle.graph_file(graph, variant))
+        except SonorantError as error:
+            raise Fault(str(error)) from None
+        for kind, tensors, names, told in zip(
+            ("inputs", "outputs"), found, wanted, (described.inputs, described.outputs), strict=True
+        ):
+            got = {tensor.name: tensor.dtype for tensor in tensors}
+            if got != names:
+                raise Fault(f"graph {graph}: its {kind} are {got}, must be {names}; export the voice again")
+            if tensors != told:
+                raise Fault(f"graph {graph}: its {kind} are not those that voice.json describes; export the voice again")

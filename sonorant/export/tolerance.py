@@ -1,0 +1,65 @@
+"""How close is equal, for each precision. Knows nothing of what is compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sonorant.errors import SonorantError
+
+FROM_FLOAT = "int8_from_float"
+"""Under this name the tolerances of int8 against the float models stand."""
+FRAMES = (2.0, 0.02)
+"""By how much a token's end may be off in precisions below fp32: frames, and a share of the time until then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How close is equal."""
+
+    max_abs_diff: float
+    """Of states, log-mel (natural logarithm) and samples (full scale 1)."""
+    relative_error: float
+    """Root mean square of the difference relative to that of the values; states and mel."""
+    log_mel_db: float
+    """Mean absolute difference of log-mel; mel and samples."""
+    frames: tuple[float, float] = (0.0, 0.0)
+    """By how much a token's end may be off: frames, and in addition a share of the time until then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyConfig:
+    """What is checked, and how close is equal, by variant.
+
+    int8 is against the fake-quantised models, int8_from_float against the float ones.
+    """
+
+    max_abs_diff: dict[str, float]
+    """Largest difference, on states, log-mel (natural logarithm) and samples (full scale 1)."""
+    relative_error: dict[str, float]
+    """Root mean square of the difference relative to the values, on states and log-mel."""
+    log_mel_db: dict[str, float]
+    """Mean absolute difference of the log-mel, of mel and samples."""
+    int8_size: float
+    """Bytes of all int8 graphs over those of fp32, at most."""
+    runtimes: list[str]
+    """Keys of `sonorant.runtime.runtimes.RUNTIMES` to check; the others are reported as not run. Compiling takes minutes on a CPU."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_abs_diff", "relative_error", "log_mel_db"):
+            values = getattr(self, name)
+            missing = {"fp32", "fp16", "bf16", "int8", FROM_FLOAT} - set(values)
+            if missing:
+                raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}")
+            if min(values.values()) <= 0:
+                raise ValueError(f"{name} must be above 0")
+
+    def tolerance(self, variant: str) -> Tolerance:
+        """Of one variant. Raises SonorantError if there is none."""
+        if variant not in self.max_abs_diff:
+            raise SonorantError(f"no tolerance for variant '{variant}'; add it to section verify: {', '.join(self.max_abs_diff)}")
+        return Tolerance(
+            max_abs_diff=self.max_abs_diff[variant],
+            relative_error=self.relative_error[variant],
+            log_mel_db=self.log_mel_db[variant],
+            frames=(0.0, 0.0) if variant == "fp32" else FRAMES,
+        )
