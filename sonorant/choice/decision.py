@@ -81,7 +81,7 @@ def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
         candidates = dict.fromkeys([BASELINE, *metrics["parity"], *metrics["speed"]])
         rows = [_row(candidate, metrics, config) for candidate in candidates]
     except (AttributeError, KeyError, TypeError) as error:
-        raise SonorantError(f"metrics: not what the stage evaluate writes ({error}); run it again") from None
+        raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
     if not rows[0].passed:
         raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
     fast = [row for row in rows if row.passed and row.runtime in STANDALONE and _certainly_faster(row, config)]
