@@ -25,6 +25,8 @@ _WORDS_BEFORE = 3
 """Words before a full stop that are enough to tell what it stands for."""
 
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
+_SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
+"""What no frontend speaks, so that rows of it need not be analysed."""
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
 _LESSER_BORDERS = (
     re.compile(r"(?:[,;:)\]]|(?<=\s)-{1,3}|[–—])\s+|(?<=[^\W\d])[–—]+(?=[^\W\d])"),  # a phrase ends
@@ -60,6 +62,9 @@ def split_pieces(text: str | Iterable[str], frontend: Frontend) -> Iterator[Piec
         return len(found) > 1 and _words(found[-1]) == _words(frontend.speak(after))
 
     for part, goes_on in _parts(_fragments(text), is_end):
+        if _SILENT.fullmatch(part):
+            yield Piece(SpokenText(part.strip(), (), ()), goes_on=False, characters=len(part))
+            continue
         sentences = frontend.sentences(part) or [frontend.speak(part)]
         for number, sentence in enumerate(sentences, 1):
             last = number == len(sentences)

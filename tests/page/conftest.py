@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import signal
 import subprocess
@@ -15,32 +14,21 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
+from tests.variants import with_variant
 
 
 @pytest.fixture(scope="session")
 def two_variants(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny voice in two variants: the second one's vocoder is half as loud, so that one hears which speaks."""
     folder = tmp_path_factory.mktemp("variants")
-    source = read_bundle(voice_bundle)
-    graphs, files = {}, []
-    for name, graph in source.description.graphs.items():
-        original = source.graph_file(name)
-        second = folder / f"{name}.quiet.onnx"
-        model = onnx.load(original)
-        if name == "vocoder":
-            half = onnx.helper.make_node("Mul", ["whole", "half"], [model.graph.output[0].name])
-            for node in model.graph.node:
-                node.output[:] = ["whole" if output == half.output[0] else output for output in node.output]
-            model.graph.node.append(half)
-            model.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "half"))
-        onnx.save(model, second)
-        files += [original, second]
-        graphs[name] = {**graph.variants, "quiet": GraphFile.of(second, "fp32")}
-    described = {name: dataclasses.replace(source.description.graphs[name], variants=variants) for name, variants in graphs.items()}
-    description = dataclasses.replace(source.description, graphs=described)
-    write_bundle(folder / "voice", description, files)
-    return folder / "voice"
+    model = onnx.load(voice_bundle / "vocoder.fp32.onnx")
+    output = model.graph.output[0].name
+    for node in model.graph.node:
+        node.output[:] = ["whole" if name == output else name for name in node.output]
+    model.graph.node.append(onnx.helper.make_node("Mul", ["whole", "half"], [output]))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0.5, np.float32), "half"))
+    onnx.save(model, folder / "vocoder.onnx")
+    return with_variant(voice_bundle, folder / "voice", "quiet", {"vocoder": folder / "vocoder.onnx"})
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,171 @@
+"""No request runs away: each limit stops it with one line that names the limit, and absurd text ends at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.limits import Allowance, Limits
+from sonorant.runtime.voice import Voice
+
+
+@pytest.fixture(scope="module")
+def voice(voice_bundle: Path) -> Voice:
+    return Voice.load(voice_bundle, threads=1)
+
+
+class Changed:
+    """A voice's runtime whose durations or samples are changed; it counts how often frames were computed."""
+
+    def __init__(self, runtime: Any, ends: Any = None, samples: Any = None) -> None:
+        self.runtime, self.ends, self.samples = runtime, ends, samples
+        self.decoded = 0
+
+    def encode(self, *arrays: Any) -> Any:
+        states, ends = self.runtime.encode(*arrays)
+        return states, self.ends(ends) if self.ends else ends
+
+    def decode(self, *arrays: Any) -> Any:
+        self.decoded += 1
+        return self.runtime.decode(*arrays)
+
+    def vocode(self, *arrays: Any) -> Any:
+        samples = self.runtime.vocode(*arrays)
+        return self.samples(samples) if self.samples else samples
+
+
+def endless(text: str) -> Iterator[str]:
+    return itertools.repeat(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the text is empty; give at least one word"),
+        (" \n\t \r\n", "the text is empty; give at least one word"),
+        ("...", r"nothing in the text can be spoken in en-us: '\.\.\.'"),
+        ("?! -- ;", "nothing in the text can be spoken"),
+        ("\x00\x07\x1b", "nothing in the text can be spoken"),
+        ("😀 😀", "nothing in the text can be spoken"),
+        ("你好世界。Привет", "nothing in the text can be spoken"),
+        ("a" * 1_000_000, "a word of more than 300 characters"),
+        ("你" * 1_000_000, "a word of more than 300 characters"),
+        ("😀 " * 500_000, "nothing can be spoken in 2.... characters in a row"),
+        ("\x00" * 1_000_000, "nothing can be spoken in 2.... characters in a row"),
+        (".\n\n" * 300_000, "nothing can be spoken in 2.... characters in a row"),
+    ],
+    ids=lambda value: repr(value[:12]),
+)
+def test_absurd_text_gets_one_clear_error(voice: Voice, text: str, message: str) -> None:
+    for speak in (voice.stream, lambda text: iter([voice.say(text, limits=Limits())])):
+        with pytest.raises(SonorantError, match=message) as error:
+            list(speak(text))
+        assert "\n" not in str(error.value)
+        assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["\n\n\n\n", ".\n", "😀\n\n", "\x00 ", "你 "], ids=repr)
+def test_endless_nothing_ends(voice: Voice, text: str) -> None:
+    with pytest.raises(SonorantError, match=r"nothing can be spoken in|more than 100000 characters"):
+        next(voice.stream(endless(text), limits=Limits(characters=100_000)))
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (Limits(characters=1_000), "the text has more than 1000 characters, the most for one request; split the text"),
+        (Limits(audio_seconds=5), "the speech would be longer than 5 seconds"),
+        (Limits(work_seconds=0.2), "the speech took longer than 0.2 seconds to compute"),
+    ],
+    ids=str,
+)
+def test_an_endless_text_is_stopped(voice: Voice, limits: Limits, message: str) -> None:
+    heard = 0
+    with pytest.raises(SonorantError, match=message):
+        for chunk in voice.stream(endless("The rain had stopped, and nobody came. "), limits=limits):
+            heard += len(chunk)
+    assert heard > 0
+    assert heard <= limits.audio_seconds * voice.sample_rate
+
+
+def test_a_whole_text_beyond_the_limit_is_refused_before_anything_is_spoken(voice_bundle: Path) -> None:
+    voice = Voice.load(voice_bundle, threads=1)
+    counted = voice.runtime = Changed(voice.runtime)
+    with pytest.raises(SonorantError, match="more than 100 characters"):
+        next(voice.stream("Hello there. " * 10, limits=Limits(characters=100)))
+    assert counted.decoded == 0
+
+
+def test_too_many_phonemes_in_one_breath(voice: Voice) -> None:
+    with pytest.raises(SonorantError, match=r"a sentence of the text has \d+ phonemes, at most 100"):
+        list(voice.stream("999999999999999 " * 20, limits=Limits(piece_tokens=100)))
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        lambda ends: np.cumsum(np.full_like(ends, 300), axis=1),  # every token as long as a token may be
+        lambda ends: ends * 0,
+        lambda ends: np.full_like(ends, -(2**63)),  # what NaN becomes as an integer
+        lambda ends: ends * 0 + 2**40,
+    ],
+    ids=["longest", "none", "not a number", "huge"],
+)
+def test_durations_that_run_away_are_stopped_before_frames_are_computed(voice_bundle: Path, ends: Any) -> None:
+    voice = Voice.load(voice_bundle, threads=1)
+    changed = voice.runtime = Changed(voice.runtime, ends=ends)
+    with pytest.raises(SonorantError, match="durations have run away"):
+        voice.say("Hello there.")
+    assert changed.decoded == 0
+
+
+def test_slow_speech_has_not_run_away(voice: Voice) -> None:
+    for text in ("No.", "Hello there.", "A"):
+        assert len(voice.say(text, speed=0.5)) > 0
+
+
+def test_samples_that_are_no_numbers_are_refused(voice_bundle: Path) -> None:
+    voice = Voice.load(voice_bundle, threads=1)
+    voice.runtime = Changed(voice.runtime, samples=lambda samples: samples * np.float32("nan"))
+    with pytest.raises(SonorantError, match="NaN"):
+        voice.say("Hello there.")
+
+
+def test_waiting_for_text_or_for_the_listener_is_no_work(voice: Voice) -> None:
+    def slow() -> Iterator[str]:
+        for _ in range(3):
+            time.sleep(0.3)
+            yield "Hello there. "
+
+    voice.say("Warm up.")
+    speech = voice.stream(slow(), limits=Limits(work_seconds=0.8))
+    for _ in speech:
+        time.sleep(0.05)
+    assert 0 < speech.taken.work_seconds < 0.8
+
+
+def test_a_fragment_that_is_no_string_is_named(voice: Voice) -> None:
+    with pytest.raises(SonorantError, match="fragment of type bytes"):
+        list(voice.stream([b"Hello."]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
+def test_a_limit_of_nothing_is_refused(name: str) -> None:
+    for value in (0, -1, float("nan")):
+        with pytest.raises(SonorantError, match=f"limit {name} must be above 0"):
+            Limits(**{name: value})  # type: ignore[arg-type]
+
+
+def test_what_was_taken_adds_up() -> None:
+    allowance = Allowance(Limits(characters=10))
+    with allowance:
+        assert "".join(allowance.read(iter(["abc", "def"]))) == "abcdef"
+    assert allowance.characters == 6

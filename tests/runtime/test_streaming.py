@@ -1,0 +1,209 @@
+"""Streamed speech is the speech of one shot, comes as it is asked for, and takes no more memory for a book than for a page."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sonorant.errors import SonorantError
+from sonorant.export.onnx import ExportConfig, export_decoder, export_vocoder
+from sonorant.models.quantized import quantizable
+from sonorant.models.saved import load_acoustic, load_vocoder
+from sonorant.quantization.calibration import calibrate
+from sonorant.quantization.post_training import quantized_copy
+from sonorant.runtime.limits import Limits
+from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
+from sonorant.runtime.voice import Voice
+from tests.variants import with_variant
+
+TOLERANCE = 1e-5
+"""Of full scale: what ONNX Runtime rounds differently for another shape is ten times less."""
+SENTENCE = (
+    "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting for them "
+    "beside the gate, and nobody thought of going home before the lamps were lit."
+)
+TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end", "word " * 150)
+
+
+@pytest.fixture(scope="module")
+def voice(voice_bundle: Path) -> Voice:
+    return Voice.load(voice_bundle, threads=1)
+
+
+class Counted:
+    """A voice's runtime that counts its calls."""
+
+    def __init__(self, runtime: Any) -> None:
+        self.runtime = runtime
+        self.frames: list[int] = []
+
+    def encode(self, *arrays: Any) -> Any:
+        return self.runtime.encode(*arrays)
+
+    def decode(self, states: Any, ends: Any, time: Any) -> Any:
+        self.frames.append(len(time))
+        return self.runtime.decode(states, ends, time)
+
+    def vocode(self, mel: Any, lengths: Any) -> Any:
+        self.frames.append(mel.shape[2])
+        return self.runtime.vocode(mel, lengths)
+
+
+def joined(chunks: Any) -> np.ndarray:
+    return np.concatenate(list(chunks))
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_streamed_equals_one_shot(voice: Voice, text: str) -> None:
+    whole = voice.say(text, "ben", 1.3)
+    for chunk in (997, CHUNK, 10**9):
+        chunks = list(voice.stream(text, "ben", 1.3, chunk=chunk))
+        assert {len(part) for part in chunks[:-1]} <= {chunk}
+        assert 0 < len(chunks[-1]) <= chunk
+        assert all(part.dtype == np.float32 for part in chunks)
+        np.testing.assert_allclose(joined(chunks), whole, rtol=0, atol=TOLERANCE)
+
+
+def test_streamed_equals_the_graphs_run_once(voice: Voice) -> None:
+    tokens = voice.symbols.encode(voice.frontend.speak(SENTENCE).phonemes)
+    whole, _ = voice.synthesize(tokens[None], np.array([len(tokens)]), np.array([0]), np.ones(1, np.float32))
+    for frames in (20, 150, 10_000):
+        parts = joined(voice.stream(SENTENCE, limits=Limits(frames=frames)))
+        np.testing.assert_allclose(parts, whole[0], rtol=0, atol=TOLERANCE)
+
+
+def test_in_int8_too(trained: tuple[Path, Path], voice_bundle: Path, tmp_path: Path) -> None:
+    voice = Voice.load(int8_bundle(trained, voice_bundle, tmp_path), threads=1, variant="int8")
+    plain = Voice.load(voice_bundle, threads=1)
+    for text in (SENTENCE, "One. Two? Three!"):
+        whole = voice.say(text)
+        np.testing.assert_allclose(joined(voice.stream(text)), whole, rtol=0, atol=TOLERANCE)
+        assert np.abs(whole[:4000] - plain.say(text)[:4000]).max() > 10 * TOLERANCE  # it is int8 indeed
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(st.sampled_from('aeo tn.?!,\n-3$ ()"\u2014é你'), min_size=1, max_size=120), st.integers(1, 9000), st.integers(0, 99))
+def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, chunk: int, seed: int) -> None:
+    try:
+        whole = voice.say(text)
+    except SonorantError as error:
+        with pytest.raises(SonorantError) as streamed:
+            joined(voice.stream(text, chunk=chunk))
+        assert str(streamed.value) == str(error)
+        return
+    fragments, place, rng = [], 0, random.Random(seed)
+    while place < len(text):
+        step = rng.randint(1, 20)
+        fragments.append(text[place : place + step])
+        place += step
+    np.testing.assert_allclose(joined(voice.stream(fragments, chunk=chunk)), whole, rtol=0, atol=TOLERANCE)
+
+
+def test_sentences_are_joined_with_pauses_and_phrases_without(voice: Voice) -> None:
+    pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
+    parts = [voice.say("One apple."), pause, voice.say("Two pears.")]
+    np.testing.assert_allclose(joined(voice.stream("One apple.\n\nTwo pears.")), np.concatenate(parts), rtol=0, atol=TOLERANCE)
+    long = ", ".join(["and nobody came to the garden"] * 20)
+    assert not any(np.array_equal(part, pause) for part in np.split(joined(voice.stream(long)), range(2400, 10**5, 2400)))
+
+
+def test_computes_and_reads_no_more_than_is_asked_for(voice_bundle: Path) -> None:
+    voice = Voice.load(voice_bundle, threads=1)
+    counted = voice.runtime = Counted(voice.runtime)
+    read: list[str] = []
+
+    def endless() -> Iterator[str]:
+        for number in itertools.count():
+            read.append(f"Sentence {number} ends here. ")
+            yield read[-1]
+
+    stream = voice.stream(endless())
+    next(stream)
+    first = (len(read), list(counted.frames))
+    assert first[0] <= 2
+    assert max(counted.frames) < 150
+    for _ in range(50):
+        next(stream)
+    assert len(read) > first[0]
+    done = (len(read), len(counted.frames))
+    stream.close()
+    assert list(stream) == []
+    assert (len(read), len(counted.frames)) == done
+
+
+def test_first_speech_takes_the_same_work_whatever_follows(voice_bundle: Path) -> None:
+    work = []
+    for text in (SENTENCE, SENTENCE + " And more of it." * 20_000):
+        voice = Voice.load(voice_bundle, threads=1)
+        counted = voice.runtime = Counted(voice.runtime)
+        next(voice.stream(text))
+        work.append(counted.frames)
+    assert work[0] == work[1]
+
+
+def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        stream = voice.stream("Hello 你 there. Fine.\n\n😀\n\nAnd 你 again.")
+        samples = joined(stream)
+    assert list(stream.unknown) == ["你", "😀"]
+    assert [record.getMessage().count("你") for record in caplog.records] == [1, 0]
+    assert len(samples) == len(joined(voice.stream("Hello there. Fine.\n\nAnd again.")))
+
+
+def test_arguments_are_refused_at_once(voice: Voice) -> None:
+    for wrong, message in (({"speed": 3.0}, "speed"), ({"speaker": "carl"}, "no speaker 'carl'"), ({"chunk": 0}, "chunk")):
+        with pytest.raises(SonorantError, match=message):
+            voice.stream("Hello.", **wrong)
+
+
+def test_ten_thousand_words_take_no_more_memory_than_a_thousand(voice_bundle: Path) -> None:
+    """Of a process of its own, in MiB above what it took once it had spoken a little; no sentence comes twice."""
+    program = f"""
+import json, resource
+from sonorant.runtime import Voice
+voice = Voice.load({str(voice_bundle)!r}, threads=1)
+names = ["rain", "garden", "gate", "dog", "river", "train", "lamp", "children", "morning", "window"]
+def text(words):
+    for number in range(words // 10):
+        yield f"The {{names[number % 10]}} had stopped at number {{number}}, and nobody came. "
+peaks = []
+for words in (1_000, 1_000, 10_000):
+    seconds = sum(map(len, voice.stream(text(words)))) / voice.sample_rate
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(json.dumps([peaks, seconds]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    (_, before, after), seconds = json.loads(done.stdout)
+    assert seconds > 1_000  # 64 MB of float32 samples
+    assert after - before < 8, (before, after)
+
+
+def int8_bundle(trained: tuple[Path, Path], voice_bundle: Path, folder: Path) -> Path:
+    """The tiny voice with a variant int8 of what works on frames, its scales calibrated on what it says itself."""
+    tokens = torch.stack([torch.arange(5, 35), torch.arange(30) % 3, torch.arange(30) % 2], dim=1)[None]
+    arguments = (tokens, torch.tensor([30]), torch.tensor([0]), torch.ones(1))
+    (acoustic, _), (vocoder, described) = load_acoustic(trained[0]), load_vocoder(trained[1])
+    mel, _ = acoustic.synthesize(*arguments)
+    config = ExportConfig(opset=20)
+    export_decoder(_int8(acoustic, lambda model: model.synthesize(*arguments)), folder / "decoder.onnx", config)
+    export_vocoder(_int8(vocoder, lambda model: model(mel)), described["audio"]["n_mels"], folder / "vocoder.onnx", config)
+    graphs = {name: folder / f"{name}.onnx" for name in ("decoder", "vocoder")}
+    return with_variant(voice_bundle, folder / "voice", "int8", graphs)
+
+
+def _int8(model: Any, run: Callable[[Any], Any]) -> Any:
+    names = list(quantizable(model))
+    return quantized_copy(model, names, calibrate(model, names, run))

@@ -1,0 +1,23 @@
+"""One more variant for a bundle that exists, for tests that need two. Knows nothing of precisions."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from sonorant.runtime.bundle import GRAPHS, GraphFile, read_bundle, write_bundle
+
+
+def with_variant(bundle: Path, out: Path, variant: str, graphs: dict[str, Path]) -> Path:
+    """Write at `out` a copy of `bundle` with the variant: `graphs` are its files, those that are missing are the default's."""
+    source = read_bundle(bundle)
+    described, files = {}, []
+    for name in GRAPHS:
+        graph = source.description.graphs[name]
+        own = out.with_name(f"{name}.{variant}.onnx")
+        shutil.copyfile(graphs.get(name, source.graph_file(name)), own)
+        files += [own, *(source.folder / file.file for file in graph.variants.values())]
+        described[name] = dataclasses.replace(graph, variants={**graph.variants, variant: GraphFile.of(own, variant)})
+    write_bundle(out, dataclasses.replace(source.description, graphs=described), files)
+    return out
