@@ -82,6 +82,7 @@ def test_a_graph_keeps_to_the_rules_of_tensorrt(name: str, tmp_path: Path) -> No
     weight = next(node for node in nodes if node.input[0] in constants)
     layer = quantized(int8)["0"]
     scale, stored = constants[weight.input[1]], constants[weight.input[0]]
+    assert len(scale) == int8(x).shape[1 if name in ("convolution", "transposed") else 2], "not one scale an output channel"
     assert scale.shape == (stored.shape[onnx.helper.get_node_attr_value(weight, "axis")],)
     axes = tuple(axis for axis in range(stored.ndim) if axis != onnx.helper.get_node_attr_value(weight, "axis"))
     assert np.all(np.abs(stored).max(axes) == LARGEST)  # each channel uses its whole range
@@ -108,7 +109,7 @@ def test_autocast_does_not_blur_the_grid() -> None:
     _, int8, x = calibrated("linear")
     layer = quantized(int8)["0"]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        on_grid, weight = layer.quantized_input(x), layer.quantized_weight()
+        on_grid, weight = layer.quantized_input(x.bfloat16()), layer.quantized_weight()
     assert on_grid.dtype == weight.dtype == torch.float32
     steps = on_grid / layer.input_scale
     assert torch.allclose(steps, steps.round(), atol=1e-4)

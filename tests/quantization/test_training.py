@@ -17,7 +17,7 @@ from benchmarks.tiny_training import tiny_job
 from sonorant.models.quantized import quantized
 from sonorant.models.saved import load_model
 from sonorant.training import checkpoint
-from sonorant.training.initial import read_initial
+from sonorant.training.initial import read_initial, start_from
 from sonorant.training.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
@@ -27,7 +27,7 @@ from tests.training.test_resume import assert_same
 from tests.training.trainings import Training
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
-GENTLE = {"learning_rate": 1e-5, "warmup_steps": 8, "steps": 6, "validate_every": 6, "checkpoint_every": 2}
+GENTLE = {"learning_rate": 1e-4, "warmup_steps": 8, "steps": 6, "validate_every": 6, "checkpoint_every": 2}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,6 @@ def job_of(kind: str, features: Path, folder: Path, start: Path, **changes: obje
 
 
 def trainer(job: Job) -> Trainer:
-    from sonorant.training.initial import start_from
-
     recipe = RECIPES[job.recipe](job)
     assert job.initial
     start_from(recipe, Path(job.initial), ALONE)
@@ -83,7 +81,7 @@ def test_resumed_equals_uninterrupted(
 
 
 def test_two_ranks_follow_the_curve_of_one(features: Path, int8: dict[str, Path], tmp_path: Path) -> None:
-    """A rounding that falls to the other side is a step of the grid, so the bound is wider than that of a float training."""
+    """Found: 2e-8; gradients that are not averaged would be 6e-5 off."""
     curves = []
     for ranks in (1, 2):
         training = Training("vocoder", features, tmp_path / str(ranks))
@@ -94,9 +92,29 @@ def test_two_ranks_follow_the_curve_of_one(features: Path, int8: dict[str, Path]
         rows = [row["metrics"] for row in read_metrics(training.run.metrics)]
         curves.append(np.array([row["train/loss"] for row in rows if "train/loss" in row]))
     assert len(curves[0]) == 6
-    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-4)
+    np.testing.assert_allclose(curves[1], curves[0], rtol=1e-6)
     model, description = load_model(tmp_path / "2" / "model", "vocoder")
     assert set(quantized(model)) == set(description["quantization"]["layers"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
+def test_a_gpu_trains_int8_in_mixed_precision(
+    kind: str, features: Path, int8: dict[str, Path], tmp_path: Path, alone: None
+) -> None:
+    (tmp_path / "cpu").mkdir()
+    losses = []
+    for device, folder in (("cpu", tmp_path / "cpu"), ("cuda", tmp_path)):
+        job = job_of(kind, features, folder, int8[kind], precision="bf16")
+        recipe = RECIPES[job.recipe](job)
+        start_from(recipe, Path(str(job.initial)), ALONE)
+        RunDirectory(Path(job.run)).path.mkdir()
+        training = Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(Path(job.run)), "f")
+        assert training.train() == "finished"
+        losses.append(
+            [row["metrics"]["train/loss"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
+        )
+    np.testing.assert_allclose(losses[1], losses[0], rtol=0.02)
 
 
 def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Path, tmp_path: Path) -> None:
