@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.registry.download import download_bundle
-from sonorant.registry.figures import Shipped, entry, shipped
+from sonorant.registry.figures import Shipped, entry, number, shipped
 from sonorant.registry.registration import METRICS, REPORT
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tracking.store import Store
@@ -51,6 +51,11 @@ class Evidence:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
         except (KeyError, TypeError):
             raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
+
+    def opinions(self) -> dict[tuple[str, str], float]:
+        """Overall DNSMOS of the shipped variant by id and reference, for the sentences that were rated."""
+        found = {(row["id"], row["reference"]): number(row, "dnsmos", self.shipped.variant) for row in self.sentences}
+        return {text: score for text, score in found.items() if score is not None}
 
     def words(self) -> NDArray[np.int64]:
         """Of the references, one entry a sentence."""

@@ -6,14 +6,16 @@ too few to show is not passed. What was not measured does not pass either, excep
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import paired_interval, rate
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
-from sonorant.registry.side_by_side import RESAMPLES, latency_ratios, median_interval
+from sonorant.registry.intervals import RESAMPLES, bootstrap
+from sonorant.registry.side_by_side import latency_ratios
 
 MEND = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 
@@ -157,7 +159,7 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
             f"version {voice.version} was registered without sentences to speak; register it beside reports/evaluation"
         )
     ratios = latency_ratios(voice.bundle, champion.bundle, [reference for _, reference, _ in voice.texts()])
-    ratio, low, high = median_interval(ratios)
+    ratio, (low, high) = bootstrap(ratios, np.median)
     reason = (
         f"{voice.shipped.candidate} takes {ratio:.2f} times as long as version {champion.version}'s {champion.shipped.candidate}, timed in "
         f"turn on {len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
@@ -167,20 +169,19 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
 
 
 def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
-    """From both intervals (Zou and Donner, "Construction of confidence limits about effect measures", 2008): sentences are not paired."""
-    name, figures = "dnsmos_below_champion", []
-    for each in (voice, champion):
-        found = entry(each.metrics, "naturalness", each.shipped.variant, "dnsmos")
-        value, bounds = number(found, "ovrl"), interval(found, "ovrl_ci95")
-        if value is None or bounds is None:
-            why = found.removeprefix("not run: ") if isinstance(found, str) else "no figure"
+    name, ours, theirs = "dnsmos_below_champion", voice.opinions(), champion.opinions()
+    for each, opinions in ((voice, ours), (champion, theirs)):
+        if not opinions:
+            found = entry(each.metrics, "naturalness", each.shipped.variant, "dnsmos")
+            why = found.removeprefix("not run: ") if isinstance(found, str) else "not measured"
             return Gate(name=name, passed=True, reason=f"not run: version {each.version}: {why}", limit=limit)
-        figures.append((value, *bounds))
-    (ours, our_low, our_high), (theirs, their_low, their_high) = figures
-    below = theirs - ours
-    low = below - math.hypot(theirs - their_low, our_high - ours)
-    high = below + math.hypot(their_high - theirs, ours - our_low)
-    return _points(name, f"OVRL {ours:.2f}, version {champion.version} {theirs:.2f}", below, (low, high), limit, digits=2)
+    same = [text for text in ours if text in theirs]
+    if not same:
+        raise SonorantError(f"version {champion.version} was judged on other sentences; {MEND.format(champion.version)}")
+    our, their = (np.array([opinions[text] for text in same]) for opinions in (ours, theirs))
+    below, bounds = bootstrap(their - our, np.mean)
+    text = f"overall {our.mean():.2f}, version {champion.version} {their.mean():.2f} on the same {len(same)} sentences"
+    return _points(name, text, below, bounds, limit, digits=2)
 
 
 def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import tempfile
@@ -71,6 +72,8 @@ def register(
 ) -> Registered:
     """Make a version of the voice bundle, or find the one that has the same content, and give it the newest figures.
 
+    What was measured when the default variant was chosen is no content: a voice that is measured again is the same version.
+
     `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged sentences, may be
     absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to stand below; `trained`: trained
     model folders by kind, kept for fine-tuning where they are what the bundle was exported from. The newest version gets the alias
@@ -79,7 +82,7 @@ def register(
     Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
     voice = read_bundle(bundle)
-    content = content_hash(voice)
+    content = content_hash(_without_measurements(voice))
     belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
     with registry() as store:
         _ensure_model(store, config.model)
@@ -100,6 +103,11 @@ def register(
         store.client.set_registered_model_alias(config.model, NEWEST, str(max(all_versions(store, config.model))))
         without = tuple(kind for kind in trained or {} if kind not in belonging)
         return Registered(name=config.model, version=int(version.version), run_id=version.run_id, new=not found, without=without)
+
+
+def _without_measurements(voice: Bundle) -> Bundle:
+    choice = {key: value for key, value in voice.description.choice.items() if key in ("variant", "runtime")}
+    return dataclasses.replace(voice, description=dataclasses.replace(voice.description, choice=choice))
 
 
 def _exported_from(voice: Bundle, kind: str, folder: Path) -> bool:
@@ -167,21 +175,21 @@ def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, A
 
 def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[str, str]:
     """What a person reads in the list of versions; a figure that is absent has no tag."""
-    heard = figures.entry(metrics, "intelligibility", default.variant) or {}
-    medium = figures.entry(metrics, "speed", default.candidate, "medium", "threads_1") or {}
+    heard = figures.entry(metrics, "intelligibility", default.variant)
+    medium = figures.entry(metrics, "speed", default.candidate, "medium", "threads_1")
     table = voice.description.choice.get("table") or []
     speedup = next((row.get("speedup") for row in table if row.get("candidate") == default.candidate), None)
     tags = {
         "variant": default.variant,
         "runtime": default.runtime,
         "speedup_over_fp32": speedup,
-        "wer": heard.get("wer"),
-        "wer_ci95": heard.get("wer_ci95"),
+        "wer": figures.entry(heard, "wer"),
+        "wer_ci95": figures.entry(heard, "wer_ci95"),
         "wer_recordings": number(metrics, "intelligibility", "recordings", "wer"),
         "wer_above_recordings": figures.entry(heard, "above_recordings", "wer"),
         "wer_above_recordings_ci95": figures.entry(heard, "above_recordings", "wer_ci95"),
-        "rtf_1_thread": medium.get("rtf"),
-        "p50_ms_1_thread": medium.get("p50_ms"),
+        "rtf_1_thread": figures.entry(medium, "rtf"),
+        "p50_ms_1_thread": figures.entry(medium, "p50_ms"),
         "variant_bytes": default.bytes,
         "bundle_bytes": sum(file.stat().st_size for file in voice.folder.rglob("*") if file.is_file()),
     }

@@ -1,16 +1,80 @@
-"""A folder of its own with an empty MLflow registry in it."""
+"""A folder of its own with an MLflow registry in it: empty, with a champion, or with a champion and a previous one.
 
+Each is made once; a store of files may be copied.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from sonorant.registry import promote, register
+from sonorant.tracking import open_store
+from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
+
 pytest.importorskip("mlflow")
 
 
+@contextmanager
+def standing_in(folder: Path) -> Iterator[Path]:
+    """Work in `folder`, with its store. mlflow keeps what it was told in the environment; this puts it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("SONORANT_EXECUTION", raising=False)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        yield folder
+
+
+def made(factory: pytest.TempPathFactory, fill: Callable[[Path], object], copied: Path | None = None) -> Path:
+    folder = factory.mktemp("registry")
+    if copied:
+        shutil.copytree(copied, folder, dirs_exist_ok=True)
+    with standing_in(folder):
+        fill(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made(tmp_path_factory, lambda _: open_store())
+
+
+@pytest.fixture(scope="session")
+def store_of_one(tmp_path_factory: pytest.TempPathFactory, empty_store: Path, voice_bundle: Path) -> Path:
+    return made(tmp_path_factory, lambda folder: crown(voice_bundle, folder), empty_store)
+
+
+@pytest.fixture(scope="session")
+def store_of_two(tmp_path_factory: pytest.TempPathFactory, store_of_one: Path, voice_bundle: Path) -> Path:
+    return made(tmp_path_factory, lambda folder: crown(renamed(voice_bundle, folder / "second"), folder), store_of_one)
+
+
+def crown(bundle: Path, folder: Path) -> None:
+    register(bundle, figures(), write_report(folder / f"report of {bundle.name}"), CONFIG, {})
+    assert promote("test-voice", GATES).passed
+
+
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SONORANT_EXECUTION", raising=False)
-    # mlflow keeps what it was told in the environment; the fixture puts it back.
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    return tmp_path
+def project(tmp_path: Path, empty_store: Path) -> Iterator[Path]:
+    """The current folder: a project with an empty registry."""
+    shutil.copytree(empty_store, tmp_path, dirs_exist_ok=True)
+    with standing_in(tmp_path):
+        yield tmp_path
+
+
+@pytest.fixture
+def champion(project: Path, store_of_one: Path, voice_bundle: Path) -> Path:
+    """Version 1 is the champion; returns its bundle."""
+    shutil.copytree(store_of_one, project, dirs_exist_ok=True)
+    return voice_bundle
+
+
+@pytest.fixture
+def two(project: Path, store_of_two: Path, voice_bundle: Path) -> Path:
+    """Version 2 is the champion and 1 the previous one; returns the bundle of version 1."""
+    shutil.copytree(store_of_two, project, dirs_exist_ok=True)
+    return voice_bundle

@@ -21,7 +21,7 @@ from tasks.initial import find_initial
 from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, renamed, write_report
 
 
-def chosen(bundle: Path, to: Path) -> Path:
+def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
     """The bundle with variants fp32 and int8 (the same graphs), int8 chosen."""
     description = read_bundle(bundle).description
     files = {name: graph.variants["fp32"] for name, graph in description.graphs.items()}
@@ -29,7 +29,7 @@ def chosen(bundle: Path, to: Path) -> Path:
         name: dataclasses.replace(graph, variants={"fp32": files[name], "int8": files[name]}, default_variant="int8")
         for name, graph in description.graphs.items()
     }
-    table = [{"candidate": "onnxruntime/fp32", "speedup": 1.0}, {"candidate": "onnxruntime/int8", "speedup": 1.61}]
+    table = [{"candidate": "onnxruntime/fp32", "speedup": 1.0}, {"candidate": "onnxruntime/int8", "speedup": speedup}]
     choice = {"variant": "int8", "runtime": "onnxruntime", "target": "latency", "sentence": "int8 is fastest", "table": table}
     described = dataclasses.replace(description, graphs=graphs, choice=choice)
     write_bundle(to, described, [bundle / file.file for file in files.values()])
@@ -47,6 +47,14 @@ def test_the_same_bundle_is_the_same_version_wherever_it_lies(voice_bundle: Path
     assert files >= {"metrics.json", "choice.json", "report"}
     files = {file.path for file in open_store().client.list_artifacts(first.run_id, "report")}
     assert files == {"report/index.html", "report/evaluation"}
+
+
+def test_a_voice_that_is_measured_again_is_the_same_version_with_the_new_figures(voice_bundle: Path, project: Path) -> None:
+    for speedup, rtf in ((1.5, 0.01), (1.7, 0.02)):
+        bundle = chosen(voice_bundle, project / str(speedup), speedup)
+        assert register(bundle, figures(variant="int8", rtf=rtf), project / "absent", CONFIG, {}).version == 1
+    tags = open_store().client.get_model_version("test-voice", "1").tags
+    assert (tags["speedup_over_fp32"], tags["rtf_1_thread"]) == ("1.7", "0.02")
 
 
 def test_version_has_the_figures_of_the_variant_that_ships(voice_bundle: Path, project: Path) -> None:

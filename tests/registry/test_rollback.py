@@ -15,7 +15,7 @@ from sonorant.errors import SonorantError
 from sonorant.registry import promote, register, rollback
 from sonorant.tracking import open_store
 from tests.imports import ROOT
-from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
+from tests.registry.planted import CONFIG, GATES, figures
 from tests.registry.test_promotion import aliases
 
 KILLED = """
@@ -34,16 +34,6 @@ for name in ("set_registered_model_tag", "set_model_version_tag", "set_registere
 rollback("test-voice", "it hums")
 """
 """A rollback that is killed before its n-th write."""
-
-
-@pytest.fixture
-def two(voice_bundle: Path, project: Path) -> Path:
-    """Version 2 is the champion and 1 the previous one; returns the bundle of version 1."""
-    for name in ("first", "second"):
-        register(renamed(voice_bundle, project / name), figures(), write_report(project / f"report of {name}"), CONFIG, {})
-        assert promote("test-voice", GATES).passed
-    assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
-    return voice_bundle
 
 
 def tags(version: int) -> dict[str, str]:
