@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sonorant.report.document import Document
+from sonorant.report.markup import Html, element, join
 
 
 def with_interval(summary: Document, key: str, form: str = ".1f") -> str:
@@ -22,3 +25,11 @@ def optional(parent: Document, key: str, form: str) -> str | None:
     if found is None:
         return None
     return found.not_run or f"{found.number():{form}}"
+
+
+def grouped(absent: Iterable[tuple[str, str]]) -> list[tuple[Html, str]]:
+    """(name, words in place of its figures) -> one entry for names of the same words, a name a line."""
+    names: dict[str, list[str]] = {}
+    for name, words in absent:
+        names.setdefault(words, []).append(name)
+    return [(join(alike, element("br")), words) for words, alike in names.items()]

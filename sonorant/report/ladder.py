@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from sonorant.report.document import Document
-from sonorant.report.markup import Html, badge, note, section, table
+from sonorant.report.figures import grouped
+from sonorant.report.markup import Cell, Html, badge, note, section, table
 from sonorant.report.verdict import status
 
 
 def ladder(parity: Document) -> Html:
     """Which rung stopped which candidate, and how far each graph is from torch."""
-    graphs = list(
-        dict.fromkeys(
-            graph
-            for _, found in parity.items()
-            if not found.not_run and found.get("graphs")
-            for graph, _ in found["graphs"].items()
-        )
-    )
-    rows = [_row(candidate, found, graphs) for candidate, found in parity.items()]
-    head = ["candidate", "verdict", *(f"{graph}: difference (allowed)" for graph in graphs), "stopped by"]
+    climbed = [(candidate, found) for candidate, found in parity.items() if not found.not_run]
+    graphs = list(dict.fromkeys(graph for _, found in climbed if found.get("graphs") for graph, _ in found["graphs"].items()))
+    rows = [_row(candidate, found, graphs) for candidate, found in climbed]
+    absent = grouped((candidate, found.text()) for candidate, found in parity.items() if found.not_run)
+    rows += [[names, badge("not run", "none"), words] for names, words in absent]
+    head = ["candidate", "verdict", *(f"{graph}: difference (allowed)" for graph in graphs), "log-mel distance, dB", "stopped by"]
     return section(
         "ladder",
         "The ladder",
@@ -29,15 +26,14 @@ def ladder(parity: Document) -> Html:
     )
 
 
-def _row(candidate: str, found: Document, graphs: list[str]) -> list[str | None]:
-    if found.not_run:
-        return [candidate, badge("not run", "none"), found.not_run]
+def _row(candidate: str, found: Document, graphs: list[str]) -> list[Cell]:
     failed = found.get("failed")
     compared = found.get("graphs")
     return [
         candidate,
-        status(found["passed"].flag(), failed.text() if failed else None),
+        status(found["passed"].flag()),
         *(_difference(compared, graph) for graph in graphs),
+        _log_mel(compared),
         failed.text() if failed else None,
     ]
 
@@ -47,3 +43,10 @@ def _difference(compared: Document | None, graph: str) -> str | None:
     if found is None:
         return None
     return found.not_run or f"{found['max_abs_diff'].number():.1e} ({found['tolerance'].number():.0e})"
+
+
+def _log_mel(compared: Document | None) -> str | None:
+    """The largest over the graphs, where it was measured."""
+    measured = [found.get("log_mel_db") for _, found in compared.items() if not found.not_run] if compared else []
+    distances = [distance.number() for distance in measured if distance]
+    return f"{max(distances):.3f}" if distances else None

@@ -11,7 +11,7 @@ class Html(str):
 
 
 Cell = str | None
-ALONE = ("img", "meta")
+ALONE = ("br", "img", "meta")
 """Elements without content and end."""
 
 
@@ -22,7 +22,7 @@ def safe(text: str) -> Html:
 
 def join(parts: Sequence[str], between: str = "") -> Html:
     """Parts one after the other, each made safe."""
-    return Html(between.join(safe(part) for part in parts))
+    return Html(safe(between).join(safe(part) for part in parts))
 
 
 def element(tag: str, *content: str, **attributes: str | None) -> Html:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sonorant.report.charts import Row, bars
 from sonorant.report.document import Document
-from sonorant.report.figures import megabytes, optional
-from sonorant.report.markup import Html, element, note, section, table
+from sonorant.report.figures import grouped, megabytes, optional
+from sonorant.report.markup import Cell, Html, element, note, section, table
 
 CHARTED = "threads_1"
 """The number of threads of the charts; the table has all."""
@@ -16,12 +16,14 @@ def latency(metrics: Document, shipped: str) -> Html:
     speed = metrics["speed"]
     classes = list(dict.fromkeys(name for _, classes in speed.items() if not classes.not_run for name, _ in classes.items()))
     charts = [_chart(speed, name, shipped) for name in classes]
-    rows: list[list[str | None]] = []
-    for candidate, found in speed.items():
-        if found.not_run:
-            rows.append([candidate, found.not_run])
-        else:
-            rows += [_timed(candidate, name, figures) for name, threads in found.items() for _, figures in threads.items()]
+    rows = [
+        _timed(candidate, name, figures)
+        for candidate, found in speed.items()
+        if not found.not_run
+        for name, threads in found.items()
+        for _, figures in threads.items()
+    ]
+    rows += _absent(speed)
     head = ["candidate", "sentence", "threads", "real-time factor", "p50, ms", "p95, ms", "p99, ms", "times fp32's speed"]
     return section(
         "latency",
@@ -47,13 +49,12 @@ def size_and_memory(metrics: Document) -> Html:
         ]
         for name, found in sizes
     ]
-    memory: list[list[str | None]] = []
-    for candidate, found in metrics["memory"].items():
-        memory.append(
-            [candidate, found.not_run]
-            if found.not_run
-            else [candidate, *(optional(found, key, ".0f") for key in ("loaded_mib", "peak_mib"))]
-        )
+    memory: list[list[Cell]] = [
+        [candidate, *(optional(found, key, ".0f") for key in ("loaded_mib", "peak_mib"))]
+        for candidate, found in metrics["memory"].items()
+        if not found.not_run
+    ]
+    memory += _absent(metrics["memory"])
     return section(
         "size",
         "Size and memory",
@@ -78,12 +79,17 @@ def _chart(speed: Document, name: str, shipped: str) -> Html:
     return bars(f"A {name} sentence ({timed[0][1]['seconds'].number():.1f} s of speech)", rows)
 
 
-def _timed(candidate: str, name: str, figures: Document) -> list[str | None]:
+def _timed(candidate: str, name: str, figures: Document) -> list[Cell]:
     shown = [
         f"{figures[key].number():{form}}" for key, form in (("rtf", ".4f"), ("p50_ms", ".1f"), ("p95_ms", ".1f"), ("p99_ms", ".1f"))
     ]
     sentence = f"{name}, {figures['seconds'].number():.1f} s"
     return [candidate, sentence, f"{figures['threads'].number():.0f}", *shown, optional(figures, "over_fp32", ".2f")]
+
+
+def _absent(measured: Document) -> list[list[Cell]]:
+    """Rows of the candidates that have words in place of figures."""
+    return [list(row) for row in grouped((name, found.text()) for name, found in measured.items() if found.not_run)]
 
 
 def _bytes(graphs: Document, graph: str) -> str | None:

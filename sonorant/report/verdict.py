@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sonorant.report.document import Document
-from sonorant.report.figures import megabytes, optional, with_interval
+from sonorant.report.figures import grouped, megabytes, optional, with_interval
 from sonorant.report.kinds import RECORDINGS
-from sonorant.report.markup import Html, badge, element, note, section, table
+from sonorant.report.markup import Cell, Html, badge, element, note, section, table
 
 
 def shipped(choice: Document) -> str:
@@ -38,7 +38,10 @@ def headline(choice: Document, metrics: Document) -> Html:
 def candidates(choice: Document) -> Html:
     """The table that led to the choice: every candidate with its verdict."""
     ships = shipped(choice)
-    rows = [[row["candidate"].text(), _verdict(row, ships), *_figures(row), row["reason"].text()] for row in choice["table"].rows()]
+    met = [row for row in choice["table"].rows() if not _not_run(row)]
+    rows: list[list[Cell]] = [[row["candidate"].text(), _verdict(row, ships), *_figures(row), row["reason"].text()] for row in met]
+    absent = grouped((row["candidate"].text(), row["reason"].text()) for row in choice["table"].rows() if _not_run(row))
+    rows += [[names, badge("not run", "none"), words] for names, words in absent]
     head = [
         "candidate",
         "verdict",
@@ -58,35 +61,35 @@ def candidates(choice: Document) -> Html:
     )
 
 
-def status(passed: bool, words: str | None) -> Html:
-    """Passed, failed or not run, as a badge."""
-    if passed:
-        return badge("passed", "good")
-    return badge("not run", "none") if words is not None and words.startswith("not run") else badge("failed", "bad")
+def status(passed: bool) -> Html:
+    """Passed or failed, as a badge."""
+    return badge("passed", "good") if passed else badge("failed", "bad")
 
 
 def _tally(choice: Document) -> Html:
-    """How many candidates passed, and which failed or were not run, by name."""
-    passed: list[str] = []
-    failed: list[str] = []
-    not_run: list[str] = []
-    for row in choice["table"].rows():
-        absent = row["reason"].text().startswith("not run")
-        (passed if row["passed"].flag() else not_run if absent else failed).append(row["candidate"].text())
-    parts: list[str] = [badge(f"{len(passed)} passed", "good")]
-    for names, words, kind in ((failed, "failed", "bad"), (not_run, "not run", "none")):
-        if names:
-            parts += [" ", badge(f"{len(names)} {words}", kind), f" {', '.join(names)}"]
+    """How many candidates passed, failed, by name, and were not run."""
+    rows = choice["table"].rows()
+    absent = [row for row in rows if _not_run(row)]
+    failed = [row["candidate"].text() for row in rows if not row["passed"].flag() and not _not_run(row)]
+    parts: list[str] = [badge(f"{len(rows) - len(absent) - len(failed)} passed", "good")]
+    if failed:
+        parts += [" ", badge(f"{len(failed)} failed", "bad"), f" {', '.join(failed)}"]
+    if absent:
+        parts += [" ", badge(f"{len(absent)} not run", "none")]
     return element("p", *parts, class_="badges")
+
+
+def _not_run(row: Document) -> bool:
+    return row["reason"].text().startswith("not run")
 
 
 def _verdict(row: Document, ships: str) -> Html:
     if row["candidate"].text() == ships:
         return badge("ships", "good")
-    return status(row["passed"].flag(), row["reason"].text())
+    return status(row["passed"].flag())
 
 
-def _figures(row: Document) -> list[str | None]:
+def _figures(row: Document) -> list[Cell]:
     above = (
         with_interval(row, "wer_above_fp32", "+.1f") if row.get("wer_above_fp32_ci95") else optional(row, "wer_above_fp32", "+.1f")
     )
