@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.results import gate_rows, intelligibility_rows, plain_table, speed_rows, stage_rows
+from flows.results import choice_rows, gate_rows, intelligibility_rows, naturalness_rows, plain_table, stage_rows
 from sonorant.errors import SonorantError
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params
@@ -45,10 +45,11 @@ def main() -> None:
 
 def summary(found: Mapping[str, Any]) -> str:
     """What a person wants to know of a run: the flow's result as text."""
-    where, metrics, version = Path(found["where"]), found["metrics"], found["version"]
+    where, metrics, choice, version = Path(found["where"]), found["metrics"], found["choice"], found["version"]
     sections = {
         "Word error rates": plain_table(intelligibility_rows(metrics)),
-        "Speed": plain_table(speed_rows(metrics)),
+        "Beside the recordings": plain_table(naturalness_rows(metrics)),
+        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(choice_rows(choice))}",
         "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
     }
     if version:
@@ -56,7 +57,7 @@ def summary(found: Mapping[str, Any]) -> str:
         sections["Registry"] = registry_lines(version, found["champion"])
     samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))
     sections["To listen to"] = "\n".join(f"  {path.relative_to(where)}" for path in samples[:6]) or "  no samples"
-    sections["To look at"] = "  reports/evaluation/index.html"
+    sections["To look at"] = "  reports/index.html"
     sections["Next"] = NEXT.format(voice="artifacts/voice").rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
 

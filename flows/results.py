@@ -1,4 +1,4 @@
-"""What a pipeline run found, for people: rows and Markdown from reports/metrics.json. Knows nothing of Prefect and of files."""
+"""What a pipeline run found, for people: rows and Markdown from what the stages wrote. Knows nothing of Prefect and of files."""
 
 from __future__ import annotations
 
@@ -6,43 +6,94 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NOT_MEASURED = "-"
-SPOKEN = {"recordings": "the recordings", "vocoder": "vocoder's copy of them", "voice": "the voice"}
+SPOKEN = {"recordings": "the recordings", "vocoder": "vocoder's copy of them"}
 
 
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for recordings, vocoder's copy and voice: word and character error rate in percent, the 95 % interval, words."""
+    """One row for recordings, vocoder's copy and each variant: error rates in percent, the 95 % interval, points above fp32 in pairs."""
     rows = []
-    for key, name in SPOKEN.items():
-        found = metrics.get("intelligibility", {}).get(key)
-        if found:
-            low, high = found["wer_ci95"]
-            rows.append(
-                {
-                    "spoken by": name,
-                    "WER %": f"{found['wer']:.1f}",
-                    "95 % interval": f"{low:.1f} - {high:.1f}",
-                    "CER %": f"{found['cer']:.1f}",
-                    "words": str(found["words"]),
-                }
-            )
+    for key, found in metrics.get("intelligibility", {}).items():
+        row = {"spoken by": SPOKEN.get(key, f"the voice, {key}")}
+        if isinstance(found, str):
+            rows.append(row | {"WER %": found, "95 % interval": "", "CER %": "", "above fp32": "", "words": ""})
+            continue
+        low, high = found["wer_ci95"]
+        above = found.get("above_fp32")
+        rows.append(
+            row
+            | {
+                "WER %": f"{found['wer']:.1f}",
+                "95 % interval": f"{low:.1f} - {high:.1f}",
+                "CER %": f"{found['cer']:.1f}",
+                "above fp32": f"{above['wer']:+.1f} ({above['wer_ci95'][0]:+.1f} to {above['wer_ci95'][1]:+.1f})" if above else "",
+                "words": str(found["words"]),
+            }
+        )
     return rows
 
 
-def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for each runtime, sentence class and number of threads: real-time factor, median and 99th percentile in ms."""
+def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row a candidate, the chosen one marked: median latency, speed beside fp32's, error rate, size, and why it ships or not."""
+    chosen = f"{choice.get('runtime')}/{choice.get('variant')}"
     return [
         {
-            "runtime": runtime,
-            "sentences": length,
-            "threads": threads.removeprefix("threads_"),
-            "real-time factor": f"{found['rtf']:.4f}",
-            "p50 ms": f"{found['p50_ms']:.1f}",
-            "p99 ms": f"{found['p99_ms']:.1f}",
+            "candidate": f"{row['candidate']} (ships)" if row["candidate"] == chosen else row["candidate"],
+            "p50 ms": _figure(row["p50_ms"], ".1f"),
+            "times fp32's speed": _figure(row["speedup"], ".2f"),
+            "WER %": _figure(row["wer"], ".1f"),
+            "MB": _figure(row["bytes"], ".1f", 1e-6),
+            "verdict": row["reason"],
         }
-        for runtime, lengths in metrics.get("speed", {}).items()
-        if isinstance(lengths, dict)
-        for length, by_threads in lengths.items()
-        for threads, found in by_threads.items()
+        for row in choice.get("table", [])
+    ]
+
+
+def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row for the recordings, vocoder's copy and each variant: distances from the recordings, DNSMOS; what did not run is a dash."""
+    return [
+        {
+            "spoken by": SPOKEN.get(key, f"the voice, {key}"),
+            "mel-cepstral dB": _figure(found.get("mcd_db"), ".2f"),
+            "log-mel dB": _figure(found.get("log_mel_db"), ".2f"),
+            "pitch cents": _figure(found.get("f0_rmse_cents"), ".0f"),
+            "length": _figure(found.get("duration_ratio"), ".3f"),
+            "DNSMOS": _figure(found["dnsmos"]["ovrl"] if isinstance(found.get("dnsmos"), dict) else None, ".2f"),
+        }
+        for key, found in metrics.get("naturalness", {}).items()
+        if isinstance(found, dict)
+    ]
+
+
+def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row for each candidate, sentence class and number of threads: real-time factor, milliseconds, times fp32's speed in turn."""
+    rows = []
+    for candidate, lengths in metrics.get("speed", {}).items():
+        if isinstance(lengths, str):
+            empty = dict.fromkeys(("sentences", "threads", "real-time factor", "p50 ms", "p99 ms", "times fp32's speed"), "")
+            rows.append({"candidate": candidate} | empty | {"sentences": lengths})
+            continue
+        rows += [
+            {
+                "candidate": candidate,
+                "sentences": length,
+                "threads": threads.removeprefix("threads_"),
+                "real-time factor": f"{found['rtf']:.4f}",
+                "p50 ms": f"{found['p50_ms']:.1f}",
+                "p99 ms": f"{found['p99_ms']:.1f}",
+                "times fp32's speed": _figure(found.get("over_fp32"), ".2f"),
+            }
+            for length, by_threads in lengths.items()
+            for threads, found in by_threads.items()
+        ]
+    return rows
+
+
+def memory_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row a candidate that ran: what its process takes when loaded, and at most while it speaks."""
+    return [
+        {"candidate": candidate, "loaded MiB": f"{found['loaded_mib']:.0f}", "peak MiB": f"{found['peak_mib']:.0f}"}
+        for candidate, found in metrics.get("memory", {}).items()
+        if isinstance(found, dict)
     ]
 
 
@@ -61,7 +112,7 @@ def markdown(title: str, sections: Mapping[str, Sequence[Mapping[str, str]]], li
     parts = [f"# {title}"]
     for name, rows in sections.items():
         if rows:
-            lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+            lines = [list(rows[0]), ["---"] * len(rows[0]), *([cell.replace("|", "/") for cell in row.values()] for row in rows)]
             parts.append(f"## {name}\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
     if links:
         parts.append("## Where it is\n" + "\n".join(f"- {name}: {_link(target)}" for name, target in links.items()))
@@ -81,3 +132,7 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _link(target: str) -> str:
     return f"[{target}]({target})" if target.startswith("http") else f"`{target}`"
+
+
+def _figure(value: Any, form: str, scale: float = 1.0) -> str:
+    return f"{value * scale:{form}}" if isinstance(value, int | float) else NOT_MEASURED

@@ -35,6 +35,7 @@ from tasks.origin import origin_tags
 warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
 
 METRICS = Path("reports/metrics.json")
+CHOICE = Path("reports/choice.json")
 REPORTS = Path("reports")
 REPORT = Path("reports/index.html")
 VOICE = Path("artifacts/voice")
@@ -153,7 +154,7 @@ def report(
 ) -> dict[str, Any]:
     """Keep the results as Prefect artifacts and return them."""
     verdict = verdict or {"gates": {}, "champion": False}
-    metrics = read_json(where / METRICS) if (where / METRICS).exists() else {}
+    metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
     wer, times = results.intelligibility_rows(metrics), results.stage_rows(seconds)
     links = {"project": str(where), "report": str(where / REPORT), "voice": str(where / VOICE), "MLflow": shown(store_uri())}
     links = {name: target for name, target in links.items() if not target.startswith("/") or Path(target).exists()}
@@ -163,7 +164,10 @@ def report(
             links["registry page"] = f"{shown(store_uri())}/#/models/{version['name']}/versions/{version['version']}"
     sections = {
         "Intelligibility": wer,
+        "Choice": results.choice_rows(choice),
+        "Beside the recordings": results.naturalness_rows(metrics),
         "Speed": results.speed_rows(metrics),
+        "Memory": results.memory_rows(metrics),
         "Gates": results.gate_rows(verdict["gates"]),
         "Stages": times,
     }
@@ -171,4 +175,4 @@ def report(
     create_markdown_artifact(
         key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links"
     )
-    return {"where": str(where), "seconds": seconds, "metrics": metrics, "version": version, **verdict}
+    return {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version, **verdict}

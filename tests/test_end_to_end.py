@@ -29,6 +29,8 @@ needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, w
 
 GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 STAGES = sorted(GRAPH)
+VARIANTS = ("fp32", "fp16", "int8")
+"""Those that ONNX Runtime runs on a CPU."""
 PERSON = ("-c", "user.name=test", "-c", "user.email=test@localhost")
 Make = Callable[..., Project]
 
@@ -98,21 +100,39 @@ def assert_whole(project: Project, sentences: int) -> None:
             assert path.is_file() or any(path.iterdir()), f"{out} is empty"
     metrics = project.json("reports/metrics.json")
     assert all(math.isfinite(number) for number in numbers(metrics))
-    for kind in ("recordings", "vocoder", "voice"):
+    for kind in ("recordings", "vocoder", *VARIANTS):
         figures = metrics["intelligibility"][kind]
         low, high = figures["wer_ci95"]
         assert 0 <= low <= figures["wer"] <= high
         assert figures["cer"] >= 0 and figures["words"] > sentences and figures["utterances"] == sentences
         assert figures["recognizer"] and figures["revision"] and figures["normalizer"]
-    for runtime in ("onnxruntime", "torch"):
+    for candidate in ("torch/fp32", *(f"onnxruntime/{variant}" for variant in VARIANTS)):
         for length in ("short", "medium", "long"):
             for threads in ("threads_1", "threads_all"):
-                figures = metrics["speed"][runtime][length][threads]
+                figures = metrics["speed"][candidate][length][threads]
                 assert 0 < figures["p50_ms"] <= figures["p95_ms"] <= figures["p99_ms"]
                 assert figures["rtf"] > 0
-    assert sorted(metrics["parity"]) == ["decoder", "encoder", "vocoder"]
-    assert all(0 <= parity["max_abs_diff"] <= parity["tolerance"] for parity in metrics["parity"].values())
+    for variant in VARIANTS:
+        parity = metrics["parity"][f"onnxruntime/{variant}"]
+        assert parity["passed"] and sorted(parity["max_abs_diff"]) == ["decoder", "encoder", "vocoder"]
+        assert all(0 <= parity["max_abs_diff"][graph] <= limit for graph, limit in parity["tolerance"].items())
+    assert metrics["size"]["int8"]["over_fp32"] < metrics["size"]["fp16"]["over_fp32"] < 1
+    assert_shipped(project, metrics)
     assert metrics["evaluator"]["passed"] and metrics["environment"]
+
+
+def assert_shipped(project: Project, metrics: dict[str, Any]) -> None:
+    """The bundle is the choice: only variants that passed, the chosen one as default, none slower or worse than fp32."""
+    choice, voice = project.json("reports/choice.json"), project.json("artifacts/voice/voice.json")
+    assert voice["choice"] == choice
+    rows = {row["candidate"]: row for row in choice["table"]}
+    assert metrics["speed"].keys() | metrics["parity"].keys() == rows.keys()
+    for graph in voice["graphs"].values():
+        assert graph["default_variant"] == choice["variant"]
+        assert all(rows[f"onnxruntime/{variant}"]["passed"] for variant in graph["variants"])
+    if choice["variant"] != "fp32":
+        chosen = rows[f"{choice['runtime']}/{choice['variant']}"]
+        assert chosen["speedup_ci95"][0] > 1 and chosen["wer_above_fp32"] <= 2
 
 
 @needs_flite
@@ -136,7 +156,7 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
     finished.set(evaluate={"bootstrap": 101})
     try:
         # Without --dry this would be the minute again that the fixture took.
-        assert ran(finished.run("dvc", "repro", "--dry")) == ["evaluate"]
+        assert ran(finished.run("dvc", "repro", "--dry")) == ["evaluate", "choose", "report"]
     finally:
         (finished.root / "params.yaml").write_bytes(settings)
 
@@ -162,7 +182,7 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["git_commit"] == commit and parent.data.tags["data"] == corpus["md5"]
     figures = finished.json("reports/metrics.json")["intelligibility"]
-    assert runs["evaluate"].data.metrics["intelligibility.voice.wer"] == figures["voice"]["wer"]
+    assert runs["evaluate"].data.metrics["intelligibility.int8.wer"] == figures["int8"]["wer"]
 
 
 @needs_flite
@@ -198,8 +218,9 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
     assert demo.json("reports/metrics.json") == finished.json("reports/metrics.json")
     assert git(demo.root, "status", "--porcelain") == "?? dvc.lock\n"
     shown = printed[printed.index("Word error rates") :]
-    for promised in ("the recordings", "the voice", "onnxruntime", "models:/sonorant-demo/1, alias ", "sonorant say", ".voice.wav"):
+    for promised in ("the recordings", "the voice, int8", "onnxruntime/", " ships (latency)", "sonorant say", ".int8.wav"):
         assert promised in shown
+    assert "models:/sonorant-demo/1, alias " in shown
     registry = MlflowClient(tracking_uri=demo.store, registry_uri=demo.store)
     assert registry.get_model_version_by_alias("sonorant-demo", "challenger").version == 1
     assert demo.processes() == []

@@ -74,7 +74,6 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
         "the recordings",
         "14.1",
         "models:/flow-voice/1, alias champion",
-        "onnxruntime",
         "evaluate",
     ):
         assert part in text

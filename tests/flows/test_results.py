@@ -1,0 +1,56 @@
+"""What people are shown of a run: every variant has a row, and what did not run says so in place of a number."""
+
+from __future__ import annotations
+
+from flows.results import choice_rows, intelligibility_rows, markdown, memory_rows, naturalness_rows, plain_table, speed_rows
+from sonorant.choice.decision import ChooseConfig, choose
+from tests.choice.figures import figures, variant
+
+HEARD = {"wer": 11.94, "wer_ci95": [9.4, 14.6], "cer": 6.0, "words": 1402}
+CONFIG = ChooseConfig(target="latency", max_wer_above_fp32=2.0, min_speedup=1.05)
+
+
+def test_every_kind_has_a_row_with_its_interval_and_how_far_it_lies_above_fp32() -> None:
+    above = {"above_fp32": {"wer": 0.5, "wer_ci95": [-0.4, 1.4]}}
+    judged = {"recordings": HEARD, "vocoder": HEARD, "fp32": HEARD, "int8": HEARD | above, "bf16": "not run: NaN"}
+    rows = intelligibility_rows({"intelligibility": judged})
+    assert [row["spoken by"] for row in rows] == [
+        "the recordings", "vocoder's copy of them", "the voice, fp32", "the voice, int8", "the voice, bf16",
+    ]  # fmt: skip
+    assert rows[3]["above fp32"] == "+0.5 (-0.4 to +1.4)" and rows[2]["above fp32"] == ""
+    assert rows[4]["WER %"] == "not run: NaN"
+
+
+def test_the_choice_is_marked_and_a_missing_figure_is_a_dash() -> None:
+    absent = variant("tensorrt/fp16")
+    absent["parity"]["tensorrt/fp16"] = absent["speed"]["tensorrt/fp16"] = "not run: TensorRT is not installed"
+    rows = choice_rows(choose(figures(variant("onnxruntime/int8", 1.6), absent), CONFIG))
+    assert [row["candidate"] for row in rows] == ["onnxruntime/fp32", "onnxruntime/int8 (ships)", "tensorrt/fp16"]
+    assert [row["times fp32's speed"] for row in rows] == ["1.00", "1.60", "-"]
+    assert [row["MB"] for row in rows] == ["16.0", "5.0", "8.1"]
+    assert rows[2]["verdict"] == "not run: TensorRT is not installed"
+
+
+def test_candidates_that_did_not_run_stand_in_the_table_of_speeds_with_their_reason() -> None:
+    timed = {"rtf": 0.01, "p50_ms": 40.0, "p99_ms": 50.0}
+    speed = {"onnxruntime/fp32": {"medium": {"threads_1": timed}}, "tensorrt/fp32": "not run: TensorRT is not installed"}
+    rows = speed_rows({"speed": speed})
+    assert rows[0]["threads"] == "1" and rows[0]["times fp32's speed"] == "-"
+    assert rows[1]["sentences"] == "not run: TensorRT is not installed"
+    assert len({tuple(row) for row in rows}) == 1, "one table has the same columns in every row"
+
+
+def test_tables_show_what_there_is_and_nothing_where_nothing_was_measured() -> None:
+    found = {"fp32": {"mcd_db": 5.1, "dnsmos": "not run: speechmos is not installed"}, "bf16": "not run: NaN"}
+    assert naturalness_rows({"naturalness": found})[0]["DNSMOS"] == "-"
+    assert memory_rows({"memory": {"a/fp32": {"loaded_mib": 80.1, "peak_mib": 95.7}, "b/fp32": "not run: no"}}) == [
+        {"candidate": "a/fp32", "loaded MiB": "80", "peak MiB": "96"}
+    ]
+    for rows in (intelligibility_rows, choice_rows, naturalness_rows, speed_rows, memory_rows):
+        assert rows({}) == []
+    assert plain_table([]) == "  -"
+
+
+def test_a_stroke_in_a_cell_does_not_break_the_table() -> None:
+    page = markdown("a", {"b": [{"key": "one | two"}]}, {})
+    assert page.splitlines()[-1] == "| one / two |"
