@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import GRAPHS
@@ -92,6 +93,10 @@ def open_session(graph: Path, threads: int | None = None, providers: Providers =
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
+    except NoKernel as error:
+        raise SonorantError(
+            f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); take another variant"
+        ) from None
     except Exception as error:  # ONNX Runtime raises a class of its own for each cause, and all of them mean the same here
         raise SonorantError(
             f"{graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]}); export it again"
