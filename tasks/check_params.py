@@ -14,6 +14,7 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.vocoder import VocoderConfig
+from sonorant.quantization.config import QuantizeConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig
@@ -35,6 +36,7 @@ OWNERS: dict[str, type] = {
     "train_acoustic": AcousticTrainConfig,
     "data": DataConfig,
     "machine": MachineConfig,
+    "quantize": QuantizeConfig,
     "export": ExportConfig,
     "verify": VerifyConfig,
     "recognizer": RecognizerConfig,
