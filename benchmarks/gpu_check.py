@@ -1,4 +1,4 @@
-"""Every check of training that only a GPU can answer, in one command: `make gpu-check`.
+"""Every check of training and speaking that only a GPU can answer, in one command: `make gpu-check`.
 
     python -m benchmarks.gpu_check --save
 
@@ -27,6 +27,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from benchmarks.gpu_engines import CLAIM as ENGINES
+from benchmarks.gpu_engines import engines
 from benchmarks.report import finish, save_option
 from benchmarks.synthetic_corpus import SPEECH, write_corpus
 from benchmarks.tiny_training import settings, tiny_features, tiny_job
@@ -343,6 +345,7 @@ CHECKS: dict[str, Callable[[Path, Path, torch.device], Answer]] = {
     "training goes on after memory has run out": out_of_memory,
     "a trace holds the GPU's kernels": trace,
     "the doctor finds no problem": doctor,
+    ENGINES: engines,
 }
 
 

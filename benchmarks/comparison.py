@@ -1,0 +1,73 @@
+"""A benchmark's times against those of an earlier result: what moved beyond noise. Knows nothing of what was timed.
+
+Noise is what blocks of consecutive rounds show within each run (see `benchmarks.turns`): the ratio of the two medians, divided by how
+much slower the control was, gets a 99 % interval by drawing blocks of both runs. Less than `LEAST` is never called a change, because a
+run also differs from the next in ways that no block within it shows, such as where memory came to lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.turns import CONTROL, RESAMPLES, SEED
+
+LEAST = 0.05
+SAME = ("cpu", "cores", "system")
+"""What must be equal for times to be comparable."""
+
+
+def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Two verdicts as `benchmarks.report.finish` writes them -> what moved, or `{"not comparable": why}`.
+
+    Each row: `{what, ratio, ci99}`; ratio is time now over time then, above 1 = slower.
+    """
+    machines = earlier.get("machine", {}), now["machine"]
+    for key in SAME:
+        if machines[0].get(key) != machines[1].get(key):
+            return {"not comparable": f"another machine: {key} was {machines[0].get(key)}, is {machines[1].get(key)}"}
+    before, after = (dict(_cells(verdict["result"])) for verdict in (earlier, now))
+    rows = [_row(path, before, after) for path in after if path in before and not path.endswith(f"/{CONTROL}")]
+    moved = sorted((row for row in rows if _beyond_noise(row)), key=lambda row: -abs(np.log(row["ratio"])))
+    versions = {key: [old, machines[1].get(key)] for key, old in machines[0].items() if old != machines[1].get(key)}
+    return {
+        "compared": len(rows),
+        "slower": [row for row in moved if row["ratio"] > 1],
+        "faster": [row for row in moved if row["ratio"] < 1],
+        "only_then": sorted(before.keys() - after.keys()),
+        "only_now": sorted(after.keys() - before.keys()),
+        "versions_changed": versions,
+    }
+
+
+def _beyond_noise(row: dict[str, Any]) -> bool:
+    low, high = row["ci99"]
+    return abs(row["ratio"] - 1) > LEAST and not low <= 1 <= high
+
+
+def _row(path: str, before: dict[str, NDArray[np.float64]], after: dict[str, NDArray[np.float64]]) -> dict[str, Any]:
+    control = f"{path.rpartition('/')[0]}/{CONTROL}"
+    draw = np.random.default_rng(SEED)
+    ratio = np.median(after[path]) / np.median(before[path])
+    drawn = _medians(after[path], draw) / _medians(before[path], draw)
+    if control in before and control in after:
+        ratio /= np.median(after[control]) / np.median(before[control])
+        drawn /= _medians(after[control], draw) / _medians(before[control], draw)
+    low, high = np.percentile(drawn, [0.5, 99.5])
+    return {"what": path, "ratio": round(float(ratio), 3), "ci99": [round(float(low), 3), round(float(high), 3)]}
+
+
+def _medians(blocks: NDArray[np.float64], draw: np.random.Generator) -> NDArray[np.float64]:
+    return np.median(blocks[draw.integers(0, len(blocks), (RESAMPLES, len(blocks)))], axis=1)
+
+
+def _cells(found: Any, path: str = "") -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Every place in a result that has blocks, by its path; its last part is who was timed (`onnxruntime:int8`, for / divides parts)."""
+    if isinstance(found, dict) and "blocks_ms" in found:
+        yield path, np.array(found["blocks_ms"])
+    elif isinstance(found, dict):
+        for key, value in found.items():
+            yield from _cells(value, f"{path}/{key.replace('/', ':')}" if path else key)

@@ -1,0 +1,206 @@
+"""What speaks on a GPU: the same answers as the CPU's, and how fast. Part of `make gpu-check`; alone: `python -m benchmarks.gpu_engines`.
+
+Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of two sizes, because
+neither values nor speed depend on what they say. `--rehearse` walks through it on a CPU with tiny models: nothing is claimed then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.gpu_voices import REHEARSAL, SIZES, export, write_voice
+from benchmarks.report import finish, save_option
+from benchmarks.turns import CONTROL, figures, ratio, take_turns
+from sonorant.audio.mel import MelConfig
+from sonorant.errors import SonorantError
+from sonorant.export.cases import batches
+from sonorant.export.fault import Fault
+from sonorant.export.rungs import Expected, check_padding, check_parts, check_values, follow
+from sonorant.export.tolerance import Tolerance
+from sonorant.runtime.buckets import Bucketed
+from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.parts import decode_parts, speak, vocode_parts
+from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+
+TOLERANCES = {
+    "fp32": Tolerance(max_abs_diff=1e-3, relative_error=1e-4, log_mel_db=0.02),
+    "fp16": Tolerance(max_abs_diff=0.1, relative_error=5e-3, log_mel_db=0.3, frames=(2.0, 0.02)),
+    "bf16": Tolerance(max_abs_diff=0.5, relative_error=0.03, log_mel_db=1.5, frames=(2.0, 0.02)),
+}
+"""Of the section `verify` in params.yaml; reading that would take packages that a GPU machine may lack."""
+LADDER = (3, 17, 64, 128)
+"""Tokens: the least there are, an odd number, the usual, the most."""
+LENGTHS = {"short": (12,), "medium": (48,), "long": (128,), "paragraph": (48, 96, 64, 80, 120, 40)}
+"""Tokens of each sentence."""
+TOGETHER = 8
+"""Utterances of a batch."""
+FIRST_PARTS = (32, 96, 256)
+"""Frames, as `Voice.stream` has them."""
+LIMIT = 512
+"""Frames that one part of a long utterance may have."""
+ON_GPU = {"torch-cuda": tuple(TOLERANCES), "torch-cuda-graphs": tuple(TOLERANCES), "torch-cuda-compiled": ("fp32", "bf16"),
+          "onnxruntime-cuda": ("fp32", "fp16")}  # fmt: skip
+ON_CPU = {"torch": ("fp32", "bf16"), "torch-compiled": ("fp32",), "onnxruntime": ("fp32",)}
+BASELINE = {"cuda": "torch-cuda/fp32", "cpu": "torch/fp32"}
+
+Trained = tuple[Path, Path]
+
+
+def main() -> None:
+    """Run this part alone and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rehearse", action="store_true", help="go through the script on a CPU; results mean nothing")
+    save_option(parser)
+    arguments = parser.parse_args()
+    if not (arguments.rehearse or torch.cuda.is_available()):
+        finish("gpu_engines", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
+    with tempfile.TemporaryDirectory() as folder:
+        device = torch.device("cpu") if arguments.rehearse else torch.device("cuda", 0)
+        result, holds = engines(Path(folder), Path(folder), device)
+    finish("gpu_engines", result, {} if arguments.rehearse else {CLAIM: holds}, arguments.save and not arguments.rehearse)
+
+
+CLAIM = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
+
+
+def engines(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, Any], bool]:
+    """Every runtime and precision of the device, by size of the models: the ladder's values, then the latency table."""
+    result: dict[str, Any] = {}
+    holds = []
+    for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
+        bundle, trained = write_voice(place / name, size)
+        result[name], good = _one_size(export(bundle, trained, [_tokens(count)[0] for count in LADDER]), trained, device)
+        holds.append(good)
+    return result, all(holds)
+
+
+def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> tuple[dict[str, Any], bool]:
+    found: dict[str, Any] = {"ladder": {}, "memory": {}, "spoken": {}, "first_audio": {}, "batch": {}}
+    reference = load_runtime("torch", bundle, LoadOptions(trained=trained))
+    runtimes: dict[str, Runtime] = {}
+    for runtime, precisions in (ON_GPU if device.type == "cuda" else ON_CPU).items():
+        for precision in precisions:
+            candidate = f"{runtime}/{precision}"
+            print(f"  {candidate}", file=sys.stderr, flush=True)
+            before = _forget_peak()
+            try:
+                runtimes[candidate] = loaded = _load(runtime, precision, bundle, trained)
+                found["ladder"][candidate] = _ladder(loaded, reference, bundle, precision)
+            except (SonorantError, RuntimeError) as error:  # torch raises the latter where a GPU refuses
+                found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}"
+                continue
+            found["memory"][candidate] = _peak_mib(before)
+    _latency(found, runtimes, bundle, BASELINE[device.type])
+    rungs = [row for row in found["ladder"].values() if isinstance(row, dict)]
+    good = bool(rungs) and all(row["passed"] for row in rungs)
+    # What torch itself brings must run; ONNX Runtime's CUDA is a package that may be absent.
+    good &= not any(isinstance(row, str) for name, row in found["ladder"].items() if name.startswith("torch-cuda"))
+    if device.type == "cuda":
+        good &= found["spoken"]["short"]["torch-cuda-graphs/fp32"]["speedup_ci95"][0] > 1.0
+    return found, good
+
+
+def _load(runtime: str, precision: str, bundle: Bundle, trained: Trained) -> Runtime:
+    if runtime.startswith("onnxruntime") and not bundle.description.graphs:
+        raise SonorantError("the packages of the export (onnx, onnxscript) are not installed")
+    # Compiling takes half a minute a shape: for one utterance at a time only.
+    rows = (1,) if runtime.endswith("compiled") else (1, TOGETHER)
+    options = LoadOptions(variant=precision, trained=trained, batches=rows, warm_up=True)
+    return load_runtime(runtime, bundle, options)
+
+
+def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str) -> dict[str, Any]:
+    """Values, padding and parts against torch on the CPU, by the rungs of the stage `verify`."""
+    audio = MelConfig(**vars(bundle.description.audio))
+    cases = [follow(reference, inputs) for inputs in batches([_tokens(count)[0] for count in LADDER], 1)]
+    tolerance = TOLERANCES[precision]
+    try:
+        graphs = check_values(runtime, Expected(reference, cases, "torch on the CPU"), audio, tolerance)
+        padding = check_padding(runtime, cases, audio, tolerance)
+        parts = check_parts(runtime, max(cases, key=lambda case: len(case.time)), bundle.description.context, audio, tolerance)
+    except Fault as fault:
+        return {"passed": False, "failed": str(fault)}
+    largest = {graph: row["max_abs_diff"] for graph, row in graphs.items()}
+    row: dict[str, Any] = {"passed": True, "max_abs_diff": largest, "padding": padding, "parts": parts}
+    return row | ({"buckets": vars(runtime.counters())} if isinstance(runtime, Bucketed) else {})
+
+
+def _latency(found: dict[str, Any], runtimes: dict[str, Runtime], bundle: Bundle, baseline: str) -> None:
+    """All in turn: whole texts by length, first audio of each, and a batch."""
+    seconds_per_frame = bundle.description.audio.hop / bundle.description.audio.sample_rate
+    for length, counts in LENGTHS.items():
+        sentences = [_tokens(count) for count in counts]
+        found["spoken"][length] = _cell(runtimes, partial(_speak, bundle, sentences), seconds_per_frame, baseline)
+        found["first_audio"][length] = _cell(runtimes, partial(_first_audio, bundle, sentences[0]), None, baseline)
+    batch = [np.repeat(_tokens(48), TOGETHER, axis=0)]
+    found["batch"][f"{TOGETHER} of medium"] = _cell(runtimes, partial(_speak, bundle, batch), seconds_per_frame, baseline)
+
+
+def _cell(
+    runtimes: dict[str, Runtime], speak_all: Callable[[Runtime], int], seconds_per_frame: float | None, baseline: str
+) -> dict[str, Any]:
+    audio = {name: speak_all(runtime) * (seconds_per_frame or 0.0) for name, runtime in runtimes.items()}
+    took = take_turns({name: partial(speak_all, runtime) for name, runtime in runtimes.items()}, seconds=2.0)
+    row: dict[str, Any] = {CONTROL: figures(took[CONTROL])}
+    for name in runtimes:
+        row[name] = figures(took[name])
+        if audio[name]:
+            row[name] |= {"rtf": round(float(np.median(took[name])) / audio[name], 6)}
+        if baseline in took:
+            row[name] |= ratio(took[baseline], took[name])
+    return row
+
+
+def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int:
+    """Speak one sentence (or batch) after the other; the frames spoken, all rows together."""
+    frames = 0
+    for tokens in sentences:
+        states, ends = _encode(runtime, tokens)
+        speak(runtime, states, ends, bundle.description.context, LIMIT * len(tokens))
+        frames += int(ends[:, -1].sum())
+    return frames
+
+
+def _first_audio(bundle: Bundle, tokens: np.ndarray, runtime: Runtime) -> int:
+    states, ends = _encode(runtime, tokens)
+    context = bundle.description.context
+    mel = decode_parts(runtime, states, ends, context.decoder, (FIRST_PARTS[0] + context.vocoder, *FIRST_PARTS[1:]))
+    return next(vocode_parts(runtime, mel, ends[:, -1], context.vocoder, FIRST_PARTS)).shape[1]
+
+
+def _encode(runtime: Runtime, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    rows = len(tokens)
+    return runtime.encode(tokens, np.full(rows, tokens.shape[1]), np.zeros(rows, np.int64), np.ones(rows, np.float32))
+
+
+def _tokens(count: int) -> np.ndarray:
+    """Random phonemes (1, count, 3)."""
+    rng = np.random.default_rng(count)
+    return np.stack([rng.integers(3, 40, count), rng.integers(0, 3, count), rng.integers(0, 2, count)], 1)[None]
+
+
+def _forget_peak() -> int:
+    """Bytes that torch holds on the GPU now; its peak is counted from here."""
+    if not torch.cuda.is_available():
+        return 0
+    torch.cuda.reset_peak_memory_stats()
+    return torch.cuda.memory_allocated()
+
+
+def _peak_mib(before: int) -> float | str:
+    if not torch.cuda.is_available():
+        return "not run: no GPU"
+    return round((torch.cuda.max_memory_allocated() - before) / 2**20, 1)
+
+
+if __name__ == "__main__":
+    main()

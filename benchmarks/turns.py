@@ -1,0 +1,68 @@
+"""Several ways to do the same, timed in turn. Knows nothing of what they do.
+
+Whatever else the machine does falls on all of them alike, so a ratio of two is taken round by round. Noise is read from blocks of
+consecutive rounds: how far their medians lie apart is how far another run's would. `CONTROL` is a fixed piece of arithmetic timed in every
+round; it tells whether the machine itself was slower in another run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONTROL = "control"
+WARM_UP = 2
+"""Rounds before the clock starts: memory is laid out, and processors wake up."""
+BLOCKS = 10
+RESAMPLES = 2000
+SEED = 0
+Times = dict[str, NDArray[np.float64]]
+
+
+def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: int = 10, most: int = 200) -> Times:
+    """Seconds that each piece of work, and `CONTROL`, took in each round (R,).
+
+    As many rounds as fit into `seconds`, but at least `least` and at most `most`; each begins with another piece of work.
+    """
+    pieces = {**work, CONTROL: _control}
+    names = list(pieces)
+    took: dict[str, list[float]] = {name: [] for name in names}
+    ends, rounds = time.perf_counter() + seconds, 0
+    while rounds < WARM_UP + least or (rounds < WARM_UP + most and time.perf_counter() < ends):
+        first = rounds % len(names)
+        for name in names[first:] + names[:first]:
+            begin = time.perf_counter()
+            pieces[name]()
+            took[name].append(time.perf_counter() - begin)
+        rounds += 1
+    return {name: np.array(times[WARM_UP:]) for name, times in took.items()}
+
+
+def figures(took: NDArray[np.float64]) -> dict[str, Any]:
+    """Percentiles of seconds (R,) in milliseconds, and the medians of blocks of consecutive rounds to compare another run with."""
+    p50, p95, p99 = np.percentile(took, [50, 95, 99]) * 1000.0
+    blocks = [round(float(np.median(block)) * 1000.0, 4) for block in np.array_split(took, min(BLOCKS, len(took)))]
+    return {"p50_ms": _short(p50), "p95_ms": _short(p95), "p99_ms": _short(p99), "rounds": len(took), "blocks_ms": blocks}
+
+
+def ratio(baseline: NDArray[np.float64], took: NDArray[np.float64]) -> dict[str, Any]:
+    """How many times as fast as the baseline, round by round: median and 95 % interval by bootstrap over rounds."""
+    ratios = baseline / took
+    drawn = np.random.default_rng(SEED).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+    low, high = np.percentile(np.median(ratios[drawn], axis=1), [2.5, 97.5])
+    return {"speedup": _short(np.median(ratios)), "speedup_ci95": [_short(low), _short(high)]}
+
+
+def _control() -> float:
+    return float(np.sin(_ANGLES).sum())
+
+
+_ANGLES = np.linspace(0.0, 1000.0, 100_000)
+
+
+def _short(value: float) -> float:
+    return round(float(value), 3)
