@@ -137,18 +137,19 @@ def control_figures(ptq: PostTrained, folder: Path) -> dict[str, Any]:
 
 
 def export_all(project: Path, folders: dict[str, dict[str, Path]], shipped: dict[str, str], temporary: Path) -> dict[str, System]:
-    """The bundles' variants by system: float, control, ptq, qat and what ships."""
-    folders = folders | {"shipped": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
+    """The bundles' variants by system: float, control, ptq, qat and what ships, which may be one of the two or a mixture."""
+    methods = set(shipped.values())
+    folders = folders | {"mixture": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
     store = FeatureStore.open(project / "data" / "features")
     lengths, config = corpus_lengths(store.tokens_count, store.frames), load("export", ExportConfig)
     systems: dict[str, System] = {}
-    for as_float, int8 in (("float", "ptq"), ("control", "qat"), ("float", "shipped")):
+    for as_float, int8 in (("float", "ptq"), ("control", "qat"), *((("float", "mixture"),) if len(methods) > 1 else ())):
         bundle = temporary / "voices" / int8
         quantized = folders[int8]["acoustic"], folders[int8]["vocoder"]
         sources = Sources(folders[as_float]["acoustic"], folders[as_float]["vocoder"], quantized=quantized)
         export_variants(sources, bundle, lengths, config)
         systems |= {as_float: System(bundle, "fp32"), int8: System(bundle, "int8")}
-    return systems
+    return systems | {"shipped": systems["mixture" if len(methods) > 1 else methods.pop()]}
 
 
 def listen(project: Path, systems: dict[str, System], sentences: int | None) -> dict[str, ErrorCounts]:
@@ -157,12 +158,12 @@ def listen(project: Path, systems: dict[str, System], sentences: int | None) -> 
     utterances = held_out(read_manifest(project / "data" / "prepared" / "manifest.jsonl"), sentences or config.sentences)
     references = [spoken_text(utterance) for utterance in utterances]
     language = utterances[0].language
-    counts: dict[str, ErrorCounts] = {}
-    for name, system in systems.items():
+    counts: dict[System, ErrorCounts] = {}
+    for system in dict.fromkeys(systems.values()):
         rendered = render(system.bundle, [system.variant], utterances, project / "data" / "corpus")
         clips = [Clip(samples, rendered.rate) for samples in rendered.sounds[system.variant]]
-        counts[name] = score(references, transcribe(clips, config.name, language), Normalizer(language))
-    return counts
+        counts[system] = score(references, transcribe(clips, config.name, language), Normalizer(language))
+    return {name: counts[system] for name, system in systems.items()}
 
 
 def size_of(system: System) -> int:
@@ -175,12 +176,15 @@ def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
     """Milliseconds of a sentence on one thread, the systems in turn, and how many times as fast as float the other is."""
     text = "The train was late again, so we walked along the river."
     voices = {name: Voice.load(system.bundle, threads=1, variant=system.variant) for name, system in systems.items()}
+    speaker = voices["float"]
+    tokens = speaker.symbols.encode(speaker.frontend.speak(text).phonemes).astype(np.int64)[None]
+    one = np.ones(1, np.int64)
     taken: dict[str, list[float]] = {name: [] for name in voices}
     for repeat in tqdm(range(repeats + 1), desc="speed", unit="run"):
         for name, voice in voices.items():
             time.sleep(PAUSE)
             start = time.perf_counter()
-            voice.say(text)
+            voice.synthesize(tokens, one * tokens.shape[1], 0 * one, one.astype(np.float32))
             if repeat:  # the first one warms up
                 taken[name].append(time.perf_counter() - start)
     ratios = np.array(taken["float"]) / np.array(taken["shipped"])
