@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import mlflow.models
+import numpy as np
 import pandas as pd
 import soundfile
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.pyfunc.model import PythonModel
+from numpy.typing import NDArray
 
-from sonorant.runtime import Voice
+from sonorant.errors import SonorantError
+from sonorant.runtime.voice import AT_ONCE, Voice
 
 
 class SpokenVoice(PythonModel):
@@ -28,25 +33,45 @@ class SpokenVoice(PythonModel):
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak a table with the column `text` and, if wanted, `speaker` (a name) and `speed` (2.0 = twice as fast).
 
-        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`.
+        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `error`. A row that cannot be spoken has
+        no audio and one line as `error`, which is empty for the others. Raises MlflowException, which a server answers with status 400,
+        where no row can be spoken or the table is more than one request may ask for.
         """
-        rows = [self._speak(row) for row in model_input.to_dict("records")]
-        return pd.DataFrame(rows, columns=["audio", "sample_rate", "seconds"])
+        asked = model_input.to_dict("records")
+        characters = sum(len(str(row.get("text"))) for row in asked)
+        if characters > AT_ONCE.characters:
+            raise _refusal(
+                f"the rows have {characters} characters, at most {AT_ONCE.characters} are spoken in one request; split them"
+            )
+        rows = [self._row(number, row) for number, row in enumerate(asked, 1)]
+        if rows and all(row["error"] for row in rows):
+            raise _refusal("; ".join(row["error"] for row in rows[:5]) + ("; ..." if len(rows) > 5 else ""))
+        return pd.DataFrame(rows, columns=["audio", "sample_rate", "seconds", "error"])
 
-    def _speak(self, row: dict[str, Any]) -> dict[str, Any]:
-        speaker, speed = row.get("speaker"), row.get("speed")
-        samples = self.voice.say(
-            row["text"],
-            speaker=None if pd.isna(speaker) else speaker,
-            speed=float(speed) if speed is not None and pd.notna(speed) else 1.0,
-        )
+    def _row(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
+        answer = {"audio": "", "sample_rate": self.voice.sample_rate, "seconds": 0.0, "error": ""}
+        try:
+            samples = self._speak(row)
+        except SonorantError as error:
+            return answer | {"error": f"row {number}: {error}"}
         file = io.BytesIO()
         soundfile.write(file, samples, self.voice.sample_rate, format="WAV", subtype="PCM_16")
-        return {
-            "audio": base64.b64encode(file.getvalue()).decode(),
-            "sample_rate": self.voice.sample_rate,
-            "seconds": len(samples) / self.voice.sample_rate,
-        }
+        audio = base64.b64encode(file.getvalue()).decode()
+        return answer | {"audio": audio, "seconds": len(samples) / self.voice.sample_rate}
+
+    def _speak(self, row: dict[str, Any]) -> NDArray[np.float32]:
+        text, speaker, speed = (None if pd.isna(value := row.get(name)) else value for name in ("text", "speaker", "speed"))
+        if not isinstance(text, str):
+            raise SonorantError("there is no text")
+        try:
+            factor = 1.0 if speed is None else float(speed)
+        except (TypeError, ValueError):
+            raise SonorantError(f"speed must be a number, not {speed!r}") from None
+        return self.voice.say(text, speaker, factor)
+
+
+def _refusal(line: str) -> MlflowException:
+    return MlflowException(line, error_code=INVALID_PARAMETER_VALUE)
 
 
 mlflow.models.set_model(SpokenVoice())

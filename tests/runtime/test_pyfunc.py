@@ -1,0 +1,79 @@
+"""The voice as an MLflow model behind MLflow's own scoring server: rows in, wavs out, and one line for each row that is bad."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from sonorant.audio.wav import pcm16
+from sonorant.runtime.voice import AT_ONCE, Voice
+from tests.conftest import ROOT
+
+
+@pytest.fixture(scope="module")
+def server(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A client of the scoring server."""
+    from fastapi.testclient import TestClient
+    from mlflow import pyfunc
+    from mlflow.pyfunc import scoring_server
+
+    folder = tmp_path_factory.mktemp("model") / "voice"
+    file = ROOT / "sonorant" / "runtime" / "pyfunc.py"
+    pyfunc.save_model(folder, python_model=str(file), artifacts={"bundle": str(voice_bundle)}, pip_requirements=[])
+    return TestClient(scoring_server.init(pyfunc.load_model(str(folder))))
+
+
+def ask(server: Any, *rows: dict[str, Any]) -> Any:
+    return server.post("/invocations", json={"dataframe_records": list(rows)})
+
+
+def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
+    rows = ask(server, {"text": "Hello."}, {"text": "Hello.", "speaker": "ben", "speed": 1.5}).json()["predictions"]
+    voice = Voice.load(voice_bundle)
+    for row, samples in zip(rows, (voice.say("Hello."), voice.say("Hello.", "ben", 1.5)), strict=True):
+        spoken, rate = soundfile.read(io.BytesIO(base64.b64decode(row["audio"])), dtype="int16")
+        assert (rate, row["sample_rate"], row["error"]) == (16000, 16000, "")
+        np.testing.assert_allclose(spoken, pcm16(samples), atol=1)
+        assert row["seconds"] == len(spoken) / 16000
+
+
+@pytest.mark.parametrize(
+    ("bad", "line"),
+    [
+        ({"text": "..."}, "row 2: nothing in the text can be spoken in en-us: '...'"),
+        ({"text": None}, "row 2: there is no text"),
+        ({"text": "Hi.", "speaker": "carl"}, "row 2: no speaker 'carl'; the voice has: anna, ben"),
+        ({"text": "Hi.", "speed": 9.0}, "row 2: speed must be 0.5 to 2.0, not 9.0"),
+        ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
+    ],
+)
+def test_a_bad_row_is_named_and_the_others_are_spoken(server: Any, bad: dict[str, Any], line: str) -> None:
+    answer = ask(server, {"text": "One."}, bad, {"text": "Three."})
+    assert answer.status_code == 200
+    first, second, third = answer.json()["predictions"]
+    assert (first["error"], second["error"], third["error"]) == ("", line, "")
+    assert (bool(first["audio"]), second["audio"], bool(third["audio"])) == (True, "", True)
+
+
+def test_a_request_of_which_nothing_can_be_spoken_is_refused(server: Any) -> None:
+    answer = ask(server, {"text": "..."}, {"text": ""})
+    assert answer.status_code == 400
+    error = json.loads(answer.text)
+    assert error["error_code"] == "INVALID_PARAMETER_VALUE"
+    assert "row 1: nothing in the text can be spoken" in error["message"]
+    assert "row 2: the text is empty" in error["message"]
+    assert "stack_trace" not in error
+
+
+def test_a_table_that_is_too_long_is_refused(server: Any) -> None:
+    half = {"text": "a " * (AT_ONCE.characters // 4 + 1)}
+    answer = ask(server, half, half)
+    assert answer.status_code == 400
+    assert f"at most {AT_ONCE.characters} are spoken in one request" in answer.text
