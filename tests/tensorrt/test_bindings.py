@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.imports import ROOT
-from tests.tensorrt.bindings import CLASSES, STUBS, TENSORRT, stubs
+from tests.tensorrt.bindings import CLASSES, CUDA, STUBS, TENSORRT, stubs
 
 CODE = ROOT / "sonorant/tensorrt"
 EXERCISE = """
@@ -95,6 +95,12 @@ def test_what_does_not_exist_is_found(major: str, tmp_path: Path) -> None:
     assert {path.name: bool(re.search(rf"{path.name}:\d+: error:", said)) for path in planted} == {
         path.name: expected for path, expected in planted.items()
     }
+
+
+def test_the_image_installs_the_versions_that_were_checked() -> None:
+    image = (ROOT / "infra/tensorrt/Dockerfile").read_text(encoding="utf-8")
+    for major in TENSORRT:
+        assert f'"{TENSORRT[major].replace("-bindings", "")} {CUDA[major]}"' in image
 
 
 def test_nothing_is_asked_for_by_a_name_in_a_string() -> None:
