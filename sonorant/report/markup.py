@@ -53,7 +53,8 @@ def _cells(row: Sequence[Cell], kinds: Sequence[str | None]) -> list[Html]:
     cells = [element("th", row[0] or "", scope="row")]
     for place, cell in enumerate(row[1:], 1):
         spanned = len(kinds) - place if place == len(row) - 1 else 1
-        wide = {"colspan": str(spanned), "class_": "prose"} if spanned > 1 else {"class_": kinds[place]}
+        absent = "absent" if cell is not None and cell.startswith("not run") else None
+        wide = {"colspan": str(spanned), "class_": "prose"} if spanned > 1 else {"class_": kinds[place] or absent}
         cells.append(element("td", "–" if cell is None else cell, **wide))
     return cells
 

@@ -39,7 +39,7 @@ def _card(
     name, seconds = label(kind), len(sound) / audio.sample_rate
     shown = f"Mel spectrogram, {name}, {seconds:.1f} s, up to {audio.f_max / 1000:g} kHz"
     count = sentence.errors[kind]
-    wrong = "no error" if count == 0 else f"{count} of {sentence.words} words wrong"
+    wrong = "no error" if count == 0 else f"{count} of {sentence.words} wrong"
     return element(
         "div",
         element("h4", name, element("span", " ships" if ships else "", class_="ships"), element("span", wrong, class_="wrong")),

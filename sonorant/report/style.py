@@ -25,7 +25,9 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 caption { text-align: left; font-weight: 600; padding-bottom: .3rem; }
 th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; white-space: nowrap; }
 th { font-weight: 600; } thead th { color: var(--soft); vertical-align: bottom; white-space: normal; min-width: 4.5rem; }
-th:first-child, .prose { text-align: left; } td.prose { white-space: normal; min-width: 12rem; } .badges { margin: 1rem 0 0; }
+th:first-child, .prose { text-align: left; } td.prose { white-space: normal; min-width: 12rem; }
+td.absent { white-space: normal; min-width: 9rem; }
+.badges { margin: 1rem 0 0; }
 .badge { border-radius: .4rem; padding: .05rem .45rem; font-size: .85rem; font-weight: 600; }
 .good { color: var(--good); background: var(--good-paper); } .bad { color: var(--bad); background: var(--bad-paper); }
 .none { color: var(--none); background: var(--none-paper); }
@@ -39,9 +41,9 @@ svg .strong { fill: var(--accent); stroke: var(--accent); }
 svg .range { stroke-width: 3; } svg .whisker { stroke: var(--ink); stroke-width: 2; }
 svg .line { fill: none; stroke-width: 2; stroke: var(--accent); } svg .line1 { stroke: var(--second); stroke-dasharray: 5 3; }
 article { border-top: 1px solid var(--line); padding: 1.2rem 0; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(17rem, 100%), 1fr)); gap: .8rem; }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(13.4rem, 100%), 1fr)); gap: .8rem; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .7rem; min-width: 0; }
-.card h4 { display: flex; flex-wrap: wrap; gap: .5rem; } .card .wrong { margin-left: auto; color: var(--soft); font-weight: 400; }
+.card h4 { display: flex; flex-wrap: wrap; gap: 0 .5rem; } .card .wrong { flex-basis: 100%; color: var(--soft); font-weight: 400; }
 .ships { color: var(--good); }
 .picture { background: #000; border-radius: .3rem; overflow: hidden; line-height: 0; }
 .mel { height: 6.5rem; image-rendering: auto; }
