@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
+from sonorant.choice.decision import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
 from sonorant.evaluation.evaluation import EvaluateConfig
@@ -42,6 +43,7 @@ OWNERS: dict[str, type] = {
     "recognizer": RecognizerConfig,
     "evaluate": EvaluateConfig,
     "engine": EngineConfig,
+    "choose": ChooseConfig,
     "report": ReportConfig,
     "register": RegisterConfig,
     "promote": PromoteConfig,
