@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +48,11 @@ def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
         (["Hi.", "--voice", "BUNDLE", "--speaker", "carl"], b"", "error: no speaker 'carl'; the voice has: anna, ben"),
         (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "error: speed must be 0.5 to 2.0"),
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "error: threads must be at least 1"),
+        (["Hi.", "--voice", "BUNDLE", "--variant", "int3"], b"", "error: BUNDLE: no variant 'int3'"),
+        (["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"], b"", "error: unknown runtime 'abacus'; there are: onnxruntime"),
+        (["...", "--voice", "BUNDLE", "--stream"], b"", "error: nothing in the text can be spoken"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"Hello there. And a caf\xe9", "error: standard input: not UTF-8 (byte 22)"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"Fine. " * 400 + b"x" * 9000, "error: a word of more than 300 characters"),
     ],
 )
 def test_an_error_is_one_line_and_no_file(
@@ -54,7 +61,7 @@ def test_an_error_is_one_line_and_no_file(
     filled = [str(voice_bundle) if argument == "BUNDLE" else argument for argument in arguments]
     done = sonorant("say", *filled, "-o", tmp_path / "out.wav", text=text)
     assert done.returncode == 1
-    assert done.stderr.decode().startswith(message)
+    assert done.stderr.decode().startswith(message.replace("BUNDLE", str(voice_bundle)))
     assert done.stderr.count(b"\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -74,6 +81,75 @@ def test_say_with_a_voice_of_the_registry(
     assert done.stderr.startswith(b"error: models:/tiny@nobody")
     assert done.stderr.count(b"\n") == 1
     assert not (folder / "nobody.wav").exists()
+
+
+TEXT = "One apple. Two pears, and what else?\n\nThe end."
+
+
+def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_path: Path) -> None:
+    common: list[str | Path] = ["--voice", voice_bundle, "--speaker", "ben", "--threads", "1"]
+    assert sonorant("say", TEXT, *common, "-o", tmp_path / "whole.wav").returncode == 0
+    assert sonorant("say", "-", *common, "--stream", "-o", tmp_path / "file.wav", text=TEXT.encode()).returncode == 0
+    piped = sonorant("say", "-", *common, "--stream", "-o", "-", text=TEXT.encode())
+    raw = sonorant("say", TEXT, *common, "--stream", "--raw", "-o", "-")
+    whole, _ = soundfile.read(tmp_path / "whole.wav", dtype="int16")
+    file, rate = soundfile.read(tmp_path / "file.wav", dtype="int16")
+    assert rate == 16000
+    assert (tmp_path / "file.wav").stat().st_size == 44 + 2 * len(file)
+    np.testing.assert_allclose(file, whole, atol=1)
+    np.testing.assert_array_equal(np.frombuffer(raw.stdout, "<i2"), file)
+    np.testing.assert_array_equal(np.frombuffer(piped.stdout[44:], "<i2"), file)
+    assert soundfile.info(io.BytesIO(piped.stdout)).samplerate == 16000  # though its header cannot say how long it is
+
+
+def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
+    """A process that has begun to speak from a standard input that stays open."""
+    command = [sys.executable, "-m", "sonorant.cli", "say", "-", "--stream", "--voice", voice_bundle, *arguments]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(TEXT.encode() * 20)
+    process.stdin.flush()
+    return process
+
+
+def test_speech_comes_while_the_text_is_still_written(voice_bundle: Path) -> None:
+    with speaking(voice_bundle, "-o", "-") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert len(process.stdout.read(20_000)) == 20_000
+        rest, errors = process.communicate(b"And more. ")
+        assert (process.returncode, errors) == (0, b"")
+        assert len(rest) > 100_000
+
+
+def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:
+    with speaking(voice_bundle, "-o", "-") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(5_000)
+        process.stdout.close()
+        process.stdin.write(TEXT.encode() * 500)
+        process.stdin.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_leaves_no_file(voice_bundle: Path, tmp_path: Path, stop: signal.Signals) -> None:
+    with speaking(voice_bundle, "-o", tmp_path / "book.wav") as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        until = time.monotonic() + 60
+        while not (growing := list(tmp_path.iterdir())) or growing[0].stat().st_size < 20_000:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert growing[0].name != "book.wav"
+        process.send_signal(stop)
+        assert process.wait(60) == 128 + stop
+        assert process.stderr.read() == b""
+        process.stdin.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_as_output_is_refused(voice_bundle: Path, tmp_path: Path) -> None:

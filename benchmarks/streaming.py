@@ -1,0 +1,148 @@
+"""Time to first speech, and memory, by length of the text: `python -m benchmarks.streaming`. Knows nothing of how well the voice sounds.
+
+Texts take turns within each repeat and claims are ratios, so that what else the machine does falls on all of them alike. Memory is the
+peak of a process of its own that speaks a text whose sentences all differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from benchmarks.random_voice import LENGTHS, random_models
+from benchmarks.report import finish, save_option
+from benchmarks.streaming_worker import text
+from benchmarks.synthesis import SENTENCES
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
+from sonorant.runtime.voice import Voice
+from tasks.params import load
+from tasks.stage import run
+
+TOLERANCE = {"fp32": 1e-5, "int8": 1e-3}
+"""Of full scale, streamed against one shot, by variant: where an int8 runtime rounds to the other neighbour, that is one of 255 steps."""
+MORE_MEMORY = 0.1
+"""By how much ten times the words may raise the peak."""
+AS_SOON = 1.4
+"""How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be asked."""
+
+
+def main() -> None:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.streaming", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent"
+    )
+    parser.add_argument("--repeats", type=int, default=30, help="timed runs of each figure")
+    parser.add_argument("--words", type=int, default=10_000, help="length of the longest text")
+    save_option(parser)
+    arguments = parser.parse_args()
+    with _voice(arguments.voice) as (bundle, weights):
+        voice = Voice.load(bundle, threads=1)
+        first = _first_speech(voice, arguments)
+        memory = {f"words_{words}": _memory(bundle, words) for words in (arguments.words // 10, arguments.words)}
+        result = {
+            "weights": weights,
+            "variant": voice.description.graphs["vocoder"].default_variant,
+            "first_speech": first,
+            "memory": memory,
+            "largest_difference": _difference(voice),
+        }
+    finish("streaming", result, _claims(result, arguments.words), arguments.save)
+
+
+def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:
+    first, (few, many) = result["first_speech"], result["memory"].values()
+    tolerance = TOLERANCE[result["variant"]]
+    return {
+        f"{words} words are first heard as soon as their first sentence alone (ratio at most {AS_SOON})": first[
+            "words_over_sentence"
+        ]
+        <= AS_SOON,
+        f"a paragraph is first heard as soon as its first sentence alone (ratio at most {AS_SOON})": first[
+            "paragraph_over_sentence"
+        ]
+        <= AS_SOON,
+        "a long sentence is first heard in at most half the time it takes as a whole": first["long_over_whole"] <= 0.5,
+        f"{words} words take at most {1 + MORE_MEMORY} times the memory of a tenth of them": many["peak_mib"]
+        <= (1 + MORE_MEMORY) * few["peak_mib"],
+        f"streamed speech differs from one shot by at most {tolerance}": result["largest_difference"] <= tolerance,
+    }
+
+
+def _first_speech(voice: Voice, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds until the first chunk, and their ratios."""
+    sentence = next(text(10))
+    texts = {
+        "short": SENTENCES["short"],
+        "sentence": sentence,
+        "paragraph": "".join(text(100)),
+        "words": "".join(text(arguments.words)),
+        "long": SENTENCES["long"],
+    }
+    times: dict[str, list[float]] = {name: [] for name in (*texts, "whole")}
+    voice.say(SENTENCES["short"])
+    for _ in tqdm(range(arguments.repeats), desc="first speech", unit="run"):
+        for name, spoken in texts.items():
+            start = time.perf_counter()
+            speech = voice.stream(spoken)
+            next(speech)
+            times[name].append(time.perf_counter() - start)
+            speech.close()
+        start = time.perf_counter()
+        voice.say(SENTENCES["long"])
+        times["whole"].append(time.perf_counter() - start)
+    figures = {f"{name}_ms": round(float(np.median(taken)) * 1000, 2) for name, taken in times.items()}
+    pairs = (("words", "sentence"), ("paragraph", "sentence"), ("long", "short"), ("long", "whole"))
+    return figures | {f"{one}_over_{other}": _ratio(times[one], times[other]) for one, other in pairs}
+
+
+def _ratio(one: list[float], other: list[float]) -> float:
+    return round(float(np.median(np.array(one) / np.array(other))), 3)
+
+
+def _memory(bundle: Path, words: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.streaming_worker", str(bundle), str(words)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def _difference(voice: Voice) -> float:
+    """Largest difference of any sample, over texts and chunk sizes."""
+    texts = [*SENTENCES.values(), "".join(text(50))]
+    return max(
+        _largest(voice.say(spoken), voice.stream(spoken, chunk=chunk)) for spoken in texts for chunk in (1_000, 4_096, 50_000)
+    )
+
+
+def _largest(whole: NDArray[np.float32], chunks: Iterator[NDArray[np.float32]]) -> float:
+    return float(np.abs(np.concatenate(list(chunks)) - whole).max())
+
+
+@contextmanager
+def _voice(bundle: Path) -> Iterator[tuple[Path, str]]:
+    """The bundle, or one of random weights where it is absent, and what its weights are."""
+    if (bundle / "voice.json").is_file():
+        yield bundle, "trained"
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "voice"
+        export_voice(*random_models(Path(folder)), made, LENGTHS, load("export", ExportConfig))
+        yield made, "random, of the sizes in params.yaml (no trained voice found)"
+
+
+if __name__ == "__main__":
+    run(main)
