@@ -32,6 +32,8 @@ class Verdict:
     gates: tuple[Gate, ...]
     champion: int | None
     """The version that was `champion` before, if it is another one."""
+    reigning: bool
+    """Whether the version was `champion` before; then nothing moves."""
     without_champion: str
     """Why a person wanted no comparison with it; empty = it was compared."""
     time: str
@@ -39,14 +41,17 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the version is `champion` now."""
+        """Whether every gate did."""
         return all(gate.passed for gate in self.gates)
 
     def outcome(self) -> str:
         """What came of it, for a person."""
         if self.passed:
             return f"is {BEST}" + (f"; version {self.champion} is {FORMER}" if self.champion else "")
-        return f"is refused by {', '.join(gate.name for gate in self.gates if not gate.passed)}; {BEST} does not move"
+        refused = ", ".join(gate.name for gate in self.gates if not gate.passed)
+        if self.reigning:
+            return f"stays {BEST}, though refused by {refused} now: python -m tasks.rollback returns to the former one"
+        return f"is refused by {refused}; {BEST} does not move"
 
     def says(self) -> list[str]:
         """Lines for a person."""
@@ -94,8 +99,16 @@ def promote(
         former = best if best != number else None
         gates = _judge(store, chosen, versions.get(former or 0), config, without_champion)
         gates = gates if again else _never_again(chosen) + gates
-        verdict = Verdict(name=model, version=number, gates=gates, champion=former, without_champion=without_champion, time=now())
-        if number != best:
+        verdict = Verdict(
+            name=model,
+            version=number,
+            gates=gates,
+            champion=former,
+            reigning=number == best,
+            without_champion=without_champion,
+            time=now(),
+        )
+        if not verdict.reigning:
             _keep(store, chosen, verdict)
             if verdict.passed:
                 begin(store, model, Move(action="promote", champion=number, previous=former, time=verdict.time))

@@ -199,6 +199,9 @@ def test_the_champion_judged_again_stays_what_it_is(champion: Path, project: Pat
     assert {gate.name for gate in promote("test-voice", GATES).gates} == ALONE
     assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
     assert open_store().client.get_model_version("test-voice", "2").tags == before
+    strict = promote("test-voice", dataclasses.replace(GATES, max_rtf=1e-6))
+    assert not strict.passed and "stays champion, though refused by rtf now" in strict.says()[-1]
+    assert aliases()["champion"] == 2
 
 
 def test_unknown_versions_are_refused(project: Path, voice_bundle: Path) -> None:
