@@ -21,6 +21,7 @@ PREFECT_ENVIRONMENT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "DO_NOT_TRACK": "1",
 }
+NOT_RUN = "what could not run here, and why: reports/choice.json"
 NEXT = """\
   source .venv/bin/activate
   sonorant say "Good morning." --voice {voice} -o morning.wav
@@ -46,10 +47,11 @@ def main() -> None:
 def summary(found: Mapping[str, Any]) -> str:
     """What a person wants to know of a run: the flow's result as text."""
     where, metrics, choice, version = Path(found["where"]), found["metrics"], found["choice"], found["version"]
+    ran = [row for row in choice_rows(choice) if not row["verdict"].startswith("not run: ")]
     sections = {
         "Word error rates": plain_table(intelligibility_rows(metrics)),
         "Beside the recordings": plain_table(naturalness_rows(metrics)),
-        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(choice_rows(choice))}",
+        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n  {NOT_RUN}",
         "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
     }
     if version:
