@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from benchmarks.latency_worker import TEXTS
 from benchmarks.random_voice import LENGTHS, random_models
 from benchmarks.report import finish, save_option
 from benchmarks.streaming_worker import text
-from benchmarks.synthesis import SENTENCES
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
 from sonorant.runtime.voice import Voice
@@ -88,14 +88,14 @@ def _first_speech(voice: Voice, arguments: argparse.Namespace) -> dict[str, Any]
     """Milliseconds until the first chunk, and their ratios."""
     sentence = next(text(10))
     texts = {
-        "short": SENTENCES["short"],
+        "short": TEXTS["short"],
         "sentence": sentence,
         "paragraph": "".join(text(100)),
         "words": "".join(text(arguments.words)),
-        "long": SENTENCES["long"],
+        "long": TEXTS["long"],
     }
     times: dict[str, list[float]] = {name: [] for name in (*texts, "whole")}
-    voice.say(SENTENCES["short"])
+    voice.say(TEXTS["short"])
     for _ in tqdm(range(arguments.repeats), desc="first speech", unit="run"):
         for name, spoken in texts.items():
             start = time.perf_counter()
@@ -104,7 +104,7 @@ def _first_speech(voice: Voice, arguments: argparse.Namespace) -> dict[str, Any]
             times[name].append(time.perf_counter() - start)
             speech.close()
         start = time.perf_counter()
-        voice.say(SENTENCES["long"])
+        voice.say(TEXTS["long"])
         times["whole"].append(time.perf_counter() - start)
     figures = {f"{name}_ms": round(float(np.median(taken)) * 1000, 2) for name, taken in times.items()}
     pairs = (("words", "sentence"), ("paragraph", "sentence"), ("long", "short"), ("long", "whole"))
@@ -122,7 +122,7 @@ def _memory(bundle: Path, words: int) -> dict[str, Any]:
 
 def _difference(voice: Voice) -> float:
     """Largest difference of any sample, over texts and chunk sizes."""
-    texts = [*SENTENCES.values(), "".join(text(50))]
+    texts = [*TEXTS.values(), "".join(text(50))]
     return max(
         _largest(voice.say(spoken), voice.stream(spoken, chunk=chunk)) for spoken in texts for chunk in (1_000, 4_096, 50_000)
     )
