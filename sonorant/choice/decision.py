@@ -104,7 +104,9 @@ def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
 def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Row:
     variant = candidate.split("/", 1)[1]
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
-    judged: Mapping[str, Any] = heard if isinstance(heard, dict) else {}
+    parity = metrics["parity"].get(candidate)
+    ran = candidate == REFERENCE or (isinstance(parity, dict) and parity["passed"])
+    judged: Mapping[str, Any] = heard if ran and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
     refused = _refused(candidate, metrics, config)

@@ -66,6 +66,8 @@ def test_what_failed_a_rung_or_did_not_run_says_so_and_does_not_ship() -> None:
     assert chosen(failed, absent, unheard) == "onnxruntime/fp32"
     assert reason("onnxruntime/int8", failed) == (False, "failed verify: values: graph decoder: NaN")
     assert reason("onnxruntime/fp16", absent) == (False, "not run: no kernel")
+    rows = {row["candidate"]: row for row in choose(figures(failed, absent), CONFIG)["table"]}
+    assert rows["onnxruntime/fp16"]["p50_ms"] is rows["onnxruntime/fp16"]["wer"] is rows["onnxruntime/int8"]["wer"] is None
     assert reason("onnxruntime/bf16", unheard) == (False, "not run: NaN in 1 of 160 sentences")
 
 
