@@ -96,7 +96,7 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> tuple[d
                 runtimes[candidate] = loaded = _load(runtime, precision, bundle, trained)
                 found["ladder"][candidate] = _ladder(loaded, reference, bundle, precision)
             except (SonorantError, RuntimeError) as error:  # torch raises the latter where a GPU refuses
-                found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}"
+                found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}".replace(f"{bundle.folder}/", "")
                 continue
             found["memory"][candidate] = _peak_mib(before)
     _latency(found, runtimes, bundle, BASELINE[device.type])

@@ -73,7 +73,7 @@ def _warm(job: Job) -> dict[str, Any]:
         try:
             voices[candidate] = load(job, candidate)
         except SonorantError as error:
-            found["not_run"][candidate] = f"not run: {error}"
+            found["not_run"][candidate] = f"not run: {error}".replace(f"{job.bundle}/", "")
     for length in job.lengths:
         tokens = _tokens(next(iter(voices.values())), TEXTS[length])
         audio = {candidate: _speak(voice, tokens) for candidate, voice in voices.items()}
