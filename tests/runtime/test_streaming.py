@@ -27,6 +27,7 @@ from sonorant.quantization.post_training import quantized_copy
 from sonorant.runtime.limits import Limits
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
+from tests.conftest import ROOT
 from tests.variants import with_variant
 
 TOLERANCE = 1e-5
@@ -172,20 +173,17 @@ def test_arguments_are_refused_at_once(voice: Voice) -> None:
 def test_ten_thousand_words_take_no_more_memory_than_a_thousand(voice_bundle: Path) -> None:
     """Of a process of its own, in MiB above what it took once it had spoken a little; no sentence comes twice."""
     program = f"""
-import json, resource
+import json
+from benchmarks.streaming_worker import peak_mib, text
 from sonorant.runtime import Voice
 voice = Voice.load({str(voice_bundle)!r}, threads=1)
-names = ["rain", "garden", "gate", "dog", "river", "train", "lamp", "children", "morning", "window"]
-def text(words):
-    for number in range(words // 10):
-        yield f"The {{names[number % 10]}} had stopped at number {{number}}, and nobody came. "
 peaks = []
 for words in (1_000, 1_000, 10_000):
     seconds = sum(map(len, voice.stream(text(words)))) / voice.sample_rate
-    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    peaks.append(peak_mib())
 print(json.dumps([peaks, seconds]))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     (_, before, after), seconds = json.loads(done.stdout)
     assert seconds > 1_000  # 64 MB of float32 samples
     assert after - before < 8, (before, after)

@@ -1,0 +1,95 @@
+"""A text in pieces is the text as the frontend reads it whole, however it comes, and no piece is too long to wait for."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.text import Frontend, load_frontend
+from sonorant.text.pieces import LONGEST_PIECE, split_pieces
+
+TRICKY = (
+    'He saw Dr. Smith at 5 p.m. on Jan. 3, 1990. She left. "Stop!" he cried. (Really?) Wait... what? The U.S. Army cost $3.50. Yes. '
+    "No. Mr. J. R. Smith, e.g. this, and St. John etc. came. It was no. 5. Then 😀 nothing. 你 He went! 'Why?' 3.14 is vs. 2.71, i.e. "
+    "more. “Quoted.” And www.example.com is a site. No.Space here.Or there."
+)
+PROMPTS = (Path(__file__).parents[2] / "corpora" / "demo").rglob("*.txt")
+
+
+@pytest.fixture(scope="module")
+def frontend() -> Frontend:
+    return load_frontend("gruut", "en-us")
+
+
+def fragments(text: str, longest: int, seed: int) -> Iterator[str]:
+    rng, place = random.Random(seed), 0
+    while place < len(text):
+        step = rng.randint(1, longest)
+        yield text[place : place + step]
+        place += step
+
+
+def spoken(text: str | Iterator[str], frontend: Frontend) -> list[tuple[str, ...]]:
+    return [tuple(phoneme.symbol for phoneme in piece.spoken.phonemes) for piece in split_pieces(text, frontend)]
+
+
+def whole(text: str, frontend: Frontend) -> list[tuple[str, ...]]:
+    return [tuple(phoneme.symbol for phoneme in sentence.phonemes) for sentence in frontend.sentences(text)]
+
+
+def test_pieces_are_the_sentences_of_the_whole_paragraph(frontend: Frontend) -> None:
+    assert spoken(TRICKY, frontend) == whole(TRICKY, frontend)
+
+
+def test_so_they_are_for_ordinary_text(frontend: Frontend) -> None:
+    prompts = " ".join(line.strip() for file in PROMPTS for line in file.read_text(encoding="utf-8").splitlines()[:60])
+    assert len(prompts) > 1_000
+    assert spoken(prompts, frontend) == whole(prompts, frontend)
+
+
+@pytest.mark.parametrize(("longest", "seed"), [(1, 0), (3, 1), (40, 2), (500, 3)])
+def test_where_fragments_end_does_not_matter(frontend: Frontend, longest: int, seed: int) -> None:
+    assert spoken(fragments(TRICKY, longest, seed), frontend) == whole(TRICKY, frontend)
+
+
+def test_a_paragraph_ends_a_sentence_and_a_line_does_not(frontend: Frontend) -> None:
+    assert len(spoken("Chapter One\n \nIt was a dark\nand stormy night.\r\n\r\nThe end", frontend)) == 3
+
+
+def test_a_long_sentence_is_cut_where_a_phrase_ends(frontend: Frontend) -> None:
+    phrase = "and then Dr. Smith paid $1,234.50 for it"
+    pieces = list(split_pieces(", ".join([phrase] * 40) + ".", frontend))
+    assert [piece.goes_on for piece in pieces] == [True] * (len(pieces) - 1) + [False]
+    assert all(LONGEST_PIECE // 4 < piece.characters <= LONGEST_PIECE for piece in pieces[:-1])
+    words = [piece.spoken.text for piece in pieces]
+    assert sum(text.count(frontend.speak(phrase).text) for text in words) == 40
+
+
+def test_without_phrases_no_word_is_cut(frontend: Frontend) -> None:
+    pieces = list(split_pieces("wonderful " * 200, frontend))
+    assert len(pieces) > 1
+    assert {word for piece in pieces for word in piece.spoken.text.split()} == {"wonderful"}
+    assert sum(len(piece.spoken.text.split()) for piece in pieces) == 200
+
+
+def test_no_more_is_read_than_the_next_word(frontend: Frontend) -> None:
+    words = iter(["It", "rained.", "Nobody", "came.", "Then", "it", "stopped.", "The", "end", "is", "near."])
+    first = next(split_pieces((f"{word} " for word in words), frontend))
+    assert first.spoken.text == "It rained."
+    assert next(words) == "came."
+
+
+def test_unspeakable_text_is_told_and_silent_text_passes(frontend: Frontend) -> None:
+    pieces = list(split_pieces("* * *\n\n😀\n\nHello.", frontend))
+    assert [bool(piece.spoken.phonemes) for piece in pieces] == [False, False, True]
+    assert [piece.spoken.unknown for piece in pieces] == [(), ("😀",), ()]
+
+
+def test_a_word_without_an_end_is_refused(frontend: Frontend) -> None:
+    with pytest.raises(SonorantError, match="a word of more than 300 characters"):
+        list(split_pieces("x" * 401, frontend))
+    assert len(spoken("https://example.org/" + "path/" * 100, frontend)) > 1
