@@ -33,8 +33,8 @@ def check_integers(graph: str, file: Path) -> dict[str, Any]:
     layers = _quantized_layers(graph, model)
     if not layers:
         raise Fault(f"graph {graph}: no layer has weights stored as int8; quantise and export the voice again")
-    optimized = _optimized(file)
-    left = {node.name for node in optimized.graph.node if node.op_type in LAYERS}
+    optimized = _optimized(graph, file)
+    left = {node.name for node in optimized.graph.node if node.op_type not in INTEGER_KERNELS}
     in_float = [node.name for node in layers if node.name in left]
     unexpected = [node.name for node in layers if node.name in left and node.op_type not in NO_KERNEL]
     if unexpected:
@@ -77,11 +77,14 @@ def _complaints(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) ->
         yield "without a zero-point it gives uint8"
 
 
-def _optimized(file: Path) -> onnx.ModelProto:
+def _optimized(graph: str, file: Path) -> onnx.ModelProto:
     """The graph as ONNX Runtime runs it on this machine's CPU."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     with tempfile.TemporaryDirectory() as folder:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        try:
+            onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime raises a class of its own for each cause
+            raise Fault(f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})") from None
         return onnx.load(options.optimized_model_filepath)

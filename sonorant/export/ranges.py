@@ -69,14 +69,13 @@ def keep(model: onnx.ModelProto, ranges: Sequence[NodeRange], half: HalfFormat, 
     reasons: dict[str, str] = {}
     for node in _counting(model):
         _explain(model, node, "what it gives ends as a whole number", reasons)
+    nodes = {node.name: node for node in model.graph.node}
     for found in ranges:
+        if not found.loss <= loss:
+            _explain(model, nodes[found.node], f"{found.operator} errs by {found.loss:.3g} roundings to {half.name}", reasons)
         if not found.largest * headroom <= half.largest:
             reasons[found.node] = f"values up to {found.largest:.3g} leave less than {headroom:g} times headroom in {half.name}"
-        elif not found.loss <= loss:
-            node = next(node for node in model.graph.node if node.name == found.node)
-            _explain(model, node, f"{found.operator} errs by {found.loss:.3g} roundings to {half.name}", reasons)
-    operators = {node.name: node.op_type for node in model.graph.node}
-    return [Kept(name, operators[name], reasons[name]) for name in operators if name in reasons]
+    return [Kept(name, node.op_type, reasons[name]) for name, node in nodes.items() if name in reasons]
 
 
 def _explain(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, reasons: dict[str, str]) -> None:

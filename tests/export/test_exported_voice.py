@@ -9,36 +9,52 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.verify import VerifyConfig, verify_voice
-from sonorant.export.voice import export_voice
+from sonorant.export.tolerance import VerifyConfig
+from sonorant.export.verify import verify_voice
+from sonorant.export.voice import Sources, export_variants, export_voice, read_tensors
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from tests.export.conftest import utterance
 from tests.tiny_voice import AUDIO, CORPUS, write_trained
 
 LENGTHS = (3, 4, 5, 9, 16, 33, 60, 121, 257)
 CONFIG = ExportConfig(opset=20)
 
 
-def utterance(length: int) -> np.ndarray:
-    """Random tokens (length, 3) between a start and an end symbol."""
-    rng = np.random.default_rng(length)
-    tokens = np.stack([rng.integers(3, 40, length), rng.integers(0, 3, length), rng.integers(0, 2, length)], 1)
-    tokens[[0, -1]] = [[1, 0, 0], [2, 0, 0]]
-    return tokens
-
-
-def test_graphs_equal_torch_on_every_length(voice_bundle: Path, trained: tuple[Path, Path]) -> None:
-    report = verify_voice(read_bundle(voice_bundle), trained, [utterance(n) for n in LENGTHS], VerifyConfig(max_abs_diff=1e-4))
-    lengths = {(case["length"], case["batch"]) for case in report["encoder"]["cases"]}
+def test_graphs_equal_torch_on_every_length(voice_bundle: Path, trained: tuple[Path, Path], verify_config: VerifyConfig) -> None:
+    report = verify_voice(read_bundle(voice_bundle), trained, [utterance(n) for n in LENGTHS], verify_config)
+    found = report["onnxruntime/fp32"]
+    assert isinstance(found, dict)
+    graphs = found["graphs"]
+    assert all(graph["max_abs_diff"] < 1e-4 for graph in graphs.values())
+    lengths = {(case["length"], case["batch"]) for case in graphs["encoder"]["cases"]}
     assert {(n, 1) for n in LENGTHS} <= lengths
     assert any(batch > 1 for _, batch in lengths)
-    assert len(report["vocoder"]["cases"]) == len(report["decoder"]["cases"]) == len(report["encoder"]["cases"])
+    assert len(graphs["vocoder"]["cases"]) == len(graphs["decoder"]["cases"]) == len(graphs["encoder"]["cases"])
 
 
-def test_flow_decoder_equals_torch(tmp_path: Path) -> None:
+def test_flow_decoder_equals_torch(tmp_path: Path, verify_config: VerifyConfig) -> None:
     trained = write_trained(tmp_path, decoder="flow")
     export_voice(*trained, tmp_path / "voice", CORPUS, CONFIG)
-    verify_voice(read_bundle(tmp_path / "voice"), trained, [utterance(n) for n in (3, 20, 61)], VerifyConfig(max_abs_diff=1e-4))
+    verify_voice(read_bundle(tmp_path / "voice"), trained, [utterance(n) for n in (3, 20, 61)], verify_config)
+
+
+def test_float_models_are_refused_as_int8(trained: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match="acoustic: no layer of this model is quantised"):
+        export_variants(Sources(*trained, quantized=trained), tmp_path / "voice", CORPUS, CONFIG)
+    assert not (tmp_path / "voice").exists()
+
+
+def test_variants_share_their_interface_and_halves_are_half(variants: Path) -> None:
+    description = read_bundle(variants).description
+    for name, graph in description.graphs.items():
+        assert list(graph.variants) == ["fp32", "fp16", "bf16", "int8"]
+        assert graph.default_variant == "fp32"
+        for variant in graph.variants:
+            assert read_tensors(variants / f"{name}.{variant}.onnx") == (graph.inputs, graph.outputs)
+    sizes = {variant: sum(graph.variants[variant].bytes for graph in description.graphs.values()) for variant in graph.variants}
+    assert 0.45 < sizes["fp16"] / sizes["fp32"] < 0.65
+    assert sizes["int8"] < sizes["fp32"]
 
 
 def test_a_padded_row_equals_the_same_utterance_alone(voice_bundle: Path) -> None:

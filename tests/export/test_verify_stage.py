@@ -19,7 +19,7 @@ from sonorant.data.manifest import Utterance
 from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.text import TextConfig
 from tasks.params import load
-from tests.export.test_verify import change_largest, plant
+from tests.export.planted import change_matrix, plant, times
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -57,7 +57,11 @@ def test_report_covers_one_phoneme_to_the_longest(
 ) -> None:
     done = verify(voice_bundle, trained, features, tmp_path / "parity.json")
     assert done.returncode == 0, done.stderr
-    report = json.loads((tmp_path / "parity.json").read_text())
+    everything = json.loads((tmp_path / "parity.json").read_text())
+    assert done.stdout.splitlines()[0] == "onnxruntime/fp32: passed"
+    assert everything["torch/fp32"]["passed"]
+    assert everything["tensorrt/fp32"].startswith("not run: ")
+    report = everything["onnxruntime/fp32"]["graphs"]
     longest = max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
     alone = [case["length"] for case in report["encoder"]["cases"] if case["batch"] == 1]
     assert len(set(alone)) >= 8
@@ -88,8 +92,8 @@ def test_the_export_stage_in_two_processes_gives_the_same_bundle(
 
 
 def test_a_fault_is_one_line_and_no_report(voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path) -> None:
-    faulty = plant(voice_bundle, "vocoder", change_largest(lambda weight: weight * np.float32(1.2)), tmp_path / "planted")
+    faulty = plant(voice_bundle, "vocoder", "fp32", change_matrix(times(1.2)), tmp_path / "planted")
     done = verify(faulty.folder, trained, features, tmp_path / "parity.json")
     assert done.returncode == 1
-    assert "error: graph vocoder, output samples, length" in done.stderr.splitlines()[-1]
+    assert "error: onnxruntime/fp32: values: graph vocoder, output samples, length" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "parity.json").exists()

@@ -1,0 +1,143 @@
+"""16-bit graphs: typed strictly, float32 at the border, and what measuring keeps in float32 is what would break without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from sonorant.export.half import FORMATS, HalfFormat, to_half
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.ranges import keep, measure
+from sonorant.export.tolerance import VerifyConfig
+from sonorant.export.verify import verify_voice
+from sonorant.runtime.bundle import GRAPHS, read_bundle
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from tests.export.conftest import UTTERANCES, utterance
+from tests.export.planted import change_constant, plant, times
+
+FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
+FP16 = FORMATS["fp16"]
+
+
+def elements(model: onnx.ModelProto) -> dict[str, int]:
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    found = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output, *graph.value_info)}
+    return found | {constant.name: constant.data_type for constant in graph.initializer}
+
+
+@pytest.mark.parametrize("half", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_graphs_are_typed_strictly(graph: str, half: HalfFormat, exported: tuple[Path, dict[str, Any]]) -> None:
+    bundle, report = exported
+    model = onnx.load(bundle / f"{graph}.{half.name}.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    types = elements(model)
+    kept = {node["node"] for node in report[half.name][graph]["kept"]}
+    for node in model.graph.node:
+        met = {types[name] for name in (*node.input, *node.output) if name and types[name] in FLOATS}
+        assert node.op_type == "Cast" or len(met) <= 1, f"{node.name} mixes types"
+        if node.op_type in ("MatMul", "Conv"):
+            assert met == {TensorProto.FLOAT if node.name in kept else half.element}
+    assert {types[value.name] for value in (*model.graph.input, *model.graph.output)} <= {TensorProto.FLOAT, TensorProto.INT64}
+    assert model.opset_import[0].version >= half.opset
+
+
+def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any]]) -> None:
+    for variant in FORMATS:
+        kept = {node["operator"] for node in exported[1][variant]["encoder"]["kept"]}
+        assert {"CumSum", "Floor", "Exp", "MatMul"} <= kept
+        assert "Conv" not in kept
+
+
+def scaled_up(bundle: Path) -> onnx.ModelProto:
+    """The vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the same."""
+    model = onnx.load(bundle / "vocoder.fp32.onnx")
+    for constant in ("enter.weight", "enter.bias"):
+        change_constant(constant, times(1e7))(model)
+    return model
+
+
+def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(
+    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
+) -> None:
+    runtime = load_runtime("onnxruntime", read_bundle(variants), LoadOptions(threads=1))
+    states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
+    mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
+    loud = scaled_up(variants)
+    kept = [node.node for node in keep(loud, measure(loud, [{"mel": mel, "lengths": ends[:, -1]}], FP16), FP16, headroom=8, loss=8)]
+    operators = {node.name: node.op_type for node in loud.graph.node}
+    assert {operators[name] for name in kept} >= {"Conv", "LayerNormalization"}
+    for names, failed in ((kept, set()), ([], {"onnxruntime/fp16"})):
+
+        def replace(model: onnx.ModelProto, names: list[str] = names) -> None:
+            with np.errstate(over="ignore"):
+                model.CopyFrom(to_half(loud, FP16, names))
+
+        bundle = plant(variants, "vocoder", "fp16", replace, tmp_path / str(len(names)) / "voice")
+        report = verify_voice(bundle, trained, UTTERANCES, verify_config, quantized=quantized)
+        assert {name for name, found in report.items() if isinstance(found, dict) and not found["passed"]} == failed
+        if failed:
+            assert "vocoder, output samples" in report["onnxruntime/fp16"]["failed"]
+            assert "NaN or infinity" in report["onnxruntime/fp16"]["failed"]
+
+
+def chain(operators: list[str], weight: np.ndarray) -> onnx.ModelProto:
+    """x (1, n) -> MatMul with `weight` -> the operators in a row -> y."""
+    names = ["x", *(f"t{number}" for number in range(len(operators))), "y"]
+    nodes = [helper.make_node("MatMul", ["x", "w"], [names[1]], name="MatMul")]
+    nodes += [
+        helper.make_node(operator, [names[1 + number]], [names[2 + number]], name=operator)
+        for number, operator in enumerate(operators)
+    ]
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, None]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "chain", value[:1], value[1:], [numpy_helper.from_array(weight.astype(np.float32), "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+@pytest.mark.parametrize(
+    ("operators", "gain", "reason"),
+    [
+        (["Identity", "Sin"], 1e3, "Sin errs by "),
+        (["Exp", "Neg"], 3.0, "values up to "),
+        (["Neg", "Abs"], 1.0, None),
+        (["Reciprocal", "Abs"], 1e-7, "MatMul errs by "),
+    ],
+)
+def test_keeping_follows_from_what_was_measured(operators: list[str], gain: float, reason: str | None) -> None:
+    model = chain(operators, np.eye(16) * gain)
+    case = {"x": np.sqrt(np.arange(1, 17, dtype=np.float32))[None]}
+    ranges = measure(model, [case], FP16)
+    kept = {node.node: node.reason for node in keep(model, ranges, FP16, headroom=8, loss=8)}
+    if reason is None:
+        assert not kept
+        return
+    assert any(why.startswith(reason) for why in kept.values())
+    assert "MatMul" in kept  # where the chain that leads to the harm begins
+    exact, halved, naive = (
+        ReferenceEvaluator(graph).run(None, case)[0]  # in the very types of the graph, which ONNX Runtime's CPU does not
+        for graph in (model, to_half(model, FP16, kept), to_half(model, FP16, []))
+    )
+    assert halved.dtype == np.float32
+    scale = np.abs(exact).max()
+    assert np.abs(halved - exact).max() < 4 * FP16.roundoff * scale
+    assert not np.abs(naive - exact).max() < 16 * FP16.roundoff * scale
+
+
+def test_the_formats_are_what_their_names_say() -> None:
+    assert FP16.largest == 65504
+    assert FP16.roundoff == 2**-11
+    assert FORMATS["bf16"].largest > 3e38
+    values = np.array([1.0, 1 + 2**-12, 1e5, 1e-9], np.float32)
+    assert FP16.rounded(values).tolist() == [1.0, 1.0, np.inf, 0.0]
+
+
+@pytest.mark.parametrize("wrong", [{"headroom": 0.5}, {"max_loss": 0.0}])
+def test_settings_that_keep_nothing_or_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="headroom must be at least 1, max_loss above 0"):
+        ExportConfig(opset=20, **wrong)

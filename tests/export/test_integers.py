@@ -1,0 +1,79 @@
+"""An int8 graph that is none is found out: by how it is stored, or by the kernels that ONNX Runtime takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from sonorant.export.fault import Fault
+from sonorant.export.integers import check_integers
+from sonorant.runtime.bundle import GRAPHS
+from tests.export.planted import change_constant, times
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_every_quantised_layer_is_computed_in_integers(graph: str, variants: Path) -> None:
+    found = check_integers(graph, variants / f"{graph}.int8.onnx")
+    assert sum(found["kernels"].values()) >= found["layers"] >= 3
+    assert {"QLinearConv", "MatMulIntegerToFloat"} <= set(found["kernels"])
+    assert found["in_float"] == []
+
+
+def test_a_float_graph_is_not_taken_for_int8(variants: Path) -> None:
+    with pytest.raises(Fault, match="graph decoder: no layer has weights stored as int8"):
+        check_integers("decoder", variants / "decoder.fp32.onnx")
+
+
+def float_input(model: onnx.ModelProto) -> None:
+    """Give a product its activations unquantised, as an export without their scales would."""
+    producers = {output: node for node in model.graph.node for output in node.output}
+    products = [node for node in model.graph.node if node.op_type == "MatMul"]
+    node = next(node for node in products if producers[node.input[0]].op_type == "DequantizeLinear")
+    quantize = producers[producers[node.input[0]].input[0]]
+    node.name, node.input[0] = "left_alone", quantize.input[0]
+
+
+def float_weights(model: onnx.ModelProto) -> None:
+    """Store the weights of every layer in float, as an exporter that folds constants does."""
+    constants = {constant.name: constant for constant in model.graph.initializer}
+    for node in [node for node in model.graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants]:
+        weight = numpy_helper.to_array(constants[node.input[0]]).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(weight, node.output[0]))
+        model.graph.node.remove(node)
+
+
+def computed_scale(model: onnx.ModelProto) -> None:
+    node = next(node for node in model.graph.node if node.op_type == "QuantizeLinear")
+    model.graph.node.insert(0, helper.make_node("Abs", [node.input[1]], ["computed"]))
+    node.input[1] = "computed"
+
+
+def other_zero(model: onnx.ModelProto) -> None:
+    node = next(node for node in model.graph.node if node.op_type == "QuantizeLinear")
+    model.graph.initializer.append(helper.make_tensor("three", TensorProto.INT8, [], [3]))
+    node.input[2] = "three"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (float_input, "ONNX Runtime computes the quantised layers left_alone in float"),
+        (float_weights, "no layer has weights stored as int8"),
+        (computed_scale, r"\(QuantizeLinear\): its scale is not constant"),
+        (other_zero, r"\(QuantizeLinear\): its zero-point is not the int8 constant 0"),
+        (change_constant("weight_scale", times(-1)), r"\(DequantizeLinear\): a scale is not positive"),
+    ],
+)
+def test_what_engines_refuse_or_run_in_float_is_named(
+    change: Callable[[onnx.ModelProto], None], message: str, variants: Path, tmp_path: Path
+) -> None:
+    model = onnx.load(variants / "decoder.int8.onnx")
+    change(model)
+    onnx.save(model, tmp_path / "decoder.onnx")
+    with pytest.raises(Fault, match=f"graph decoder: .*{message}"):
+        check_integers("decoder", tmp_path / "decoder.onnx")
