@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 import soundfile
 
 from sonorant.registry import RegisterConfig, register
+from sonorant.runtime.voice import AT_ONCE
 
 
 def sonorant(*arguments: str | Path, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -81,6 +83,27 @@ def test_say_with_a_voice_of_the_registry(
     assert done.stderr.startswith(b"error: models:/tiny@nobody")
     assert done.stderr.count(b"\n") == 1
     assert not (folder / "nobody.wav").exists()
+
+
+def test_a_demo_page_that_is_terminated_leaves_no_bundle(
+    voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path_factory.mktemp("registry")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    register(voice_bundle, {}, folder / "no report", RegisterConfig(model="tiny"), {})
+    temporary = tmp_path_factory.mktemp("temporary")
+    command = [sys.executable, "-m", "sonorant.cli", "demo-page", "--voice", "models:/tiny@challenger", "--port", "0"]
+    surroundings = os.environ | {"TMPDIR": str(temporary)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"open http://127.0.0.1:")
+        assert list(temporary.rglob("voice.json"))
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.stderr.read() == b""
+    assert list(temporary.rglob("voice.json")) == []
 
 
 TEXT = "One apple. Two pears, and what else?\n\nThe end."
@@ -156,6 +179,67 @@ def test_a_folder_as_output_is_refused(voice_bundle: Path, tmp_path: Path) -> No
     done = sonorant("say", "Hi.", "--voice", voice_bundle, "-o", tmp_path)
     assert done.returncode == 1
     assert b"is a folder" in done.stderr
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_pipe_as_output_is_spoken_into_and_stays_a_pipe(voice_bundle: Path, tmp_path: Path, raw: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    options = ["--raw"] if raw else []
+    command = [sys.executable, "-m", "sonorant.cli", "say", "One.", "--voice", voice_bundle, *options, "-o", tmp_path / "pipe"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process, os.fdopen(reader, "rb") as pipe:
+        heard = b""
+        while process.poll() is None:
+            heard += pipe.read() or b""
+            time.sleep(0.01)
+        heard += pipe.read() or b""
+        assert process.stderr is not None
+        assert (process.returncode, process.stderr.read()) == (0, b"")
+    assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
+    assert (tmp_path / "pipe").is_fifo()
+    piped = sonorant("say", "One.", "--voice", voice_bundle, *options, "-o", "-").stdout
+    assert (heard if raw else heard[44:]) == (piped if raw else piped[44:])
+
+
+def test_a_link_as_output_stays_a_link(voice_bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.wav").symlink_to("file.wav")
+    assert sonorant("say", "One.", "--voice", voice_bundle, "-o", tmp_path / "link.wav").returncode == 0
+    assert (tmp_path / "link.wav").is_symlink()
+    assert soundfile.info(tmp_path / "file.wav").duration > 0
+
+
+def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_bundle: Path) -> None:
+    command = [sys.executable, "-m", "sonorant.cli", "say", "-", "--voice", voice_bundle, "-o", "-"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            process.stdin.write(b"y\n" * (AT_ONCE.characters // 2 + 1))  # and stays open
+            process.stdin.flush()
+            assert process.wait(60) == 1
+        finally:
+            process.kill()
+        assert b"error: the text has more than 50000 characters" in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        ("say - -o out.wav <&-", "standard input is closed"),
+        ("say - --stream -o out.wav <&-", "standard input is closed"),
+        ("say - -o out.wav 0> /dev/null", "standard input: cannot be read"),
+        ("say One. -o - >&-", "standard output is closed"),
+        ("say One. -o - > /dev/full", "standard output: cannot be written"),
+        ("say One. --stream --raw -o - > /dev/full", "standard output: cannot be written"),
+    ],
+)
+def test_standard_input_or_output_that_is_none_is_said_in_a_line(voice_bundle: Path, tmp_path: Path, shell: str, line: str) -> None:
+    say = f"'{sys.executable}' -m sonorant.cli say --voice '{voice_bundle}'"
+    done = subprocess.run(["bash", "-c", shell.replace("say", say, 1)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: {line}")
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_teaches_by_example() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -58,20 +58,24 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
     """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which is at `path` once all went well.
 
-    Without `header` the file holds the samples alone.
+    Without `header` the file holds the samples alone. What is there and no regular file, such as a pipe or a device, is never replaced:
+    it is written to as samples come, and its header does not say how many.
     """
-    with atomic_file(path) as temporary, temporary.open("wb") as file:
+    special = path.exists() and not path.is_file()
+    with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
         written = 0
 
         def append(samples: NDArray[np.int16]) -> None:
             nonlocal written
             file.write(samples.tobytes())
+            if special:
+                file.flush()
             written += len(samples)
 
         if header:
             file.write(wav_header(rate, None))
         yield append
-        if header:
+        if header and not special:
             file.seek(0)
             file.write(wav_header(rate, written))
 

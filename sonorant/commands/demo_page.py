@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 from contextlib import closing
 
 from sonorant.commands.voices import add_voice, bundle_folder
@@ -32,10 +34,11 @@ def add(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted or terminated."""
     from sonorant.page.server import PageServer
     from sonorant.page.synthesis import Synthesis
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a bundle of the registry is removed
     with (
         bundle_folder(arguments.voice) as bundle,
         closing(Synthesis(bundle, workers=arguments.workers)) as synthesis,

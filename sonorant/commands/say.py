@@ -7,7 +7,7 @@ import codecs
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,37 +69,57 @@ def run(arguments: argparse.Namespace) -> None:
         voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=arguments.variant)
         speech = (pcm16(samples) for samples in _speech(voice, arguments))
         first = next(speech)  # what cannot be spoken at all shall write nothing at all
-        if arguments.out == "-":
-            header = b"" if arguments.raw else wav_header(voice.sample_rate, None if arguments.stream else len(first))
-            for data in chain([header, first.tobytes()], (samples.tobytes() for samples in speech)):
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
-            return
         try:
-            with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
-                for samples in chain([first], speech):
-                    append(samples)
+            if arguments.out == "-":
+                header = b"" if arguments.raw else wav_header(voice.sample_rate, None if arguments.stream else len(first))
+                _to_standard_output(chain([header, first.tobytes()], (samples.tobytes() for samples in speech)))
+            else:
+                with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
+                    for samples in chain([first], speech):
+                        append(samples)
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            raise SonorantError(f"{arguments.out}: cannot be written ({error.strerror})") from None
+            name = "standard output" if arguments.out == "-" else arguments.out
+            raise SonorantError(f"{name}: cannot be written ({error.strerror})") from None
+
+
+def _to_standard_output(speech: Iterable[bytes]) -> None:
+    if sys.stdout is None:
+        raise SonorantError("standard output is closed; give a file to write with -o")
+    # A file of its own: sys.stdout would try once more, as Python ends, to write what could not be written.
+    with open(sys.stdout.fileno(), "wb", closefd=False) as output:
+        for data in speech:
+            output.write(data)
+            output.flush()
 
 
 def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.float32]]:
+    from sonorant.runtime.limits import Allowance
+    from sonorant.runtime.voice import AT_ONCE
+
     text = _standard_input() if arguments.text == "-" else iter([arguments.text])
     if arguments.stream:
         return voice.stream(text, arguments.speaker, arguments.speed)
-    return iter([voice.say("".join(text), arguments.speaker, arguments.speed)])
+    whole = "".join(Allowance(AT_ONCE).read(text))  # reads no further than the limit
+    return iter([voice.say(whole, arguments.speaker, arguments.speed)])
 
 
 def _standard_input() -> Iterator[str]:
-    """Standard input as it comes. Raises SonorantError naming the first byte that is not UTF-8."""
+    """Standard input as it comes. Raises SonorantError if it cannot be read, or naming the first byte that is not UTF-8."""
+    if sys.stdin is None:
+        raise SonorantError("standard input is closed; give the text as an argument or through a pipe")
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     read, data = 0, b" "
     while data:
         undecoded = len(decoder.getstate()[0])
-        data = os.read(sys.stdin.fileno(), _BYTES_AT_ONCE)
         try:
-            yield decoder.decode(data, final=not data)
+            data = os.read(sys.stdin.fileno(), _BYTES_AT_ONCE)
+            text = decoder.decode(data, final=not data)
+        except OSError as error:
+            raise SonorantError(f"standard input: cannot be read ({error.strerror})") from None
         except UnicodeDecodeError as error:
             place = read - undecoded + error.start
             raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
+        yield text
         read += len(data)
