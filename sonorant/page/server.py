@@ -108,14 +108,17 @@ class PageRequest(BaseHTTPRequestHandler):
         if body is None:
             return
         try:
-            wish = Wish.parse(json.loads(body))
+            asked = json.loads(body)
+        except (ValueError, RecursionError):  # the former also for numbers of thousands of digits
+            self._send_json(HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON, or holds a number that is too long"})
+            return
+        try:
+            wish = Wish.parse(asked)
             with self.server.synthesis.place():
                 self._head(HTTPStatus.OK, "application/x-ndjson")
                 self._speak(wish)
         except BusyError:
             self._send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "too many are speaking; try again in a moment"})
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            self._send_json(HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON"})
         except SonorantError as error:
             self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
 
@@ -132,7 +135,7 @@ class PageRequest(BaseHTTPRequestHandler):
                 self._line({"error": str(error)})
 
     def _line(self, value: dict[str, Any]) -> None:
-        self.wfile.write(json.dumps(value, ensure_ascii=False).encode() + b"\n")
+        self.wfile.write(_json(value) + b"\n")
 
     def _voice(self) -> dict[str, Any]:
         description = self.server.synthesis.description
@@ -170,7 +173,7 @@ class PageRequest(BaseHTTPRequestHandler):
         return None
 
     def _send_json(self, status: HTTPStatus, value: dict[str, Any]) -> None:
-        self._send(status, json.dumps(value, ensure_ascii=False).encode(), "application/json")
+        self._send(status, _json(value), "application/json")
 
     def _send(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self._head(status, kind, len(body))
@@ -188,3 +191,8 @@ class PageRequest(BaseHTTPRequestHandler):
     def log_message(self, format: str, *arguments: Any) -> None:
         """Requests go to the log, not to the terminal."""
         _log.info(format, *arguments)
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    """In ASCII, which can say all that a request may have said, half of a surrogate pair too."""
+    return json.dumps(value).encode()

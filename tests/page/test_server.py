@@ -112,6 +112,16 @@ def test_unknown_characters_are_told(page: str) -> None:
     assert [line["unknown"] for line in speak(page, text="Hello 你 there.") if "unknown" in line] == ["你"]
 
 
+def test_half_a_surrogate_pair_is_an_unknown_character_and_no_speaker(page: str) -> None:
+    lines = speak(page, text="Hello \ud83d there.")
+    assert [line["unknown"] for line in lines if "unknown" in line] == ["\ud83d"]
+    assert lines[-1] == {"end": True}
+    assert "no speaker '\ud83d'" in speak(page, text="Hi.", speaker="\ud83d")[0]["error"]
+    response = ask(page, "POST", "/speech", b'{"text": "Hi.", "\\ud83d": 1}', JSON)
+    assert response.status == 400
+    assert "key '\ud83d' is not known" in json.loads(response.read())["error"]
+
+
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
     [
@@ -123,6 +133,7 @@ def test_unknown_characters_are_told(page: str) -> None:
         (b"[1]", JSON, 400),
         (b'{"text": 3}', JSON, 400),
         (b'{"text": "Hi.", "speed": true}', JSON, 400),
+        (b'{"text": "Hi.", "speed": ' + b"1" * 5_000 + b"}", JSON, 400),
         (b'{"text": "Hi.", "voice": "x"}', JSON, 400),
         (b" " * 100_000, JSON, 413),
         (b'{"text": "Hi."}', JSON | {"Content-Length": "1e3"}, 411),
@@ -131,7 +142,7 @@ def test_unknown_characters_are_told(page: str) -> None:
         (b'{"text": "Hi."}', JSON | {"Host": "example.com"}, 403),
         (b'{"text": "Hi."}', JSON | {"Host": "example.com:8765"}, 403),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_requests_that_the_page_does_not_make_are_refused(page: str, body: bytes, headers: dict[str, str], status: int) -> None:
     response = ask(page, "POST", "/speech", body, headers)
