@@ -29,6 +29,11 @@ def test_the_base_is_pinned() -> None:
     assert ("FROM", "${BASE}") in instructions()
 
 
+def test_it_has_the_compilers_that_torch_compile_asks_for() -> None:
+    (installed,) = [value.split() for keyword, value in instructions() if keyword == "RUN" and "apt-get install" in value]
+    assert {"gcc", "g++", "libc6-dev", "python3-dev"} <= set(installed)
+
+
 def test_it_runs_as_the_user_that_the_manifests_name() -> None:
     keywords = [keyword for keyword, _ in instructions()]
     assert ("USER", "1000:1000") in instructions()
