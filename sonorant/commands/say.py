@@ -53,6 +53,9 @@ def add(commands: argparse._SubParsersAction) -> None:
     say.add_argument("--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0")
     say.add_argument("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
     say.add_argument("--runtime", default="onnxruntime", metavar="NAME", help="what runs the graphs; default onnxruntime")
+    say.add_argument(
+        "--engines", type=Path, metavar="FOLDER", help="engines of the runtime tensorrt (default: the voice's in the user's cache)"
+    )
     say.add_argument("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
     say.set_defaults(run=run)
 
@@ -66,7 +69,7 @@ def run(arguments: argparse.Namespace) -> None:
         raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the unfinished file is removed
     with bundle_folder(arguments.voice) as bundle:
-        voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=arguments.variant)
+        voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=arguments.variant, engines=arguments.engines)
         speech = (pcm16(samples) for samples in _speech(voice, arguments))
         first = next(speech)  # what cannot be spoken at all shall write nothing at all
         try:

@@ -45,6 +45,9 @@ class Voice:
         *,
         variant: str | None = None,
         trained: tuple[Path, Path] | None = None,
+        engines: Path | None = None,
+        batches: tuple[int, ...] = (1,),
+        warm_up: bool = False,
     ) -> Voice:
         """Load a voice bundle.
 
@@ -53,12 +56,16 @@ class Voice:
             runtime: a key of `sonorant.runtime.runtimes.RUNTIMES`.
             threads: threads inside an operator; None = one a physical core.
             variant: which variant of the graphs, such as fp32; None = the bundle's default.
-            trained: only for the runtime `torch`: the trained folders of the acoustic model and of the vocoder.
+            trained: only for the torch runtimes: the trained folders of the acoustic model and of the vocoder.
+            engines: only for the runtime `tensorrt`: folder of the bundle's engines; None = its folder in the user's cache.
+            batches: only for runtimes of fixed shapes: rows that requests may have.
+            warm_up: only for runtimes of fixed shapes: prepare all of them now, so that no request waits for it.
 
         Raises SonorantError if the bundle is absent, damaged or of another schema version, or the runtime is not known.
         """
         read = read_bundle(Path(bundle))
-        return cls(read, load_runtime(runtime, read, LoadOptions(threads=threads, variant=variant, trained=trained)))
+        options = LoadOptions(threads=threads, variant=variant, trained=trained, engines=engines, batches=batches, warm_up=warm_up)
+        return cls(read, load_runtime(runtime, read, options))
 
     @property
     def description(self) -> VoiceDescription:

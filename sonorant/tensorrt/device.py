@@ -60,24 +60,12 @@ class Graph:
 
 
 class Buffer:
-    """Memory on the GPU that is kept, and replaced by a larger piece when more is wanted."""
+    """Memory on the GPU. It never moves while the buffer lives, because recorded graphs hold its address."""
 
-    def __init__(self) -> None:
-        self.address = 0
-        self._bytes = 0
-        self._free: Callable[[], Any] | None = None
-
-    def reserve(self, size: int) -> bool:
-        """Hold at least `size` bytes. Returns whether the address changed; what was in the buffer is then lost."""
-        if size <= self._bytes:
-            return False
-        if self._free is not None:
-            self._free()
-        self._bytes = 0
-        self.address = _checked(cuda.cudaMalloc(size))
-        self._free = weakref.finalize(self, cuda.cudaFree, self.address)
-        self._bytes = size
-        return True
+    def __init__(self, size: int) -> None:
+        """`size` in bytes. Raises SonorantError where the GPU has not that much left."""
+        self.address = _checked(cuda.cudaMalloc(max(1, size)))
+        weakref.finalize(self, cuda.cudaFree, self.address)
 
     def write(self, values: NDArray[Any], stream: Stream) -> None:
         """Queue a copy of a contiguous array into the buffer; the array must live until the stream was synchronised."""

@@ -1,11 +1,13 @@
 """One engine at work on one stream: buffers, contexts, CUDA graphs. Knows nothing of voices; importing it needs TensorRT.
 
-A recorded graph is bound to the shapes, the addresses and the context it was recorded with, so each has a context of its own. All contexts
-share one piece of scratch memory, because on one stream they run in turn.
+A recorded graph is bound to the shapes, the addresses and the context it was recorded with. So buffers are laid out once, for the largest
+request that the engine takes, and each graph has a context of its own. All contexts share one piece of scratch memory, because on one
+stream they run in turn.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from sonorant.tensorrt.messages import Messages
 
 Arrays = dict[str, NDArray[Any]]
 Shapes = tuple[tuple[int, ...], ...]
+
+_log = logging.getLogger(__name__)
 
 
 def load_engine(file: Path, messages: Messages, *, version_compatible: bool) -> trt.ICudaEngine:
@@ -36,17 +40,26 @@ class Execution:
     """Runs an engine. Not for several threads at once: each takes an execution of its own."""
 
     def __init__(self, engine: trt.ICudaEngine, stream: Stream, messages: Messages) -> None:
-        """`engine` is shared between executions, `stream` between those that run in turn."""
+        """`engine` is shared between executions, `stream` between those that run in turn.
+
+        Raises SonorantError if the GPU has not memory enough for the largest request; none is taken later.
+        """
         self._engine, self._stream, self._messages = engine, stream, messages
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]
         self._outputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.OUTPUT]
         self._dtypes = {name: np.dtype(trt.nptype(engine.get_tensor_dtype(name))) for name in names}
-        self._buffers = {name: Buffer() for name in names}
-        self._scratch = Buffer()
-        self._scratch.reserve(max(1, engine.device_memory_size_v2))
-        self._contexts: dict[int, trt.IExecutionContext] = {}
+        self._scratch = Buffer(engine.device_memory_size_v2)
+        self._contexts = [self._new_context(profile) for profile in range(engine.num_optimization_profiles)]
+        self._buffers = {name: Buffer(size) for name, size in self._most_bytes().items()}
+        for context in self._contexts:
+            self._set_addresses(context)
         self._recorded: dict[Shapes, tuple[trt.IExecutionContext, Graph | None]] = {}
+
+    @property
+    def prepared(self) -> int:
+        """How many shapes have a CUDA graph."""
+        return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
         """Run the engine on arrays of sizes that the profile of that index covers.
@@ -63,50 +76,62 @@ class Execution:
         context, graph = self._recorded.get(shapes, (None, None))
         first = context is None
         if context is None:
-            context = self._new_context(profile) if record else self._context(profile)
-            self._lay_out(context, arrays)
+            context = self._context_to_record(profile) if record else self._contexts[profile]
+            self._set_shapes(context, {name: array.shape for name, array in arrays.items()})
         for name, array in arrays.items():
             self._buffers[name].write(array, self._stream)
         if graph is not None:
             graph.launch()
-        else:
-            self._enqueue(context)
+        elif not context.execute_async_v3(self._stream.handle):
+            raise SonorantError(f"TensorRT: {self._messages.told()}")
         shape_of = {name: tuple(context.get_tensor_shape(name)) for name in self._outputs}
         outputs = {name: self._buffers[name].read(shape, self._dtypes[name], self._stream) for name, shape in shape_of.items()}
         self._stream.synchronize()
         if record and first:
             # Only after a run: TensorRT does the rest of its preparations in the first one, which cannot be recorded.
-            self._recorded[shapes] = context, self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
+            self._recorded[shapes] = context, self._record(context, shapes)
         return outputs
 
-    def _enqueue(self, context: trt.IExecutionContext) -> None:
-        if not context.execute_async_v3(self._stream.handle):
-            raise SonorantError(f"TensorRT: {self._messages.told()}")
+    def _record(self, context: trt.IExecutionContext, shapes: Shapes) -> Graph | None:
+        graph = self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
+        if graph is None:
+            _log.warning("inputs %s run without a CUDA graph: it cannot be recorded (%s)", shapes, self._messages.told())
+        return graph
 
-    def _context(self, profile: int) -> trt.IExecutionContext:
-        if profile not in self._contexts:
-            self._contexts[profile] = self._new_context(profile)
-        return self._contexts[profile]
+    def _context_to_record(self, profile: int) -> trt.IExecutionContext:
+        context = self._new_context(profile)
+        self._set_addresses(context)
+        return context
 
     def _new_context(self, profile: int) -> trt.IExecutionContext:
         context = self._engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
+        if context is None:
+            raise SonorantError(
+                f"TensorRT: no context for an engine ({self._messages.told()}); see nvidia-smi for what else uses the GPU"
+            )
         context.set_device_memory(self._scratch.address, max(1, self._engine.device_memory_size_v2))
-        context.set_optimization_profile_async(profile, self._stream.handle)
+        if not context.set_optimization_profile_async(profile, self._stream.handle):
+            raise SonorantError(f"TensorRT: no profile {profile} for an engine ({self._messages.told()})")
         self._stream.synchronize()
         return context
 
-    def _lay_out(self, context: trt.IExecutionContext, arrays: Arrays) -> None:
-        """Give the context its shapes, and buffers that are large enough."""
-        for name, array in arrays.items():
-            if not context.set_input_shape(name, array.shape):
-                raise SonorantError(
-                    f"TensorRT: input '{name}' of shape {array.shape} is outside the profile ({self._messages.told()})"
-                )
-        sizes = {name: array.nbytes for name, array in arrays.items()}
-        for name in self._outputs:
-            sizes[name] = self._dtypes[name].itemsize * int(np.prod(tuple(context.get_tensor_shape(name))))
-        moved = [name for name, size in sizes.items() if self._buffers[name].reserve(size)]
-        if moved:
-            self._recorded.clear()  # they hold the old addresses, and come again when their shapes do
+    def _most_bytes(self) -> dict[str, int]:
+        """What each input and output takes at the largest sizes of any profile."""
+        most = dict.fromkeys([*self._inputs, *self._outputs], 0)
+        for profile, context in enumerate(self._contexts):
+            largest = {name: tuple(self._engine.get_tensor_profile_shape(name, profile)[2]) for name in self._inputs}
+            self._set_shapes(context, largest)
+            for name in most:
+                shape = largest.get(name) or tuple(context.get_tensor_shape(name))
+                most[name] = max(most[name], self._dtypes[name].itemsize * int(np.prod(shape)))
+        return most
+
+    def _set_shapes(self, context: trt.IExecutionContext, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        for name, shape in shapes.items():
+            if not context.set_input_shape(name, shape):
+                raise SonorantError(f"TensorRT: input '{name}' of shape {shape} is outside the profile ({self._messages.told()})")
+
+    def _set_addresses(self, context: trt.IExecutionContext) -> None:
         for name, buffer in self._buffers.items():
-            context.set_tensor_address(name, buffer.address)
+            if not context.set_tensor_address(name, buffer.address):
+                raise SonorantError(f"TensorRT: '{name}' takes no buffer ({self._messages.told()})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 
 import tensorrt as trt
 
@@ -14,7 +15,7 @@ class Messages(trt.ILogger):
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
-        self.errors: list[str] = []
+        self.errors: deque[str] = deque(maxlen=8)
 
     def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
         """TensorRT says something."""
@@ -23,5 +24,8 @@ class Messages(trt.ILogger):
         _log.log(logging.WARNING if severity == trt.ILogger.WARNING else logging.DEBUG, "%s", msg)
 
     def told(self) -> str:
-        """The first error in one line, for an exception."""
-        return " ".join(self.errors[0].split())[:300] if self.errors else "TensorRT gave no reason"
+        """The errors since this was last asked, the first one first, in one line for an exception."""
+        said = []
+        while self.errors:
+            said.append(" ".join(self.errors.popleft().split()))
+        return "; ".join(said)[:300] or "TensorRT gave no reason"

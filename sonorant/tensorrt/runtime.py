@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,8 +12,10 @@ from queue import LifoQueue
 from typing import Any
 
 import numpy as np
+import tensorrt as trt
 from numpy.typing import NDArray
 
+from sonorant.errors import SonorantError
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import GRAPHS, Bundle
 from sonorant.runtime.onnx import OnnxRuntime
@@ -21,6 +24,8 @@ from sonorant.tensorrt.device import Stream
 from sonorant.tensorrt.engines import Engines
 from sonorant.tensorrt.execution import Arrays, Execution, load_engine
 from sonorant.tensorrt.messages import Messages
+
+_log = logging.getLogger(__name__)
 
 STREAMS = 2
 """Requests that the GPU works on at once; more wait. Each stream has memory and CUDA graphs of its own."""
@@ -31,11 +36,12 @@ Lane = dict[str, Execution]
 def load_tensorrt(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
     """A bundle's engines behind buckets: what fits one is padded to it and run by a CUDA graph, all else runs in its own shape.
 
-    Raises SonorantError naming an engine that is absent or stale.
+    Raises SonorantError naming an engine that is absent or stale, `batches` of more rows than the engines take, and where the GPU has not
+    memory enough for the largest request.
     """
-    work = _Work(bundle, engines, options.variant)
+    work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
-    runtime = Bucketed(TensorRTRuntime(work, record=True), TensorRTRuntime(work, record=False), buckets, lambda: len(work.recorded))
+    runtime = Bucketed(TensorRTRuntime(work, record=True), TensorRTRuntime(work, record=False), buckets, work.prepared)
     if options.warm_up:
         runtime.warm_up()
     return runtime
@@ -70,24 +76,32 @@ class TensorRTRuntime:
 class _Work:
     """A bundle's engines on a few streams."""
 
-    def __init__(self, bundle: Bundle, engines: Engines, variant: str | None) -> None:
+    def __init__(self, bundle: Bundle, engines: Engines, options: LoadOptions) -> None:
         described = bundle.description.graphs
-        variants = {graph: variant or described[graph].default_variant for graph in GRAPHS}
+        variants = {graph: options.variant or described[graph].default_variant for graph in GRAPHS}
         loaded = {graph: engines.load(graph, variants[graph]) for graph in GRAPHS}
+        _check_batches(options.batches, min(key.config.max_batch for _, key in loaded.values()), engines)
         self._messages = Messages()
         self._inputs = {graph: described[graph].inputs for graph in GRAPHS}
         self._profiles = {graph: key.profiles for graph, (_, key) in loaded.items()}
-        self._files = {graph: bundle.graph_file(graph, variants[graph]) for graph in GRAPHS}
+        self._bundle, self._variants, self._threads = bundle, variants, options.threads
         shared = {
             graph: load_engine(file, self._messages, version_compatible=key.config.version_compatible)
             for graph, (file, key) in loaded.items()
         }
+        self._all_lanes = [self._new_lane(shared, Stream()) for _ in range(STREAMS)]
         self._lanes: LifoQueue[Lane] = LifoQueue()  # the last used is taken first: its memory is the warmest
-        for _ in range(STREAMS):
-            stream = Stream()
-            self._lanes.put({graph: Execution(engine, stream, self._messages) for graph, engine in shared.items()})
-        self.recorded: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
+        for lane in self._all_lanes:
+            self._lanes.put(lane)
+        self._met: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
         self._recording = threading.Lock()
+
+    def _new_lane(self, shared: Mapping[str, trt.ICudaEngine], stream: Stream) -> Lane:
+        return {graph: Execution(engine, stream, self._messages) for graph, engine in shared.items()}
+
+    def prepared(self) -> int:
+        """How many shapes have a CUDA graph on every stream, all graphs together."""
+        return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
     def run(self, graph: str, inputs: Mapping[str, NDArray[Any]], record: bool) -> Arrays:
         """Run a graph on inputs of any size; with `record`, by a CUDA graph from the second time on."""
@@ -95,7 +109,7 @@ class _Work:
         if profile is None:
             return self._outside(graph, inputs)
         met = graph, tuple(array.shape for array in inputs.values())
-        if record and met not in self.recorded:
+        if record and met not in self._met:
             return self._record(met, inputs, profile)
         with self._lane() as lane:
             return lane[graph].run(inputs, profile, record=record)
@@ -106,7 +120,7 @@ class _Work:
             lanes = [self._lanes.get() for _ in range(STREAMS)]
             try:
                 outputs = [lane[met[0]].run(inputs, profile, record=True) for lane in lanes]
-                self.recorded.add(met)
+                self._met.add(met)
             finally:
                 for lane in lanes:
                     self._lanes.put(lane)
@@ -138,4 +152,24 @@ class _Work:
 
     @cached_property
     def _any_size(self) -> OnnxRuntime:
-        return OnnxRuntime(self._files)
+        """For what no profile covers. The CPU has no kernels for some precisions (bfloat16): there fp32 speaks."""
+        try:
+            return self._on_cpu(self._variants)
+        except SonorantError as error:
+            if not all("fp32" in self._bundle.description.graphs[graph].variants for graph in GRAPHS):
+                raise
+            _log.warning("what no TensorRT profile covers is spoken in fp32: %s", error)
+            return self._on_cpu(dict.fromkeys(GRAPHS, "fp32"))
+
+    def _on_cpu(self, variants: Mapping[str, str]) -> OnnxRuntime:
+        files = {graph: self._bundle.graph_file(graph, variant) for graph, variant in variants.items()}
+        return OnnxRuntime(files, threads=self._threads)
+
+
+def _check_batches(batches: tuple[int, ...], most: int, engines: Engines) -> None:
+    """Rows beyond the engines' own would pass for prepared and run on the CPU."""
+    if max(batches) > most:
+        raise SonorantError(
+            f"batches of {max(batches)} rows: the engines in {engines.folder} take {most} at most; ask for fewer, or build them again with "
+            "a larger engine.max_batch in params.yaml"
+        )
