@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, sha256_file, write_json
-from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.bundle import Bundle, content_hash
 from sonorant.runtime.typed_json import parse
 from sonorant.tensorrt.installation import Machine
 from sonorant.tensorrt.key import EngineConfig, EngineKey
@@ -35,7 +34,7 @@ class Engines:
         """`folder`: where they lie; None = the one of this bundle in the user's cache."""
         self.bundle = bundle
         self.machine = machine
-        self.folder = folder or cache_folder(bundle.folder)
+        self.folder = folder or cache_folder(bundle)
 
     def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
         """The file of a graph's engine and its key. Raises SonorantError naming it if it is absent, damaged or stale."""
@@ -99,8 +98,10 @@ class Engines:
         return path.with_suffix(".json")
 
 
-def cache_folder(bundle: Path) -> Path:
-    """Where the engines of a bundle lie if nobody says otherwise: in the user's cache, by the bundle's place."""
+def cache_folder(bundle: Bundle) -> Path:
+    """Where the engines of a bundle lie if nobody says otherwise: in the user's cache, by its content.
+
+    Not by its place: a voice from the registry lies in another folder every time. Raises SonorantError naming a damaged file.
+    """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    place = hashlib.sha256(str(bundle.resolve()).encode()).hexdigest()[:8]
-    return cache / "sonorant" / "engines" / f"{bundle.resolve().name}-{place}"
+    return cache / "sonorant" / "engines" / content_hash(bundle)[:16]

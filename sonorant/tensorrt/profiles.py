@@ -12,6 +12,9 @@ LEAST = {"tokens": 2, "frames": 1}
 """Every utterance has a start and an end token."""
 STRETCH = 2
 """How far beyond the corpus' longest utterance engines reach: the slowest speed doubles the frames."""
+MOST = {"tokens": 800, "frames": 1024}
+"""What engines reach in any case, however short the corpus: twice the characters of the longest piece that a text is spoken in
+(`sonorant.text.pieces`), and twice the frames that are computed at once (`sonorant.runtime.limits`), for those around them."""
 
 Sizes = tuple[int, int, int]
 """Least, tuned for, most."""
@@ -47,4 +50,4 @@ def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[Profile, 
 
 def _ranges(name: str, lengths: tuple[int, int, int, int]) -> tuple[Sizes, Sizes]:
     _, median, p95, longest = (-(-length // MULTIPLE) * MULTIPLE for length in lengths)
-    return (LEAST[name], median, p95), (LEAST[name], longest, longest * STRETCH)
+    return (LEAST[name], median, p95), (LEAST[name], longest, max(longest * STRETCH, MOST[name]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,13 +13,16 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, sha256_file, write_json
+from sonorant.runtime import Voice
 from sonorant.runtime.buckets import Buckets
-from sonorant.runtime.bundle import GRAPHS, Lengths, read_bundle
+from sonorant.runtime.bundle import GRAPHS, Bundle, Lengths, read_bundle
+from sonorant.runtime.limits import Limits
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.tensorrt.engines import Engine, Engines, cache_folder
 from sonorant.tensorrt.installation import Machine, missing
 from sonorant.tensorrt.key import EngineConfig, EngineKey
-from sonorant.tensorrt.profiles import profiles_of
+from sonorant.tensorrt.profiles import MOST, profiles_of
+from sonorant.text.pieces import LONGEST_PIECE
 from tests.imports import ROOT
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
@@ -119,7 +123,7 @@ def test_profiles_cover_all_buckets_and_twice_the_longest(graph: str) -> None:
     shapes = [shape for name, shape in Buckets.of(LENGTHS, (1, 4)).plan() if name == graph]
     for shape in shapes:
         assert any(profile.covers(dict(zip(dimensions, shape, strict=True))) for profile in (usual, long)), shape
-    assert long.covers({"batch": 8, "tokens": 300, "frames": 1480})
+    assert long.covers({"batch": 8, "tokens": 800, "frames": 1480})
     assert not long.covers({"batch": 9}) and not long.covers({"frames": 2000})
     for profile in (usual, long):
         for least, tuned, most in (profile.batch, profile.tokens, profile.frames):
@@ -135,9 +139,45 @@ def test_a_sentence_of_the_usual_length_meets_the_profile_tuned_for_it() -> None
         assert profiles_of(graph, LENGTHS, 8)[0].covers({"batch": 1} | dimensions), graph
 
 
-def test_engines_lie_apart_for_bundles_at_different_places(tmp_path: Path) -> None:
-    assert cache_folder(tmp_path / "a" / "voice") != cache_folder(tmp_path / "b" / "voice")
-    assert "voice-" in cache_folder(tmp_path / "a" / "voice").name
+def test_a_corpus_of_short_utterances_bounds_no_sentence(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest piece there is, of a dense text, as `say` and `stream` ask a runtime for it."""
+    assert {"tokens": 2 * LONGEST_PIECE, "frames": 2 * Limits().frames} == MOST
+    short = Lengths(tokens=(3, 10, 20, 40), frames=(8, 30, 60, 120))
+    long = {graph: profiles_of(graph, short, 1)[1] for graph in GRAPHS}
+    voice = Voice.load(voice_bundle, threads=1)
+    met: list[dict[str, int]] = []
+    encode, decode, vocode = voice.runtime.encode, voice.runtime.decode, voice.runtime.vocode
+
+    def asked(graph: str, **sizes: int) -> None:
+        assert long[graph].covers(sizes), (graph, sizes)
+        met.append(sizes)
+
+    def asked_encode(tokens, *rest):
+        asked("encoder", tokens=tokens.shape[1])
+        return encode(tokens, *rest)
+
+    def asked_decode(states, ends, time):
+        asked("decoder", tokens=ends.shape[1], frames=len(time))
+        return decode(states, ends, time)
+
+    def asked_vocode(mel, lengths):
+        asked("vocoder", frames=mel.shape[2])
+        return vocode(mel, lengths)
+
+    for name, function in (("encode", asked_encode), ("decode", asked_decode), ("vocode", asked_vocode)):
+        monkeypatch.setattr(voice.runtime, name, function)
+    text = " ".join(["extraordinarily"] * 24) + "."
+    voice.say(text, speed=0.5)
+    list(voice.stream(text, speed=0.5))
+    assert max(sizes.get("tokens", 0) for sizes in met) > 300
+
+
+def test_engines_are_found_wherever_the_bundle_lies(voice_bundle: Path, tmp_path: Path) -> None:
+    """A voice from the registry lies in a new folder every time."""
+    here, copied = read_bundle(voice_bundle), read_bundle(shutil.copytree(voice_bundle, tmp_path / "elsewhere"))
+    assert cache_folder(copied) == cache_folder(here)
+    other = Bundle(here.folder, replace(here.description, choice={"variant": "int8"}))
+    assert cache_folder(other) != cache_folder(here)
 
 
 @pytest.mark.skipif(missing() is None, reason="TensorRT and a GPU are here")
