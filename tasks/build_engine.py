@@ -27,14 +27,15 @@ def main() -> None:
     parser.add_argument("--engines", type=Path, help="folder for the engines (default: the bundle's in the user's cache)")
     arguments = parser.parse_args()
     config, bundle = load("engine", EngineConfig), read_bundle(arguments.voice)
-    variants = arguments.variant or _all_variants(bundle)
+    variants = arguments.variant or all_variants(bundle)
     engines = Engines(bundle, this_machine(), arguments.engines)
     for variant in variants:
         for graph in GRAPHS:
             print(f"{engines.folder}: {graph} {variant}: {engines.build(graph, variant, config)}", flush=True)
 
 
-def _all_variants(bundle: Bundle) -> list[str]:
+def all_variants(bundle: Bundle) -> list[str]:
+    """The variants that all graphs come in. Raises SonorantError if there is none."""
     shared = [variant for variant in bundle.description.graphs["encoder"].variants if _has(bundle, variant)]
     if not shared:
         raise SonorantError(f"{bundle.folder}: no variant that all of {', '.join(GRAPHS)} come in; export the voice again")
