@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.turns import CONTROL, figures, ratio, take_turns
+from benchmarks.turns import CONTROL, WARM_UP, figures, ratio, take_turns
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
@@ -101,7 +101,10 @@ def _cell(
         spoken = audio[candidate] * (1 if many == 1 else many * BURST)
         row[candidate] = figures(took[candidate]) | {"audio_s": round(spoken, 2)}
         if many > 1:  # a round is a burst; percentiles are those of its requests
-            row[candidate] |= {key: value for key, value in figures(np.array(requests[candidate])).items() if key.startswith("p")}
+            timed = np.array(requests[candidate][WARM_UP * many * BURST :])
+            row[candidate] |= {key: value for key, value in figures(timed).items() if key.startswith("p")} | {
+                "requests": len(timed)
+            }
         row[candidate]["rtf"] = round(float(np.median(took[candidate])) / spoken, 6)
         row[candidate]["audio_per_second"] = round(spoken / float(np.median(took[candidate])), 2)
         if BASELINE in took:
