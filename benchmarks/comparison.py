@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 from benchmarks.turns import CONTROL, RESAMPLES, SEED
 
 LEAST = 0.05
-SAME = ("cpu", "cores", "system")
-"""What must be equal for times to be comparable."""
+SAME = ("cpu", "cores", "gpu", "system")
+"""What must be equal of the machines for times to be comparable."""
+VOICE = "voice_sha256"
+"""Of a result: the content of what was timed; must be equal too."""
+AUDIO, BLOCKS = "audio_s", "blocks_ms"
+"""Of a cell: seconds of audio that were made, which must be equal, and the medians of its rounds."""
 
 
 def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +33,14 @@ def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     for key in SAME:
         if machines[0].get(key) != machines[1].get(key):
             return {"not comparable": f"another machine: {key} was {machines[0].get(key)}, is {machines[1].get(key)}"}
-    before, after = (dict(_cells(verdict["result"])) for verdict in (earlier, now))
+    voices = [verdict["result"].get(VOICE) for verdict in (earlier, now)]
+    if voices[0] != voices[1]:
+        return {"not comparable": f"another voice: {VOICE} was {voices[0]}, is {voices[1]}"}
+    audio = [dict(_cells(verdict["result"], AUDIO)) for verdict in (earlier, now)]
+    for path in audio[0].keys() & audio[1].keys():
+        if audio[0][path] != audio[1][path]:
+            return {"not comparable": f"another speech: {path} was {audio[0][path]} seconds of audio, is {audio[1][path]}"}
+    before, after = ({path: np.array(b) for path, b in _cells(verdict["result"], BLOCKS)} for verdict in (earlier, now))
     rows = [_row(path, before, after) for path in after if path in before and not path.endswith(f"/{CONTROL}")]
     moved = sorted((row for row in rows if _beyond_noise(row)), key=lambda row: -abs(np.log(row["ratio"])))
     versions = {key: [old, machines[1].get(key)] for key, old in machines[0].items() if old != machines[1].get(key)}
@@ -64,10 +75,11 @@ def _medians(blocks: NDArray[np.float64], draw: np.random.Generator) -> NDArray[
     return np.median(blocks[draw.integers(0, len(blocks), (RESAMPLES, len(blocks)))], axis=1)
 
 
-def _cells(found: Any, path: str = "") -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Every place in a result that has blocks, by its path; its last part is who was timed (`onnxruntime:int8`, for / divides parts)."""
-    if isinstance(found, dict) and "blocks_ms" in found:
-        yield path, np.array(found["blocks_ms"])
-    elif isinstance(found, dict):
-        for key, value in found.items():
-            yield from _cells(value, f"{path}/{key.replace('/', ':')}" if path else key)
+def _cells(found: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every place in a result that has this key, by its path, whose last part is who was timed (`onnxruntime:int8`: / divides parts)."""
+    if isinstance(found, dict):
+        if key in found:
+            yield path, found[key]
+        for name, value in found.items():
+            part = name.replace("/", ":")
+            yield from _cells(value, key, f"{path}/{part}" if path else part)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.comparison import compare
+from benchmarks.comparison import VOICE, compare
 from benchmarks.latency_worker import BASELINE, TEXTS, Job, as_json
 from benchmarks.random_voice import LENGTHS, random_models
 from benchmarks.report import finish, machine, save_option
@@ -26,7 +26,7 @@ from sonorant.evaluation.processes import usable_cores
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
 from sonorant.files import read_json
-from sonorant.runtime.bundle import DESCRIPTION, read_bundle
+from sonorant.runtime.bundle import DESCRIPTION, content_hash, read_bundle
 from sonorant.runtime.runtimes import RUNTIMES
 from tasks.params import load
 from tasks.stage import run
@@ -50,12 +50,12 @@ def main() -> None:
     parser.add_argument("--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8, for torch")
     parser.add_argument("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
     parser.add_argument("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")
-    parser.add_argument("--against", type=Path, help="an earlier result: say what moved beyond noise")
+    parser.add_argument("--against", type=Path, help="an earlier result of the same voice: say what moved beyond noise")
     save_option(parser)
     arguments = parser.parse_args()
     earlier = read_json(arguments.against) if arguments.against else None
     with _voice(arguments) as (job, weights):
-        result = {"weights": weights} | measure(job, arguments.full)
+        result = {"weights": weights, VOICE: content_hash(read_bundle(Path(job.bundle)))} | measure(job, arguments.full)
     if earlier is not None:
         result["against"] = compare(earlier, {"result": result, "machine": machine()})
         print(json.dumps(result["against"], indent=1), file=sys.stderr)

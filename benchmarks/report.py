@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,11 +19,12 @@ _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores this process may use, memory in GiB, system and versions; nothing that names the machine or its folders."""
+    """Processor, cores this process may use, GPUs, memory in GiB, system and versions; nothing that names the machine or its folders."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _processor(),
         "cores": cores,
+        "gpu": _gpu(),
         "memory_gib": _memory_gib(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -65,6 +67,16 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or "unknown"
+
+
+def _gpu() -> str | None:
+    """NVIDIA's names of the GPUs there are."""
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return ", ".join(done.stdout.split("\n")).strip(", ") or None if done.returncode == 0 else None
 
 
 def _memory_gib() -> float | None:

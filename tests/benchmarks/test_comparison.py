@@ -49,7 +49,21 @@ def test_a_machine_that_is_slower_itself_is_no_change() -> None:
 
 def test_another_machine_is_not_compared_and_other_versions_are_named() -> None:
     assert compare(verdict(0), verdict(0, cpu="two")) == {"not comparable": "another machine: cpu was one, is two"}
+    assert compare(verdict(0, gpu="A"), verdict(0)) == {"not comparable": "another machine: gpu was A, is None"}
     assert compare(verdict(0), verdict(0, torch="2.14.0"))["versions_changed"] == {"torch": ["2.13.0", "2.14.0"]}
+
+
+def test_another_voice_or_other_speech_is_not_compared() -> None:
+    before, after = verdict(0), verdict(0)
+    before["result"]["voice_sha256"], after["result"]["voice_sha256"] = "random", "trained"
+    assert compare(before, after) == {"not comparable": "another voice: voice_sha256 was random, is trained"}
+    assert compare(verdict(0), after) == {"not comparable": "another voice: voice_sha256 was None, is trained"}
+    before["result"]["voice_sha256"] = "trained"
+    assert compare(before, after)["compared"] == len(NAMES)
+    for result, seconds in ((before, 3.2), (after, 4.1)):
+        result["result"]["warm"]["medium"][NAMES[3]]["audio_s"] = seconds
+    line = "another speech: warm/medium/runtime3:fp32 was 3.2 seconds of audio, is 4.1"
+    assert compare(before, after) == {"not comparable": line}
 
 
 def test_what_only_one_run_has_is_named() -> None:
