@@ -51,6 +51,8 @@ ON_GPU = {"torch-cuda": tuple(TOLERANCES), "torch-cuda-graphs": tuple(TOLERANCES
           "onnxruntime-cuda": ("fp32", "fp16")}  # fmt: skip
 ON_CPU = {"torch": ("fp32", "bf16"), "torch-compiled": ("fp32",), "onnxruntime": ("fp32",)}
 BASELINE = {"cuda": "torch-cuda/fp32", "cpu": "torch/fp32"}
+GRAPHS = "torch-cuda-graphs/fp32"
+"""Must be faster than the baseline on short texts."""
 
 Trained = tuple[Path, Path]
 
@@ -93,20 +95,33 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> tuple[d
             print(f"  {candidate}", file=sys.stderr, flush=True)
             before = _forget_peak()
             try:
-                runtimes[candidate] = loaded = _load(runtime, precision, bundle, trained)
+                loaded = _load(runtime, precision, bundle, trained)
                 found["ladder"][candidate] = _ladder(loaded, reference, bundle, precision)
             except (SonorantError, RuntimeError) as error:  # torch raises the latter where a GPU refuses
                 found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}".replace(f"{bundle.folder}/", "")
                 continue
+            runtimes[candidate] = loaded
             found["memory"][candidate] = _peak_mib(before)
     _latency(found, runtimes, bundle, BASELINE[device.type])
-    rungs = [row for row in found["ladder"].values() if isinstance(row, dict)]
-    good = bool(rungs) and all(row["passed"] for row in rungs)
-    # What torch itself brings must run; ONNX Runtime's CUDA is a package that may be absent.
-    good &= not any(isinstance(row, str) for name, row in found["ladder"].items() if name.startswith("torch-cuda"))
-    if device.type == "cuda":
-        good &= found["spoken"]["short"]["torch-cuda-graphs/fp32"]["speedup_ci95"][0] > 1.0
-    return found, good
+    found["failed"] = _failures(found, on_gpu=device.type == "cuda")
+    return found, not found["failed"]
+
+
+def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
+    """A line for each candidate that computed something else, did not run though it must, or was too slow."""
+    failed = []
+    for candidate, row in found["ladder"].items():
+        if isinstance(row, dict) and not row["passed"]:
+            failed.append(f"{candidate}: {row['failed']}")
+        # What torch itself brings must run; ONNX Runtime's CUDA is a package that may be absent.
+        if isinstance(row, str) and candidate.startswith("torch-cuda"):
+            failed.append(f"{candidate}: {row}")
+    if not any(isinstance(row, dict) for row in found["ladder"].values()):
+        failed.append("no candidate ran")
+    graphs = found["spoken"]["short"].get(GRAPHS, {})
+    if on_gpu and "speedup_ci95" in graphs and graphs["speedup_ci95"][0] <= 1.0:
+        failed.append(f"{GRAPHS}: no faster than {BASELINE['cuda']}")
+    return failed
 
 
 def _load(runtime: str, precision: str, bundle: Bundle, trained: Trained) -> Runtime:
