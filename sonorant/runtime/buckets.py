@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from sonorant.runtime.bundle import Lengths
 from sonorant.runtime.runtimes import Runtime
@@ -123,6 +122,8 @@ class Bucketed:
 
     def warm_up(self, progress: bool = True) -> float:
         """Prepare all buckets, so that no request waits for it. Returns the seconds it took; `progress` shows each on stderr."""
+        from tqdm import tqdm  # not where requests are only padded
+
         began = perf_counter()
         states: dict[int, NDArray[np.float32]] = {}
         mel: dict[tuple[int, ...], NDArray[np.float32]] = {}

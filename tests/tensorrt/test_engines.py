@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -187,3 +188,18 @@ def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
     command = [sys.executable, "-m", "tasks.build_engine", "--voice", str(voice_bundle)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n"), "TensorRT is not installed" in done.stderr) == (1, 1, True)
+
+
+def test_padding_and_profiles_need_no_progress_bars(voice_bundle: Path) -> None:
+    """tqdm is not among the packages that speaking needs."""
+    code = (
+        "import sys; sys.modules['tqdm'] = None; import sonorant.runtime.buckets, sonorant.tensorrt.engines, sonorant.runtime.voice"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_no_extra_installs_a_second_onnx_runtime() -> None:
+    """Both own the same files, and the last one installed or removed breaks the other."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    packages = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    assert [package for package in packages if package.startswith("onnxruntime")] == ["onnxruntime"]
