@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
+from sonorant.files import read_json
+from sonorant.models.saved import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.parts import decode_parts, speak, vocode_parts
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
@@ -41,16 +44,41 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
     np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole, lengths), atol=1e-5)
 
 
-def test_less_context_would_be_heard(voice: tuple[Bundle, Runtime]) -> None:
-    bundle, runtime = voice
+@pytest.fixture(scope="module", params=["regression", "flow"])
+def far_reaching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
+    """A voice in which the outermost frames of every kernel weigh more than all others, and every block more than its input."""
+    folder = tmp_path_factory.mktemp(f"far-{request.param}")
+    trained = write_trained(folder, decoder=request.param)
+    for model in trained:
+        weights = torch.load(model / "weights.pt", weights_only=True)
+        for name, weight in weights.items():
+            if name.endswith("depthwise.weight"):
+                weight[..., 0] = weight[..., -1] = 10.0
+            if name.endswith(".scale"):
+                weight.fill_(10.0)
+        save_model(model, weights, read_json(model / "model.json"))
+    export_voice(*trained, folder / "voice", CORPUS, ExportConfig(opset=20))
+    bundle = read_bundle(folder / "voice")
+    return bundle, load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
+
+
+def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Runtime]) -> None:
+    bundle, runtime = far_reaching
     context = bundle.description.context
     states, ends = encoded(runtime)
     lengths = ends[:, -1]
-    whole = runtime.decode(states, ends, np.arange(lengths.max()))
-    narrow = np.concatenate(list(decode_parts(runtime, states, ends, context.decoder // 3, (20,))), axis=2)
-    assert np.abs(narrow - whole).max() > 1e-5
-    samples = np.concatenate(list(vocode_parts(runtime, [whole], lengths, context.vocoder // 3, (20,))), axis=1)
-    assert np.abs(samples - runtime.vocode(whole, lengths)).max() > 1e-5
+    mel = runtime.decode(states, ends, np.arange(lengths.max()))
+    samples = runtime.vocode(mel, lengths)
+
+    def differences(less: int) -> list[float]:
+        decoded = np.concatenate(list(decode_parts(runtime, states, ends, context.decoder - less, (20,))), axis=2)
+        vocoded = np.concatenate(list(vocode_parts(runtime, [mel], lengths, context.vocoder - less, (20,))), axis=1)
+        return [
+            float(np.abs(decoded - mel).max() / np.abs(mel).max()),
+            float(np.abs(vocoded - samples).max() / np.abs(samples).max()),
+        ]
+
+    assert max(differences(0)) < 1e-5 < min(differences(1))
 
 
 @pytest.mark.parametrize("limit", [40, 1_000_000])
