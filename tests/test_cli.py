@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -143,6 +145,25 @@ def test_speech_comes_while_the_text_is_still_written(voice_bundle: Path) -> Non
         rest, errors = process.communicate(b"And more. ")
         assert (process.returncode, errors) == (0, b"")
         assert len(rest) > 100_000
+
+
+@pytest.mark.parametrize("typed", [b"Hello there.\n", b"(Who is it?) \n", b"Then he said:\n"])
+def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bundle: Path, typed: bytes) -> None:
+    keyboard, terminal = pty.openpty()
+    command = [sys.executable, "-m", "sonorant.cli", "say", "-", "--stream", "--raw", "--voice", voice_bundle, "-o", "-"]
+    with (
+        os.fdopen(keyboard, "wb", buffering=0) as typing,
+        subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE) as process,
+    ):
+        os.close(terminal)
+        try:
+            typing.write(typed)
+            assert process.stdout is not None
+            heard, _, _ = select.select([process.stdout], [], [], 60)
+            assert heard
+            assert os.read(process.stdout.fileno(), 1)
+        finally:
+            process.kill()
 
 
 def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -31,6 +32,8 @@ examples:
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 """
 _BYTES_AT_ONCE = 4096
+_TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")
+"""The end of a line that ends like a sentence."""
 
 
 def add(commands: argparse._SubParsersAction) -> None:
@@ -112,6 +115,7 @@ def _standard_input() -> Iterator[str]:
     """Standard input as it comes. Raises SonorantError if it cannot be read, or naming the first byte that is not UTF-8."""
     if sys.stdin is None:
         raise SonorantError("standard input is closed; give the text as an argument or through a pipe")
+    typed = sys.stdin.isatty()
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     read, data = 0, b" "
     while data:
@@ -124,5 +128,6 @@ def _standard_input() -> Iterator[str]:
         except UnicodeDecodeError as error:
             place = read - undecoded + error.start
             raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
-        yield text
+        # Whether a sentence has ended shows when a word follows it, or the paragraph ends; a person who typed one waits to hear it.
+        yield _TYPED_SENTENCE.sub(r"\1\n\n", text) if typed else text
         read += len(data)
