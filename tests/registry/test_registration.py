@@ -113,6 +113,7 @@ def test_registered_voice_speaks_without_torch(voice_bundle: Path, project: Path
         "model = mlflow.pyfunc.load_model('models:/test-voice@champion')\n"
         "out = model.predict(pandas.DataFrame({'text': ['One.', 'Two words.'], 'speaker': [None, 'ben'], 'speed': [None, 2.0]}))\n"
         "assert 'torch' not in sys.modules\n"
+        "assert list(out) == model.metadata.get_output_schema().input_names()\n"
         "print(out.to_json(orient='records'))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=project, check=False)
