@@ -91,10 +91,11 @@ def promote(
         if versions:
             finish(store, model)
         aliases = read_aliases(store, model) if versions else {}
-        chosen = versions.get(version or aliases.get(NEWEST, 0))
+        wanted = aliases.get(NEWEST) if version is None else version
+        chosen = None if wanted is None else versions.get(wanted)
         if chosen is None:
             known = ", ".join(map(str, sorted(versions))) or "none"
-            raise SonorantError(f"models:/{model}: no version {version or NEWEST}; there are: {known}; register a voice first")
+            raise SonorantError(f"models:/{model}: no version {NEWEST if version is None else version}; there are: {known}; register a voice first")
         number, best = int(chosen.version), aliases.get(BEST)
         former = best if best != number else None
         gates = _judge(store, chosen, versions.get(former or 0), config, without_champion)

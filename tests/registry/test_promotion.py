@@ -208,8 +208,9 @@ def test_unknown_versions_are_refused(project: Path, voice_bundle: Path) -> None
     with pytest.raises(SonorantError, match="there are: none; register a voice first"):
         promote("test-voice", GATES)
     register(voice_bundle, figures(), project / "absent", CONFIG, {})
-    with pytest.raises(SonorantError, match="no version 7; there are: 1"):
-        promote("test-voice", GATES, 7)
+    for unknown in (7, 0):
+        with pytest.raises(SonorantError, match=f"no version {unknown}; there are: 1"):
+            promote("test-voice", GATES, unknown)
 
 
 def test_the_command_says_every_gate_and_exits_by_the_verdict(champion: Path, project: Path) -> None:
