@@ -17,12 +17,15 @@ from sonorant.export.interface import check_files, check_interface
 from sonorant.export.reference import ReferenceRuntime
 from sonorant.export.rungs import Expected, check_padding, check_parts, check_values
 from sonorant.export.tolerance import FROM_FLOAT, VerifyConfig
+from sonorant.files import read_json
 from sonorant.runtime.bundle import GRAPHS, Bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from sonorant.tensorrt.rules import check_graph
 
 SHORT = 3
 """Cases that ONNX' reference evaluator computes: the shortest."""
+LONGEST_LINE = 300
+"""Characters kept of what somebody else's code says went wrong."""
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
 """How ONNX Runtime says that it lacks an operator in some type."""
 
@@ -58,6 +61,8 @@ class Candidate:
         written = {"written": self._written} if self.variant == "fp16" and self.runtime == "onnxruntime" else {}
         integers = {"integers": self._integers} if self.variant == "int8" and self.runtime == "onnxruntime" else {}
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
+        # Last: what is wrong is worth knowing before what is merely large.
+        size = {"size": self._size} if self.variant == "int8" and files else {}
         return {
             **files,
             **integers,
@@ -67,13 +72,12 @@ class Candidate:
             **written,
             "padding": self._padding,
             "parts": self._parts,
+            **size,
         }
 
     def _files(self) -> dict[str, Any]:
         found = check_files(self.bundle, self.variant)
         size, of_float = sum(found.values()), sum(check_files(self.bundle, "fp32").values())
-        if self.variant == "int8" and size > self.config.int8_size * of_float:
-            raise Fault(f"the graphs have {size} bytes, {size / of_float:.2f} of fp32's, allowed {self.config.int8_size:g}")
         return {"bytes": size, "over_fp32": size / of_float, "graphs": found}
 
     def _interface(self) -> str:
@@ -109,6 +113,24 @@ class Candidate:
         longest = max(self.expected.cases, key=lambda case: len(case.time))
         return check_parts(self._loaded, longest, self.bundle.description.context, self._audio, self.config.tolerance(self.variant))
 
+    def _size(self) -> str:
+        over_fp32, allowed = self._files()["over_fp32"], self.config.int8_size
+        if over_fp32 > allowed:
+            kept = ", ".join(self._float_layers()) or "none"
+            raise Fault(
+                f"the graphs have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; layers left in float: {kept} "
+                "(a larger quantize.max_layer_loss leaves fewer)"
+            )
+        return f"{over_fp32:.4f} of fp32's bytes"
+
+    def _float_layers(self) -> list[str]:
+        """Layers that `quantize` left in float, as `<kind of model> <layer>`."""
+        return [
+            f"{folder.name} {layer}"
+            for folder in self.trained or ()
+            for layer in read_json(folder / "model.json").get("quantization", {}).get("float_layers", [])
+        ]
+
     @cached_property
     def _audio(self) -> MelConfig:
         return MelConfig(**asdict(self.bundle.description.audio))
@@ -140,6 +162,8 @@ class Candidate:
             graphs = self._written()
         except Fault as fault:
             return f"by onnx's reference evaluator on {SHORT} short cases it is wrong: {fault}"
+        except Exception as error:  # of any class, as the operators' code raises it
+            return f"onnx's reference evaluator does not run it either: {type(error).__name__}: {_line(error)}"
         figures = ", ".join(f"{graph} {found['max_abs_diff']:.2g}" for graph, found in graphs.items())
         return f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences {figures}"
 
@@ -157,4 +181,12 @@ def climb(candidate: Candidate) -> dict[str, Any] | str:
             return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
+        except (
+            Exception
+        ) as error:  # whatever a runtime raises in the middle of a graph, or for want of memory: no fault of the others
+            return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {_line(error)}"}
     return found | {"passed": True}
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:LONGEST_LINE]

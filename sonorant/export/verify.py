@@ -1,9 +1,9 @@
 """The ladder: every runtime that can run here with every variant of a voice, checked rung by rung against torch.
 
 Rungs in order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values, float (int8
-against the float models), written (fp16 as the file says), padding, parts. The first that fails names itself and stops that candidate,
-no other. int8 is compared with torch's fake-quantised models, all else with its float models. Knows nothing of how the graphs were
-written, or of what is fast.
+against the float models), written (fp16 as the file says), padding, parts, size (int8). The first that fails, or raises whatever it may,
+names itself and stops that candidate, no other. int8 is compared with torch's fake-quantised models, all else with its float models.
+Knows nothing of how the graphs were written, or of what is fast.
 """
 
 from __future__ import annotations

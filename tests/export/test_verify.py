@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from sonorant.errors import SonorantError
 from sonorant.export.cases import batches, shortened, spread_lengths
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
+from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
 from tests.export.conftest import UTTERANCES
 from tests.export.planted import Change, change_constant, change_matrix, plant, times, with_nan
@@ -73,8 +75,17 @@ PLANTED: dict[str, tuple[str, str, Change, str]] = {
     ),
     "weight scale": ("vocoder", "int8", change_constant("out.weight_scale", times(1.5)), "values: graph vocoder, output samples, "),
     "zero-point": ("encoder", "int8", lambda model: move_zero_points(model), "integers: graph encoder: "),
+    "misfit": ("vocoder", "int8", lambda model: reshape_samples(model), "values: Fail: "),
     "dtype": ("vocoder", "fp16", retype, "interface: graph vocoder: its outputs are {'samples': 'float16'}, must be "),
 }
+
+
+def reshape_samples(model: onnx.ModelProto) -> None:
+    """Give the samples a shape that fits no utterance: it loads, and fails when it runs."""
+    node = next(node for node in model.graph.node if "samples" in node.output)
+    node.output[list(node.output).index("samples")] = "right"
+    model.graph.initializer.append(helper.make_tensor("misfit", TensorProto.INT64, [2], [7, 11]))
+    model.graph.node.append(helper.make_node("Reshape", ["right", "misfit"], ["samples"]))
 
 
 def move_zero_points(model: onnx.ModelProto) -> None:
@@ -92,6 +103,14 @@ def test_a_planted_fault_stops_its_variant_and_no_other(fault: str, variants: Pa
     assert stopped[f"onnxruntime/{variant}"].startswith(message)
     if fault == "nan":
         assert stopped["onnxruntime/fp16"].endswith("batch 1: NaN or infinity")
+
+
+def test_a_graph_of_float32_that_breaks_while_it_runs_fails_the_stage_in_one_line(
+    variants: Path, verify: Verify, tmp_path: Path
+) -> None:
+    with pytest.raises(SonorantError, match=r"^onnxruntime/fp32: values: \w+: .*Reshape.*; do not use this voice$") as raised:
+        verify(plant(variants, "vocoder", "fp32", reshape_samples, tmp_path / "planted"))
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -143,12 +162,24 @@ def test_a_damaged_file_stops_its_variant(variants: Path, verify: Verify, tmp_pa
 
 
 def test_int8_that_is_too_large_is_stopped(
-    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig
+    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
 ) -> None:
+    """By name of the layers left in float and of the setting that left them, once everything else was found right."""
+    folders = tmp_path / "acoustic", tmp_path / "vocoder"
+    for source, folder in zip(quantized, folders, strict=True):
+        shutil.copytree(source, folder)
+        described = read_json(folder / "model.json")
+        described["quantization"]["float_layers"] = ["enter", "out"] if folder.name == "vocoder" else []
+        write_json(folder / "model.json", described)
     strict = dataclasses.replace(verify_config, int8_size=0.1, runtimes=["onnxruntime"])
-    report = verify_voice(read_bundle(variants), trained, UTTERANCES[:1], strict, quantized=quantized)
+    report = verify_voice(read_bundle(variants), trained, UTTERANCES[:1], strict, quantized=folders)
     assert set(failures(report)) == {"onnxruntime/int8"}
-    assert report["onnxruntime/int8"]["failed"].startswith("files: the graphs have ")
+    assert re.fullmatch(
+        r"size: the graphs have 0\.\d{4} of fp32's bytes, verify\.int8_size allows 0\.1; layers left in float: vocoder enter, vocoder out "
+        r"\(a larger quantize\.max_layer_loss leaves fewer\)",
+        report["onnxruntime/int8"]["failed"],
+    )
+    assert {"graphs", "float", "padding", "parts"} <= set(report["onnxruntime/int8"])
 
 
 def test_int8_without_its_models_is_refused(variants: Path, trained: tuple[Path, Path], verify_config: VerifyConfig) -> None:
