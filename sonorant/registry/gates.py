@@ -1,7 +1,7 @@
 """The gates of the alias `champion`: tests of non-inferiority with statistics. Knows nothing of MLflow.
 
 A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the sentences are
-too few to show is not passed. What was not measured does not pass either, except DNSMOS, which is an optional extra.
+too few to show is not passed, and of fewer than `intervals.LEAST` there is no interval. What was not measured does not pass either, except DNSMOS, which is an optional extra.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import paired_interval, rate
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
-from sonorant.registry.intervals import RESAMPLES, bootstrap
+from sonorant.registry.intervals import RESAMPLES, bootstrap, check_enough
 from sonorant.registry.side_by_side import latency_ratios
 
 MEND = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
@@ -97,9 +97,13 @@ def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
     name, heard = "wer_above_recordings", entry(voice.metrics, "intelligibility", voice.shipped.variant)
     wer, own = number(heard, "wer"), interval(heard, "wer_ci95")
     above, paired = number(heard, "above_recordings", "wer"), interval(heard, "above_recordings", "wer_ci95")
-    recordings = number(voice.metrics, "intelligibility", "recordings", "wer")
-    if wer is None or own is None or above is None or paired is None or recordings is None:
+    recordings, sentences = number(voice.metrics, "intelligibility", "recordings", "wer"), number(heard, "utterances")
+    if wer is None or own is None or above is None or paired is None or recordings is None or sentences is None:
         return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}", limit=limit)
+    try:
+        check_enough(sentences)
+    except SonorantError as error:
+        return not_compared(name, str(error))
     text = f"{wer:.1f} % (95 % interval {own[0]:.1f} - {own[1]:.1f}), recordings {recordings:.1f} %"
     return _points(name, text, above, paired, limit)
 
@@ -137,6 +141,7 @@ def _parity(voice: Evidence) -> Gate:
 def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
     _check_same_judge(voice, champion)
     ours, theirs, words = voice.word_errors(), champion.word_errors(), voice.words()
+    check_enough(len(words))
     text = f"{rate(ours, words):.1f} %, version {champion.version} {rate(theirs, words):.1f} % on the same {len(words)} sentences"
     above = rate(ours, words) - rate(theirs, words)
     return _points("wer_above_champion", text, above, paired_interval(ours, theirs, words, RESAMPLES), limit)

@@ -51,7 +51,9 @@ def figures(
     words = np.full(SENTENCES, WORDS)
 
     def summary(wrong: np.ndarray) -> dict[str, Any]:
-        return {"wer": rate(wrong, words), "wer_ci95": list(bootstrap_interval(wrong, words, 500)), "cer": 6.0, "words": 1280} | {
+        return {"wer": rate(wrong, words), "wer_ci95": list(bootstrap_interval(wrong, words, 500)), "cer": 6.0} | {
+            "words": int(words.sum()),
+            "utterances": len(words),
             **JUDGE,
             **judge,
         }

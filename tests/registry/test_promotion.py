@@ -16,7 +16,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.evidence import Evidence
-from sonorant.registry.gates import judge_alone
+from sonorant.registry.gates import judge_alone, judge_beside
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tracking import open_store
 from tests.imports import ROOT
@@ -122,6 +122,19 @@ def test_opinions_are_compared_sentence_by_sentence(champion: Path, project: Pat
     found = gate(challenge(renamed(champion, project / "other"), opinions=scattered), "dnsmos_below_champion")
     assert found.passed and "no difference beyond noise" in found.reason
     assert found.interval[1] - found.interval[0] < 0.05, "unpaired it would be 0.2"
+
+
+@pytest.mark.parametrize(("count", "refused"), [(1, True), (19, True), (20, False)])
+def test_a_few_sentences_have_no_interval(voice_bundle: Path, project: Path, count: int, refused: bool) -> None:
+    file = write_report(project / "report") / "evaluation" / "sentences.jsonl"
+    rows = tuple(json.loads(line) for line in file.read_text().splitlines()[:count])
+    metrics = figures()
+    metrics["intelligibility"]["fp32"]["utterances"] = count
+    voice = Evidence(version=2, metrics=metrics, sentences=rows, bundle=read_bundle(voice_bundle))
+    gates = (*judge_alone(voice, GATES), *judge_beside(voice, dataclasses.replace(voice, version=1), GATES))
+    found = {gate.name for gate in gates if f"not compared: only {count} sentences" in gate.reason}
+    by_interval = {"wer_above_recordings", "wer_above_champion", "latency_over_champion", "dnsmos_below_champion"}
+    assert found == {gate.name for gate in gates if not gate.passed} == (by_interval if refused else set())
 
 
 def test_dnsmos_is_an_extra_that_may_be_absent(champion: Path, project: Path) -> None:
