@@ -19,6 +19,8 @@ REFERENCE = "torch/fp32"
 """The trained models, which `verify` compares with and so does not judge."""
 STANDALONE = ("onnxruntime", "onnxruntime-cuda", "tensorrt")
 """Runtimes that need nothing but the bundle; torch needs the trained models."""
+HEARD_UNDER = "onnxruntime"
+"""The runtime that `evaluate` lets every variant speak with to be recognised."""
 SENTENCES = "medium"
 TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
 """What is compared. One sentence is soonest done by all cores; most are done in an hour with a core each."""
@@ -105,8 +107,9 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ro
     variant = candidate.split("/", 1)[1]
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
-    ran = candidate == REFERENCE or (isinstance(parity, dict) and parity["passed"])
-    judged: Mapping[str, Any] = heard if ran and isinstance(heard, dict) else {}
+    ran = isinstance(parity, dict) and parity["passed"]
+    own = candidate.split("/", 1)[0] in STANDALONE  # torch speaks with the trained models, which nobody heard or weighed
+    judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
     refused = _refused(candidate, metrics, config)
@@ -121,7 +124,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ro
         wer=judged.get("wer"),
         wer_above_fp32=above.get("wer"),
         wer_above_fp32_ci95=above.get("wer_ci95"),
-        bytes=metrics["size"].get(variant, {}).get("bytes"),
+        bytes=metrics["size"].get(variant, {}).get("bytes") if own else None,
     )
     return row if refused else Row(**asdict(row) | {"reason": _standing(row, config)})
 
@@ -142,10 +145,16 @@ def _refused(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -
     if above and above["wer"] > config.max_wer_above_fp32:
         low, high = above["wer_ci95"]
         limit = f"choose.max_wer_above_fp32 is {config.max_wer_above_fp32:g}"
-        return f"understood worse: WER {above['wer']:+.1f} points above fp32 (95 % interval {low:+.1f} to {high:+.1f}; {limit})"
+        points = f"{above['wer']:+.1f} points above fp32 (95 % interval {low:+.1f} to {high:+.1f}; {limit})"
+        return f"understood worse: WER {points}{_where_heard(candidate)}"
     if not isinstance(speed, dict):
         return speed or "not run: evaluate did not time it"
     return None
+
+
+def _where_heard(candidate: str) -> str:
+    """What to add to a word error rate that another runtime's speech got."""
+    return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
 
 
 def _certainly_faster(row: Row, config: ChooseConfig) -> bool:
@@ -161,10 +170,13 @@ def _standing(row: Row, config: ChooseConfig) -> str:
     if row.runtime not in STANDALONE:
         return f"for comparison, a bundle does not hold the trained models: {figures}"
     if _certainly_faster(row, config):
-        return f"passed: {figures}"
-    if high < 1:
-        return f"passed, and slower: {figures}"
-    return f"passed, and not certainly faster: {figures}; choose.min_speedup is {config.min_speedup:g}"
+        standing = f"passed: {figures}"
+    elif high < 1:
+        standing = f"passed, and slower: {figures}"
+    else:
+        standing = f"passed, and not certainly faster: {figures}; choose.min_speedup is {config.min_speedup:g}"
+    heard = _where_heard(row.candidate)
+    return f"{standing}; WER{heard}" if heard else standing
 
 
 def _sentence(best: Row, rows: list[Row], config: ChooseConfig) -> str:
@@ -175,5 +187,6 @@ def _sentence(best: Row, rows: list[Row], config: ChooseConfig) -> str:
     above, size = best.wer_above_fp32, rows[0].bytes
     low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)
     smaller = f", {best.bytes / size:.2f} of its size" if best.bytes and size else ""
-    worse = f", WER {above:+.1f} points (95 % interval {low:+.1f} to {high:+.1f})" if above is not None else ""
+    interval = f"(95 % interval {low:+.1f} to {high:+.1f}){_where_heard(best.candidate)}"
+    worse = f", WER {above:+.1f} points {interval}" if above is not None else ""
     return f"{best.candidate} ships ({config.target}): {best.speedup:.2f} times fp32's speed{worse}{smaller}"

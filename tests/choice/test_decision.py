@@ -79,9 +79,22 @@ def test_torch_is_shown_and_never_chosen() -> None:
     assert passed and why.startswith("for comparison")
 
 
+@pytest.mark.parametrize("candidate", ["torch/fp32", "torch-compiled/int8"])
+def test_what_was_heard_and_weighed_of_the_bundle_is_not_the_trained_models(candidate: str) -> None:
+    found = choose(figures(variant(candidate, 3.0), variant(f"onnxruntime/{candidate.split('/')[1]}", 1.6, wer=12.5)), CONFIG)
+    [row] = [row for row in found["table"] if row["candidate"] == candidate]
+    assert row["p50_ms"] > 0
+    assert row["wer"] is row["wer_above_fp32"] is row["wer_above_fp32_ci95"] is row["bytes"] is None
+
+
 def test_an_engine_ships_where_it_ran_and_its_precision_was_heard() -> None:
     engine = variant("tensorrt/fp16", 4.0)
-    assert chosen(engine, variant("onnxruntime/fp16", 1.2)) == "tensorrt/fp16"
+    slower = variant("onnxruntime/fp16", 1.2)
+    assert chosen(engine, slower) == "tensorrt/fp16"
+    assert reason("tensorrt/fp16", engine, slower)[1].endswith("; WER as heard under onnxruntime")
+    assert "under onnxruntime" not in reason("onnxruntime/fp16", engine, slower)[1]
+    worse = variant("onnxruntime/fp16", 1.2, wer=20.0)
+    assert reason("tensorrt/fp16", engine, worse)[1].endswith("max_wer_above_fp32 is 2) as heard under onnxruntime")
     del engine["intelligibility"]["fp16"]
     assert chosen(engine) == "onnxruntime/fp32"
 
