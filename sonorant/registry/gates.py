@@ -1,7 +1,8 @@
 """The gates of the alias `champion`: tests of non-inferiority with statistics. Knows nothing of MLflow.
 
 A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the sentences are
-too few to show is not passed, and of fewer than `intervals.LEAST` there is no interval. What was not measured does not pass either, except DNSMOS, which is an optional extra.
+too few to show is not passed, and of fewer than `intervals.LEAST` there is no interval. What was not measured does not pass either,
+except DNSMOS, which is an optional extra.
 """
 
 from __future__ import annotations
