@@ -181,9 +181,7 @@ def climb(candidate: Candidate) -> dict[str, Any] | str:
             return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
-        except (
-            Exception
-        ) as error:  # whatever a runtime raises in the middle of a graph, or for want of memory: no fault of the others
+        except Exception as error:  # of any class: a node that breaks, memory that runs out; the others have no part in it
             return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {_line(error)}"}
     return found | {"passed": True}
 

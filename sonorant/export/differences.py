@@ -3,7 +3,8 @@
 The largest difference alone says little of int8: where a value lies on the border of two steps, two right computations choose different
 ones, and what follows differs by a step at that place. Means are hardly moved by single places, but by every wrong scale or constant: a
 root mean square relative to the signal for states and mel, and decibels of the log-mel for mel and samples. Samples are not
-compared by relative error: a phase that is a little off moves them much and is not heard.
+compared by relative error: a phase that is a little off moves them much and is not heard. They are by correlation, which that
+lowers a little and a wrong sign turns over.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Difference:
     relative_error: float
     log_mel_db: float | None = None
     """None for states, which are no sound."""
+    correlation: float | None = None
+    """Of samples, -1 to 1; None for the others, and where silence is expected."""
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
         """Raise Fault, beginning with `where` (graph, length, ...), if this is too far from `other`, such as "torch"."""
@@ -42,6 +45,10 @@ class Difference:
         for name, value, allowed in measures:
             if value is not None and value > allowed:
                 raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, allowed {allowed:g}")
+        if self.correlation is not None and self.correlation < tolerance.correlation:
+            raise Fault(
+                f"{where}: differs from {other}, correlation {self.correlation:.3g}, must be at least {tolerance.correlation:g}"
+            )
 
 
 def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
@@ -50,13 +57,21 @@ def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: Me
     error = got.astype(np.float64) - expected
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
     relative = float(np.sqrt(np.mean(np.square(error)))) / size if size else 0.0
-    decibels = None
+    decibels, correlation = None, None
     if output == "mel":
         decibels = float(np.abs(error).mean()) * DECIBELS
     elif output == "samples":
         mels = [log_mel(torch.from_numpy(np.ascontiguousarray(samples)), audio) for samples in (got, expected)]
         decibels = float((mels[0] - mels[1]).abs().mean()) * DECIBELS
-    return Difference(output, float(np.abs(error).max(initial=0.0)), relative, decibels)
+        correlation = _correlation(got, expected) if size else None
+    return Difference(output, float(np.abs(error).max(initial=0.0)), relative, decibels, correlation)
+
+
+def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
+    """Of values around zero, as samples are; 0 where `got` is silent."""
+    a, b = (values.astype(np.float64).ravel() for values in (got, expected))
+    size = np.sqrt((a @ a) * (b @ b))
+    return float(a @ b / size) if size else 0.0
 
 
 def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:

@@ -45,7 +45,7 @@ def follow(runtime: Runtime, inputs: Arrays) -> Case:
 
 
 def check_values(runtime: Runtime, expected: Expected, audio: MelConfig, tolerance: Tolerance) -> dict[str, dict[str, Any]]:
-    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, allowed, worst: {length, output}, cases}}`.
+    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
 
     `length` counts tokens for the encoder and frames for the others, of the longest in the batch. Raises Fault naming graph, output,
     length, batch and figure where a case is further off than the tolerance.
@@ -106,7 +106,11 @@ def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tol
             ]
             where = _where("encoder", "ends", one.tokens, case.batch)
             loose = Tolerance(
-                max_abs_diff=0, relative_error=0, log_mel_db=0, frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1])
+                max_abs_diff=0,
+                relative_error=0,
+                log_mel_db=0,
+                correlation=0,
+                frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]),
             )
             check_ends(ends[number : number + 1, : one.tokens], alone[1], loose, where, "the row alone")
             rows, largest = rows + 1, max(largest, *(value.max_abs_diff for value in found))
@@ -154,16 +158,18 @@ def _where(graph: str, output: str, length: int, batch: int) -> str:
 def _row(length: int, batch: int, found: Difference) -> dict[str, Any]:
     row = {"length": length, "batch": batch, "output": found.output, "max_abs_diff": found.max_abs_diff}
     row["relative_error"] = found.relative_error
-    return row if found.log_mel_db is None else row | {"log_mel_db": found.log_mel_db}
+    return row | {name: value for name in ("log_mel_db", "correlation") if (value := getattr(found, name)) is not None}
 
 
 def _summary(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
     worst = max(cases, key=lambda case: case["max_abs_diff"])
     measures = [name for name in ("relative_error", "log_mel_db", "frames_off") if name in worst]
+    correlations = [case["correlation"] for case in cases if "correlation" in case]
     return {
         "max_abs_diff": worst["max_abs_diff"],
         "tolerance": tolerance.max_abs_diff,
         **{name: max(case[name] for case in cases) for name in measures},
+        **({"correlation": min(correlations)} if correlations else {}),
         "worst": {"length": worst["length"], "output": worst["output"]},
         "cases": cases,
     }

@@ -22,6 +22,8 @@ class Tolerance:
     """Root mean square of the difference relative to that of the values; states and mel."""
     log_mel_db: float
     """Mean absolute difference of log-mel; mel and samples."""
+    correlation: float
+    """Of samples, at least: everything else is blind to a changed sign."""
     frames: tuple[float, float] = (0.0, 0.0)
     """By how much a token's end may be off: frames, and in addition a share of the time until then."""
 
@@ -39,13 +41,15 @@ class VerifyConfig:
     """Root mean square of the difference relative to the values, on states and log-mel."""
     log_mel_db: dict[str, float]
     """Mean absolute difference of the log-mel, of mel and samples."""
+    correlation: dict[str, float]
+    """Of the samples with those expected, at least; -1 to 1."""
     int8_size: float
     """Bytes of all int8 graphs over those of fp32, at most."""
     runtimes: list[str]
     """Keys of `sonorant.runtime.runtimes.RUNTIMES` to check; the others are reported as not run. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:
-        for name in ("max_abs_diff", "relative_error", "log_mel_db"):
+        for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):
             values = getattr(self, name)
             missing = {"fp32", "fp16", "bf16", "int8", FROM_FLOAT} - set(values)
             if missing:
@@ -61,5 +65,6 @@ class VerifyConfig:
             max_abs_diff=self.max_abs_diff[variant],
             relative_error=self.relative_error[variant],
             log_mel_db=self.log_mel_db[variant],
+            correlation=self.correlation[variant],
             frames=(0.0, 0.0) if variant == "fp32" else FRAMES,
         )

@@ -12,14 +12,20 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+import torch
+from onnx import TensorProto, helper, numpy_helper
 
+from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
+from sonorant.export.candidate import Candidate, climb
 from sonorant.export.cases import batches, shortened, spread_lengths
+from sonorant.export.fault import Fault
+from sonorant.export.rungs import Expected, check_padding, follow
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
 from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.export.conftest import UTTERANCES
 from tests.export.planted import Change, change_constant, change_matrix, plant, times, with_nan
 
@@ -74,10 +80,18 @@ PLANTED: dict[str, tuple[str, str, Change, str]] = {
         "values: graph decoder, output mel, length ",
     ),
     "weight scale": ("vocoder", "int8", change_constant("out.weight_scale", times(1.5)), "values: graph vocoder, output samples, "),
+    "sign": ("vocoder", "int8", lambda model: negate_samples(model), "values: graph vocoder, output samples, "),
     "zero-point": ("encoder", "int8", lambda model: move_zero_points(model), "integers: graph encoder: "),
     "misfit": ("vocoder", "int8", lambda model: reshape_samples(model), "values: Fail: "),
     "dtype": ("vocoder", "fp16", retype, "interface: graph vocoder: its outputs are {'samples': 'float16'}, must be "),
 }
+
+
+def negate_samples(model: onnx.ModelProto) -> None:
+    """What no measure of loudness or spectrum can see."""
+    node = next(node for node in model.graph.node if "samples" in node.output)
+    node.output[list(node.output).index("samples")] = "right"
+    model.graph.node.append(helper.make_node("Neg", ["right"], ["samples"]))
 
 
 def reshape_samples(model: onnx.ModelProto) -> None:
@@ -101,6 +115,10 @@ def test_a_planted_fault_stops_its_variant_and_no_other(fault: str, variants: Pa
     stopped = failures(verify(plant(variants, graph, variant, change, tmp_path / "planted")))
     assert set(stopped) == {f"onnxruntime/{variant}"}
     assert stopped[f"onnxruntime/{variant}"].startswith(message)
+    if fault == "sign":
+        assert re.search(
+            r"differs from torch's fake-quantised model, correlation -\S+, must be at least 0\.9$", stopped["onnxruntime/int8"]
+        )
     if fault == "nan":
         assert stopped["onnxruntime/fp16"].endswith("batch 1: NaN or infinity")
 
@@ -126,17 +144,85 @@ def test_other_durations_are_found(variants: Path, verify: Verify, tmp_path: Pat
         verify(plant(variants, "encoder", "fp32", longer, tmp_path / "planted"))
 
 
+def unmask(model: onnx.ModelProto) -> None:
+    """Let the vocoder take all frames for real."""
+    node = next(node for node in model.graph.node if node.op_type == "Less")
+    zeros = (c.name for c in model.graph.initializer if c.data_type == TensorProto.INT64 and not numpy_helper.to_array(c).any())
+    node.op_type = "GreaterOrEqual"
+    node.input[:] = [node.input[0], next(zeros)]
+
+
+def test_models_that_see_padding_themselves_are_found(
+    variants: Path, trained: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
+) -> None:
+    """The graph computes what its models do, batches included, so only a row beside the same utterance alone can tell."""
+    bundle = plant(variants, "vocoder", "fp32", unmask, tmp_path / "planted")
+    itself = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
+    expected = Expected(itself, [follow(itself, one) for one in batches(UTTERANCES, 1)], "itself")
+    found = climb(Candidate(bundle, "onnxruntime", "fp32", trained, expected, expected, verify_config))
+    assert isinstance(found, dict) and "graphs" in found
+    assert str(found["failed"]).startswith("padding: graph vocoder, output samples, length ")
+    assert "batch 3: differs from the row alone, " in str(found["failed"])
+
+
+@dataclasses.dataclass
+class InBatches:
+    """A runtime of which one output of the first row differs as soon as there are others."""
+
+    right: Runtime
+    output: str
+    by: float
+
+    def encode(self, **inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        states, ends = self.right.encode(**inputs)
+        return self._moved("states", states), self._moved("ends", ends)
+
+    def decode(self, states: np.ndarray, ends: np.ndarray, time: np.ndarray) -> np.ndarray:
+        return self._moved("mel", self.right.decode(states, ends, time))
+
+    def vocode(self, mel: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        return self._moved("samples", self.right.vocode(mel, lengths))
+
+    def _moved(self, output: str, values: np.ndarray) -> np.ndarray:
+        if output == self.output and len(values) > 1:
+            values = values.copy()
+            values[0] += np.array(self.by, values.dtype)
+        return values
+
+
+@pytest.mark.parametrize(("output", "by"), [("states", 0.1), ("ends", 2), ("mel", 0.1), ("samples", 0.1)])
+def test_every_output_of_a_row_is_compared_with_the_row_alone(
+    output: str, by: float, variants: Path, verify_config: VerifyConfig
+) -> None:
+    bundle = read_bundle(variants)
+    right = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
+    cases = [follow(right, one) for one in batches(UTTERANCES, 1)]
+    audio = MelConfig(**dataclasses.asdict(bundle.description.audio))
+    assert check_padding(right, cases, audio, verify_config.tolerance("fp32"))["rows"] == 3
+    with pytest.raises(Fault, match=rf"graph \w+, output {output}, length \d+, batch 3: .*the row alone"):
+        check_padding(InBatches(right, output, by), cases, audio, verify_config.tolerance("fp32"))  # type: ignore[arg-type]
+
+
+def test_quantised_models_that_are_far_from_float_are_found(
+    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
+) -> None:
+    """A scale spoilt before the export: graph and quantised models agree, and both are wrong."""
+    spoilt = times(1 / 16)
+    folders = tmp_path / "acoustic", tmp_path / "vocoder"
+    for source, folder in zip(quantized, folders, strict=True):
+        shutil.copytree(source, folder)
+    weights = torch.load(folders[0] / "weights.pt", weights_only=True)
+    weights["decoder.out.input_scale"] /= 16
+    torch.save(weights, folders[0] / "weights.pt")
+    bundle = plant(variants, "decoder", "int8", change_constant("decoder.out.input_scale", spoilt), tmp_path / "planted")
+    stopped = failures(verify_voice(bundle, trained, UTTERANCES, verify_config, quantized=folders))
+    assert set(stopped) == {"onnxruntime/int8", "torch/int8"}
+    for line in stopped.values():
+        assert re.match(r"float: graph decoder, output mel, length \d+, batch 1: differs from torch, ", line)
+
+
 def test_a_graph_that_sees_padding_is_found(variants: Path, verify: Verify, tmp_path: Path) -> None:
-    """One that is right for every utterance alone: the vocoder takes all frames for real."""
-
-    def unmask(model: onnx.ModelProto) -> None:
-        node = next(node for node in model.graph.node if node.op_type == "Less")
-        node.op_type = "GreaterOrEqual"
-        node.input[:] = [node.input[0], next(c.name for c in model.graph.initializer if zero(c))]
-
-    def zero(constant: onnx.TensorProto) -> bool:
-        return constant.data_type == TensorProto.INT64 and not onnx.numpy_helper.to_array(constant).any()
-
+    """One that is right for every utterance alone."""
     stopped = failures(verify(plant(variants, "vocoder", "int8", unmask, tmp_path / "planted")))
     assert set(stopped) == {"onnxruntime/int8"}
     assert "graph vocoder, output samples" in stopped["onnxruntime/int8"]
