@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.registry import RegisterConfig, Registered, register
+from sonorant.registry import RegisterConfig, Registered, check_judged, register
+from sonorant.runtime.bundle import read_bundle
 from sonorant.tracking.run import execution_id
 from tasks import params
 from tasks.origin import origin_tags
@@ -17,11 +19,19 @@ TRAINED = {"acoustic": Path("models/acoustic"), "vocoder": Path("models/vocoder"
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
-    """Register the bundle `voice` with the figures of `metrics` and all of the folder `report`, as `params_file` says."""
+    """Register the bundle `voice` with the figures of `metrics` and all of the folder `report`, as `params_file` says.
+
+    Raises SonorantError if the figures are those of another voice.
+    """
     config = params.load("register", RegisterConfig, params_file)
+    bundle, measured = read_bundle(voice), read_json(metrics)
+    try:
+        check_judged(bundle, measured)
+    except SonorantError as error:
+        raise SonorantError(f"{metrics}: {error}") from None
     root = params_file.parent
     trained = {kind: root / folder for kind, folder in TRAINED.items()}
-    return register(voice, read_json(metrics), report, config, origin_tags(root), execution, trained)
+    return register(voice, measured, report, config, origin_tags(root), execution, trained)
 
 
 def main() -> None:

@@ -218,7 +218,10 @@ def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:
 
 
 def size(bundle: Bundle) -> dict[str, Any]:
-    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has is left out."""
+    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has is left out.
+
+    `sha256` of each graph tells which files all figures of the variant belong to.
+    """
     graphs = bundle.description.graphs
     files = {
         variant: {graph: graphs[graph].variants[variant].bytes for graph in GRAPHS}
@@ -227,7 +230,12 @@ def size(bundle: Bundle) -> dict[str, Any]:
     }
     whole = {variant: sum(found.values()) for variant, found in files.items()}
     sizes: dict[str, Any] = {
-        variant: {"bytes": whole[variant], "graphs": found, "over_fp32": round(whole[variant] / whole["fp32"], 4)}
+        variant: {
+            "bytes": whole[variant],
+            "graphs": found,
+            "over_fp32": round(whole[variant] / whole["fp32"], 4),
+            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in GRAPHS},
+        }
         for variant, found in files.items()
     }
     return sizes | {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file())}

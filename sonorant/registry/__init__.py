@@ -4,6 +4,7 @@ Knows nothing of how voices are made. What each part does stands in its own file
 """
 
 from sonorant.registry.download import download_bundle
+from sonorant.registry.figures import check_judged
 from sonorant.registry.gates import Gate, PromoteConfig
 from sonorant.registry.promotion import Verdict, promote
 from sonorant.registry.registration import RegisterConfig, Registered, register
@@ -16,6 +17,7 @@ __all__ = [
     "Registered",
     "RolledBack",
     "Verdict",
+    "check_judged",
     "download_bundle",
     "promote",
     "register",

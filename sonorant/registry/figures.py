@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
@@ -36,6 +37,17 @@ def shipped(bundle: Bundle) -> Shipped:
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
     return Shipped(runtime=choice.get("runtime") or "onnxruntime", variant=variant, bytes=size)
+
+
+def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
+    """Raises SonorantError unless the figures were measured with the very graphs of the bundle's default variant."""
+    variant = shipped(bundle).variant
+    judged = entry(metrics, "size", variant, "sha256")
+    if not isinstance(judged, Mapping):
+        raise SonorantError(f"does not say which graphs of {variant} were judged; run evaluate again")
+    for name, graph in bundle.description.graphs.items():
+        if variant in graph.variants and graph.variants[variant].sha256 != judged.get(name):
+            raise SonorantError(f"judged another {name} of {variant} than lies in {bundle.folder}; run evaluate on this voice")
 
 
 def number(values: Any, *keys: str) -> float | None:

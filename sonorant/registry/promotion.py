@@ -95,7 +95,9 @@ def promote(
         chosen = None if wanted is None else versions.get(wanted)
         if chosen is None:
             known = ", ".join(map(str, sorted(versions))) or "none"
-            raise SonorantError(f"models:/{model}: no version {NEWEST if version is None else version}; there are: {known}; register a voice first")
+            raise SonorantError(
+                f"models:/{model}: no version {NEWEST if version is None else version}; there are: {known}; register a voice first"
+            )
         number, best = int(chosen.version), aliases.get(BEST)
         former = best if best != number else None
         gates = _judge(store, chosen, versions.get(former or 0), config, without_champion)

@@ -144,6 +144,7 @@ def test_everything_else_of_the_schema_is_there(metrics: dict[str, Any]) -> None
     for variant in ("fp32", "fp16", "bf16", "int8"):
         size = metrics["size"][variant]
         assert size["bytes"] == sum(size["graphs"].values())
+        assert set(size["sha256"]) == {"encoder", "decoder", "vocoder"}
     assert metrics["size"]["fp16"]["over_fp32"] == 1
     assert metrics["size"]["bundle_bytes"] > 4 * metrics["size"]["fp32"]["bytes"] * 0.99
     memory = metrics["memory"]["onnxruntime/fp16"]

@@ -11,7 +11,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.tracking import TrackingUnavailable, open_store
 from tests.flows.test_train_and_export import run_flow
-from tests.registry.planted import GATES, figures, more_errors, write_report
+from tests.registry.planted import GATES, figures, more_errors, of_bundle, write_report
 
 GRAPH = """\
 stages:
@@ -37,7 +37,7 @@ def project(make_project: Callable[..., Path], voice_bundle: Path) -> Path:
 
     root = make_project("project", GRAPH)
     shutil.copytree(voice_bundle, root / "corpora" / "voice")
-    (root / "corpora" / "metrics.json").write_text(json.dumps(figures(more_errors(0.6))))
+    (root / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice_bundle, figures(more_errors(0.6)))))
     write_report(root / "corpora", more_errors(0.6))
     (root / "params.yaml").write_text(json.dumps(SETTINGS))
     return root
@@ -79,8 +79,10 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
         assert part in text
 
 
-def test_refused_voice_is_a_completed_run(prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "corpora" / "metrics.json").write_text(json.dumps(figures(more_errors(10.0))))
+def test_refused_voice_is_a_completed_run(
+    prefect_server: str, project: Path, voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice_bundle, figures(more_errors(10.0)))))
     found = run_flow(project, monkeypatch).result()
     assert not found["champion"] and found["gates"]["wer_above_recordings"].startswith("failed")
 

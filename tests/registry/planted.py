@@ -75,6 +75,13 @@ def figures(
     }
 
 
+def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> dict[str, Any]:
+    """The same figures, measured with the graphs of this bundle."""
+    graphs = read_bundle(bundle).description.graphs
+    metrics["size"][variant]["sha256"] = {name: graph.variants[variant].sha256 for name, graph in graphs.items()}
+    return metrics
+
+
 def write_report(
     folder: Path, errors: Sequence[int] | np.ndarray = RECORDINGS, variant: str = "fp32", opinions: np.ndarray = OPINIONS
 ) -> Path:

@@ -18,7 +18,8 @@ from sonorant.runtime.bundle import content_hash, read_bundle, write_bundle
 from sonorant.tracking import open_store
 from sonorant.training.initial import read_initial
 from tasks.initial import find_initial
-from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, renamed, write_report
+from tasks.register import register_files
+from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, of_bundle, padded, renamed, write_report
 
 
 def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
@@ -75,6 +76,20 @@ def test_version_has_the_figures_of_the_variant_that_ships(voice_bundle: Path, p
     assert int(tags["variant_bytes"]) == sum(path.stat().st_size for path in voice.glob("*.onnx"))
     own = store.client.get_run(found.run_id).data.metrics
     assert own["intelligibility.wer"] == heard["wer"] and own["recordings.wer"] == both["intelligibility"]["recordings"]["wer"]
+
+
+@pytest.mark.parametrize("figures_of", ["another voice", "no voice"])
+def test_figures_of_another_voice_are_refused_by_one_line(voice_bundle: Path, project: Path, figures_of: str) -> None:
+    settings = {"register": dataclasses.asdict(CONFIG)}
+    (project / "params.yaml").write_text(json.dumps(settings))
+    metrics, other = project / "metrics.json", padded(voice_bundle, project / "other", megabytes=0.1)
+    metrics.write_text(json.dumps(figures() if figures_of == "no voice" else of_bundle(voice_bundle, figures())))
+    says = "which graphs of fp32 were judged" if figures_of == "no voice" else f"another vocoder of fp32 than lies in {other}"
+    with pytest.raises(SonorantError, match=f"^{metrics}: [^\n]*{says}"):
+        register_files(other, metrics, project / "absent", project / "params.yaml", None)
+    assert not open_store().client.search_registered_models()
+    metrics.write_text(json.dumps(of_bundle(other, figures())))
+    assert register_files(other, metrics, project / "absent", project / "params.yaml", None).version == 1
 
 
 def test_each_variant_has_a_run_of_its_own(voice_bundle: Path, project: Path) -> None:
