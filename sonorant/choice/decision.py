@@ -11,12 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sonorant.errors import SonorantError
+from sonorant.runtime.baseline import BASELINE, REFERENCE
 
 Target = Literal["latency", "throughput"]
 
-BASELINE = "onnxruntime/fp32"
-REFERENCE = "torch/fp32"
-"""The trained models, which `verify` compares with and so does not judge."""
 STANDALONE = ("onnxruntime", "onnxruntime-cuda", "tensorrt")
 """Runtimes that need nothing but the bundle; torch needs the trained models."""
 HEARD_UNDER = "onnxruntime"

@@ -50,7 +50,7 @@ class EvaluateConfig:
     bootstrap: int
     """Resamples behind each 95 % interval."""
     latency_repeats: int
-    """Timed rounds of each sentence class, runtime and number of threads."""
+    """Timed rounds of each sentence class, runtime and number of threads; fewer where they take longer than `latency.LONGEST`."""
     mos_sentences: int
     """Sentences, the first by hash of id, whose sound DNSMOS rates; half a second of a core each, for every kind."""
 
@@ -112,7 +112,7 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
     beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
-    not_spoken = {variant: f"not run: {why}" for variant, why in renderings.unspoken.items()}
+    not_spoken = {variant: f"failed: {why}" for variant, why in renderings.unspoken.items()}
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     rated = _mos(renderings, config)
     metrics = {
@@ -202,7 +202,8 @@ def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, s
     for variant in renderings.variants:
         found[variant]["speaker_similarity"] = similarity
     itself = dict.fromkeys(found[VOCODER], "not run: compared with themselves")
-    return {RECORDINGS: itself | {"dnsmos": summaries[RECORDINGS]}} | found
+    kept = {"utterances": found[VOCODER]["utterances"], "dnsmos": summaries[RECORDINGS]}
+    return {RECORDINGS: itself | kept} | found
 
 
 def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:

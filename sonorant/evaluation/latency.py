@@ -16,14 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.candidates import BASELINE, REFERENCE
 from sonorant.evaluation.error_rates import SEED
 from sonorant.evaluation.processes import spread, usable_cores
+from sonorant.runtime.baseline import BASELINE, REFERENCE
 from sonorant.runtime.voice import Voice
 
 REQUIRED = (BASELINE, REFERENCE)
 WARM_UP = 3
 """Rounds before the clock starts, at each length: memory is laid out at the first."""
+LONGEST = 20.0
+"""Seconds of rounds of one class on one number of threads, after which no more begin: a busy machine must not stretch them to hours."""
+LEAST = 10
+"""Rounds that are timed however long they take."""
 RESAMPLES = 1000
 THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
@@ -40,6 +44,7 @@ class Job:
     trained: tuple[Path, Path]
     classes: dict[str, NDArray[np.int64]]
     repeats: int
+    """Rounds of each class, fewer where they take longer than `LONGEST`."""
 
     def load(self, candidate: str) -> Voice:
         """The candidate's voice. Raises SonorantError where it does not run here."""
@@ -63,10 +68,11 @@ def measure(
 ) -> dict[str, Any]:
     """Time every candidate on one thread and on all usable cores, warm, one sentence at a time.
 
-    `candidates`: each with why it is not timed, or None. Returns `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms,
-    p99_ms, seconds, phonemes, threads, repeats, over_fp32, over_fp32_ci95}}}}`; `rtf` is the median over the seconds of audio,
-    `over_fp32` the median over rounds of `BASELINE`'s time over the candidate's (above 1 = faster) with its 95 % bootstrap interval;
-    a candidate that cannot run is a string "not run: <why>". Raises SonorantError if one of `REQUIRED` cannot.
+    `candidates`: each with why it is not timed, or None; `repeats`: rounds, fewer where they take longer than `LONGEST`. Returns
+    `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32,
+    over_fp32_ci95}}}}`; `rtf` is the median over the seconds of audio, `over_fp32` the median over rounds of `BASELINE`'s time over the
+    candidate's (above 1 = faster) with its 95 % bootstrap interval; a candidate that cannot run is a string "not run: <why>". Raises
+    SonorantError if one of `REQUIRED` cannot.
     """
     speed: dict[str, Any] = {candidate: f"not run: {reason}" for candidate, reason in candidates.items() if reason}
     timed = [candidate for candidate, reason in candidates.items() if not reason]
@@ -96,8 +102,10 @@ def _measure(job: Job) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     voices = {BASELINE: job.load(BASELINE)}
     for candidate in job.candidates:
+        if candidate == BASELINE:
+            continue
         try:
-            voices.setdefault(candidate, job.load(candidate))
+            voices[candidate] = job.load(candidate)
         except SonorantError as error:
             if candidate in REQUIRED:
                 raise
@@ -108,20 +116,23 @@ def _measure(job: Job) -> dict[str, Any]:
             if candidate in voices:
                 figure = _times(took[candidate], seconds[candidate])
                 beside = {} if candidate == BASELINE else over_baseline(took[BASELINE] / took[candidate])
-                about = {"phonemes": len(tokens), "threads": job.threads, "repeats": job.repeats}
+                about = {"phonemes": len(tokens), "threads": job.threads, "repeats": len(took[candidate])}
                 figures.setdefault(candidate, {})[name] = figure | about | beside
     return figures
 
 
 def _take_turns(
-    voices: Mapping[str, Voice], tokens: NDArray[np.int64], repeats: int
+    voices: Mapping[str, Voice], tokens: NDArray[np.int64], repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
-    """Seconds that each voice took in each round (R,), and the seconds it spoke."""
+    """Seconds that each voice took in each round (R,), and the seconds it spoke; after `LEAST` rounds none begins later than `longest`."""
     inputs = (tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
     took: dict[str, list[float]] = {name: [] for name in voices}
     spoken: dict[str, float] = {}
     names = list(voices)
+    started = time.perf_counter()
     for turn in range(WARM_UP + repeats):
+        if turn >= WARM_UP + LEAST and time.perf_counter() - started > longest:
+            break
         first = turn % len(names)
         for name in names[first:] + names[:first]:
             begin = time.perf_counter()

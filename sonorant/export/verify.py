@@ -20,11 +20,9 @@ from sonorant.export.candidate import Candidate, Trained, climb
 from sonorant.export.cases import Arrays, batches
 from sonorant.export.rungs import Expected, follow
 from sonorant.export.tolerance import VerifyConfig
+from sonorant.runtime.baseline import BASELINE
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import RUNTIMES, LoadOptions, load_runtime
-
-NEEDED = "onnxruntime/fp32"
-"""The candidate without which there is no voice."""
 
 
 def verify_voice(
@@ -61,12 +59,12 @@ def verify_voice(
     report: dict[str, dict[str, Any] | str] = {}
     for name in tqdm([f"{runtime}/{variant}" for runtime in RUNTIMES for variant in variants], desc="verify", unit="candidate"):
         runtime, variant = name.split("/")
-        if runtime not in config.runtimes and name != NEEDED:
+        if runtime not in config.runtimes and name != BASELINE:
             report[name] = f"not run: {runtime} is not among verify.runtimes"
             continue
         models, expected = (quantized, of_int8) if variant == "int8" else (trained, of_float)
         report[name] = found = climb(Candidate(bundle, runtime, variant, models, expected, of_float, config))
-        if name == NEEDED and not (isinstance(found, dict) and found["passed"]):
+        if name == BASELINE and not (isinstance(found, dict) and found["passed"]):
             raise SonorantError(f"{name}: {found if isinstance(found, str) else found['failed']}; do not use this voice")
     return report
 

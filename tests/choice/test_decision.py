@@ -62,13 +62,14 @@ def test_what_failed_a_rung_or_did_not_run_says_so_and_does_not_ship() -> None:
     failed, absent, unheard = (variant(f"onnxruntime/{name}", 1.6) for name in ("int8", "fp16", "bf16"))
     failed["parity"]["onnxruntime/int8"] = {"passed": False, "failed": "values: graph decoder: NaN"}
     absent["parity"]["onnxruntime/fp16"] = absent["speed"]["onnxruntime/fp16"] = "not run: no kernel"
-    unheard["intelligibility"]["bf16"] = "not run: NaN in 1 of 160 sentences"
+    unheard["intelligibility"]["bf16"] = "failed: NaN or infinity in 1 of 160 sentences"
     assert chosen(failed, absent, unheard) == "onnxruntime/fp32"
     assert reason("onnxruntime/int8", failed) == (False, "failed verify: values: graph decoder: NaN")
     assert reason("onnxruntime/fp16", absent) == (False, "not run: no kernel")
     rows = {row["candidate"]: row for row in choose(figures(failed, absent), CONFIG)["table"]}
     assert rows["onnxruntime/fp16"]["p50_ms"] is rows["onnxruntime/fp16"]["wer"] is rows["onnxruntime/int8"]["wer"] is None
-    assert reason("onnxruntime/bf16", unheard) == (False, "not run: NaN in 1 of 160 sentences")
+    assert reason("onnxruntime/bf16", unheard) == (False, "failed: NaN or infinity in 1 of 160 sentences")
+    assert "onnxruntime/bf16 failed: NaN" in choose(figures(unheard), CONFIG)["sentence"], "it ran, unlike what says it did not"
 
 
 def test_torch_is_shown_and_never_chosen() -> None:

@@ -33,6 +33,7 @@ def parity() -> dict[str, Any]:
     return {
         **{f"onnxruntime/{variant}": passed for variant in ("fp32", "fp16", "bf16")},
         "onnxruntime/int8": {"passed": False, "failed": "values: graph decoder: differs by 3"},
+        "torch/fp32": passed,
         "torch-compiled/fp32": passed,
         "tensorrt/fp32": "not run: TensorRT is not installed",
     }
@@ -108,7 +109,7 @@ def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: dict[
 
 def test_a_variant_that_gives_nan_is_named_and_not_judged(metrics: dict[str, Any]) -> None:
     for section in ("intelligibility", "naturalness"):
-        assert metrics[section]["bf16"].startswith("not run: NaN or infinity in 3 of 3 sentences, first in 'set/")
+        assert metrics[section]["bf16"].startswith("failed: NaN or infinity in 3 of 3 sentences, first in 'set/")
         assert "int8" not in metrics[section], "it did not pass verify"
 
 
@@ -136,6 +137,8 @@ def test_everything_else_of_the_schema_is_there(metrics: dict[str, Any]) -> None
     assert metrics["parity"]["onnxruntime/int8"]["failed"] == "values: graph decoder: differs by 3"
     for kind in ("vocoder", "fp32", "fp16"):
         assert metrics["naturalness"][kind]["mcd_db"] > 1 and metrics["naturalness"][kind]["log_mel_db"] > 1
+    assert metrics["naturalness"]["recordings"]["utterances"] == metrics["naturalness"]["vocoder"]["utterances"] == 3
+    assert metrics["naturalness"]["recordings"]["mcd_db"] == "not run: compared with themselves"
     assert metrics["naturalness"]["vocoder"]["duration_ratio"] == pytest.approx(1, abs=0.01)
     assert metrics["naturalness"]["fp32"]["speaker_similarity"].startswith("not run: ")
     assert metrics["evaluator"]["passed"]
@@ -224,7 +227,7 @@ def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_pat
     assert judged_variants(found) == ["fp32", "fp16", "bf16"]
     timed = timed_candidates(found)
     assert [candidate for candidate, reason in timed.items() if reason is None] == [
-        "torch/fp32", "onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16",
+        "onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16", "torch/fp32",
     ]  # fmt: skip
 
 

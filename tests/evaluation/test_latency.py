@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.latency import measure, over_baseline, sentence_classes
+from sonorant.evaluation.latency import LEAST, _take_turns, measure, over_baseline, sentence_classes
 from sonorant.evaluation.memory import measure_memory
-from tests.evaluation.variants import with_copies
+from sonorant.runtime.voice import Voice
+from tests.evaluation.planted import PLANTED_WORK, plant
+from tests.evaluation.variants import replace_graph, with_copies
 
 
 def tokens_of(length: int) -> np.ndarray:
@@ -44,6 +46,23 @@ def test_one_that_cannot_run_says_why_and_stops_no_other(voice_bundle: Path, tra
         low, high = figures["over_fp32_ci95"]
         assert 0 < low <= figures["over_fp32"] <= high
         assert "over_fp32" not in speed["onnxruntime/fp32"]["short"][threads]
+
+
+def test_a_slower_graph_has_a_ratio_below_one(voice_bundle: Path, trained: tuple[Path, Path], tmp_path: Path) -> None:
+    """So much slower that no noise of a machine can turn it round."""
+    bundle = with_copies(voice_bundle, tmp_path / "variants", "int8")
+    replace_graph(bundle, "vocoder", "int8", plant(bundle / "vocoder.fp32.onnx", tmp_path / "slow.onnx", PLANTED_WORK))
+    speed = measure(bundle, trained, {"onnxruntime/fp32": None, "onnxruntime/int8": None}, {"short": tokens_of(4)}, 5)
+    for figures in speed["onnxruntime/int8"]["short"].values():
+        assert figures["over_fp32"] < figures["over_fp32_ci95"][1] < 1
+
+
+def test_rounds_end_early_on_a_busy_machine_and_their_number_is_told(voice_bundle: Path) -> None:
+    voices = {"onnxruntime/fp32": Voice.load(voice_bundle, threads=1)}
+    took, _ = _take_turns(voices, tokens_of(4), 50, longest=0.0)
+    assert len(took["onnxruntime/fp32"]) == LEAST
+    took, _ = _take_turns(voices, tokens_of(4), LEAST - 2, longest=0.0)
+    assert len(took["onnxruntime/fp32"]) == LEAST - 2
 
 
 def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did() -> None:
