@@ -21,6 +21,8 @@ from sonorant.evaluation.processes import spread
 
 RATE = 16_000
 """Hz that the networks listen at."""
+WINDOW = int(9.01 * RATE)
+"""Samples that the networks hear at once."""
 SCORES = {"ovrl": "ovrl_mos", "sig": "sig_mos", "bak": "bak_mos"}
 """Overall, speech and background, 1 to 5, and what the package calls them."""
 MODULES = ("speechmos", "librosa")
@@ -71,5 +73,7 @@ def _load() -> None:
 def _rate(clip: Clip) -> list[float]:
     samples, rate = clip
     heard = samples if rate == RATE else resample(samples, rate, RATE)
+    if len(heard) < WINDOW:  # the package would double it until it is longer, and rate up to nine windows of the same sound
+        heard = np.resize(heard, WINDOW)
     found = _model(np.clip(heard, -1.0, 1.0), RATE, is_personalized_MOS=False)
     return [float(found[name]) for name in SCORES.values()]

@@ -22,7 +22,7 @@ OPTIONAL = {"dnsmos", "speaker_similarity", "log_mel_db"}
 def intelligibility(metrics: Document, shipped: str) -> Html:
     """Error rates of recordings, vocoder's copies and variants with their intervals, as a chart and a table."""
     judged = metrics["intelligibility"]
-    kinds = ordered(kind for kind, _ in judged.items())
+    kinds = ordered(kind for kind, found in judged.items() if not found.not_run)
     chart = intervals("Word error rate, 95 % interval", "%", [_row(judged[kind], kind, kind == shipped) for kind in kinds])
     rows = [
         [
@@ -34,6 +34,7 @@ def intelligibility(metrics: Document, shipped: str) -> Html:
         ]
         for kind in kinds
     ]
+    rows += [[label(kind), found.not_run] for kind, found in judged.items() if found.not_run]
     head = ["spoken by", "WER, %", "CER, %", "WER above recordings, points", "WER above fp32, points"]
     return section(
         "intelligibility",

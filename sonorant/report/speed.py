@@ -7,6 +7,8 @@ from sonorant.report.document import Document
 from sonorant.report.figures import grouped, megabytes, optional
 from sonorant.report.markup import Cell, Html, element, note, section, table
 
+ENOUGH = 100
+"""Rounds from which on the slowest of a hundred is more than the slowest of all."""
 CHARTED = "threads_1"
 """The number of threads of the charts; the table has all."""
 
@@ -29,7 +31,9 @@ def latency(metrics: Document, shipped: str) -> Html:
         "latency",
         "Latency",
         note(
-            "Bars: median on one thread, lines: up to the 95th percentile. Times fp32's speed: measured in turn with it, above 1 is faster."
+            "Bars: median on one thread, lines: up to the 95th percentile. "
+            "Times fp32's speed: measured in turn with it, above 1 is faster. "
+            f"p99 from {ENOUGH} rounds on: of fewer it is nearly the slowest."
         ),
         element("div", *charts, class_="charts"),
         table("Timed", head, rows),
@@ -80,11 +84,10 @@ def _chart(speed: Document, name: str, shipped: str) -> Html:
 
 
 def _timed(candidate: str, name: str, figures: Document) -> list[Cell]:
-    shown = [
-        f"{figures[key].number():{form}}" for key, form in (("rtf", ".4f"), ("p50_ms", ".1f"), ("p95_ms", ".1f"), ("p99_ms", ".1f"))
-    ]
+    shown = [f"{figures[key].number():{form}}" for key, form in (("rtf", ".4f"), ("p50_ms", ".1f"), ("p95_ms", ".1f"))]
+    slowest = f"{figures['p99_ms'].number():.1f}" if figures["repeats"].number() >= ENOUGH else None
     sentence = f"{name}, {figures['seconds'].number():.1f} s"
-    return [candidate, sentence, f"{figures['threads'].number():.0f}", *shown, optional(figures, "over_fp32", ".2f")]
+    return [candidate, sentence, f"{figures['threads'].number():.0f}", *shown, slowest, optional(figures, "over_fp32", ".2f")]
 
 
 def _absent(measured: Document) -> list[list[Cell]]:

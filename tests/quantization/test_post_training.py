@@ -93,6 +93,9 @@ def test_a_sensitive_layer_is_float_in_what_ships(features: Path, tmp_path: Path
     found = quantise("vocoder", features, folder, dataclasses.replace(CONFIG, max_layer_loss=worst.loss_percent - 1e-9))
     assert [row.layer for row in found.sensitivity if row.stays_float] == [worst.layer]
     assert found.description["quantization"]["float_layers"] == [worst.layer]
+    sentence = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))[1]["sentence"]
+    share = worst.weights / sum(row.weights for row in found.sensitivity)
+    assert sentence.endswith(f"; {share:.1%} of the weights stay float: {worst.layer} ({4 * worst.weights:,} bytes)")
     assert set(quantized(found.model)) == {row.layer for row in found.sensitivity} - {worst.layer}
 
 

@@ -53,6 +53,25 @@ def test_what_was_not_run_is_words_and_never_a_number(inputs: Inputs, tmp_path: 
         assert "not run: TensorRT is not installed" in words and not re.search(r"\d", words)
 
 
+def test_a_variant_that_could_not_be_heard_is_words_among_the_error_rates(own: Inputs, tmp_path: Path) -> None:
+    metrics = read_json(own.metrics)
+    metrics["intelligibility"]["fp16"] = metrics["naturalness"]["fp16"] = "failed: NaN or infinity in 3 of 3 sentences"
+    write_json(own.metrics, metrics)
+    assert drawn(own, tmp_path / "a.html").count("failed: NaN or infinity in 3 of 3 sentences") == 2
+
+
+def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(inputs: Inputs, own: Inputs, tmp_path: Path) -> None:
+    metrics = read_json(own.metrics)
+    for threads in metrics["speed"]["onnxruntime/fp32"].values():
+        for figures in threads.values():
+            figures |= {"p99_ms": 12345.6, "repeats": 99}
+    write_json(own.metrics, metrics)
+    assert "12345.6" not in drawn(own, tmp_path / "a.html")
+    metrics["speed"]["onnxruntime/fp32"]["short"]["threads_1"]["repeats"] = 100
+    write_json(own.metrics, metrics)
+    assert drawn(own, tmp_path / "a.html").count("12345.6") == 1
+
+
 def test_the_worst_sentence_comes_first_and_as_many_as_settings_say(inputs: Inputs, tmp_path: Path) -> None:
     identities = r'<p class="note">(set-\d)</p>'
     assert re.findall(identities, drawn(inputs, tmp_path / "a.html")) == ["set-1", "set-0"]
@@ -155,3 +174,12 @@ def refusal(inputs: Inputs, folder: Path) -> str:
     assert not out.exists()
     assert "\n" not in str(caught.value)
     return str(caught.value)
+
+
+def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: Inputs, tmp_path: Path) -> None:
+    metrics = read_json(own.metrics)
+    metrics["naturalness"]["fp32"]["speaker_similarity"] = {"mean": 0.85, "recordings": 0.9, "others": 0.57, "utterances": 12}
+    write_json(own.metrics, metrics)
+    page = drawn(own, tmp_path / "index.html")
+    assert "0.850 (other speakers 0.570, recordings 0.900)" in page
+    assert "not run: one speaker" in page, "the others have not run"
