@@ -9,7 +9,9 @@ from typing import Any
 
 from sonorant.evaluation.processes import usable_cores
 
-PACKAGES = ("sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos")
+PACKAGES = (
+    "sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos", "resemblyzer",
+)  # fmt: skip
 
 
 def describe_environment() -> dict[str, Any]:

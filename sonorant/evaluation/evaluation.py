@@ -36,6 +36,7 @@ from sonorant.evaluation.self_test import (
     noise_clips,
     planted_clips,
 )
+from sonorant.evaluation.speaker_similarity import speaker_similarities
 from sonorant.evaluation.transcription import Clip, transcribe
 from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
 
@@ -117,7 +118,7 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     rated = _mos(renderings, config)
     metrics = {
         "intelligibility": intelligibility(counts, config.bootstrap, beside) | not_spoken,
-        "naturalness": _naturalness(renderings, rated, config, len(bundle.description.speakers)) | not_spoken,
+        "naturalness": _naturalness(renderings, rated, config, [sentence.speaker for sentence in sentences]) | not_spoken,
         "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
         "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
         "size": size(bundle),
@@ -190,16 +191,15 @@ def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict
     return summaries
 
 
-def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, speakers: int) -> dict[str, Any]:
+def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, speakers: list[str]) -> dict[str, Any]:
     """Distances from the recordings; the recordings themselves have a DNSMOS alone."""
     rows = zip(*renderings.sounds.values(), strict=True)
     measured = distances(
         [Sounds(dict(zip(renderings.kinds, sounds[1:], strict=True)), sounds[0], renderings.rate) for sounds in rows]
     )
     summaries = {k: scores if isinstance(scores, str) else mos.summarize(scores, config.bootstrap) for k, scores in rated.items()}
-    similarity = "not run: one speaker" if speakers == 1 else "not run: no model that tells speakers apart is installed"
     found = {kind: summarize_distances(measured[kind]) | {"dnsmos": summaries[kind]} for kind in renderings.kinds}
-    for variant in renderings.variants:
+    for variant, similarity in speaker_similarities(renderings, speakers).items():
         found[variant]["speaker_similarity"] = similarity
     itself = dict.fromkeys(found[VOCODER], "not run: compared with themselves")
     kept = {"utterances": found[VOCODER]["utterances"], "dnsmos": summaries[RECORDINGS]}

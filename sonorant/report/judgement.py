@@ -93,4 +93,7 @@ def _distance(here: Document, key: str, form: str) -> str | None:
         return found.not_run
     if key == "dnsmos":
         return with_interval(found, "ovrl", form) if found.get("ovrl_ci95") else f"{found['ovrl'].number():{form}}"
+    if key == "speaker_similarity":
+        own, floor, ceiling = (found[part].number() for part in ("mean", "others", "recordings"))
+        return f"{own:{form}} (other speakers {floor:{form}}, recordings {ceiling:{form}})"
     return f"{found.number():{form}}"

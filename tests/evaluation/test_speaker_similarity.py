@@ -1,0 +1,88 @@
+"""Speakers are told apart: by planted embeddings always, by real voices where the extra and flite are installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sonorant.audio.wav import read_audio
+from sonorant.evaluation import speaker_similarity
+from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings
+from sonorant.evaluation.speaker_similarity import compare, speaker_similarities
+from tests.evaluation.conftest import SENTENCES
+
+VOICES = ("rms", "slt", "awb", "kal16")
+RATE = 16_000
+
+
+def renderings(**sounds: list[np.ndarray]) -> Renderings:
+    count = len(sounds[RECORDINGS])
+    held = {kind: tuple(found) for kind, found in sounds.items()}
+    return Renderings(ids=tuple(map(str, range(count))), tokens=(), sounds=held, unspoken={}, rate=RATE)
+
+
+def same_twice() -> Renderings:
+    noise = [np.random.default_rng(seed).normal(0, 0.1, RATE).astype(np.float32) for seed in range(2)]
+    return renderings(recordings=noise, vocoder=noise, fp32=noise)
+
+
+def test_a_voice_of_one_speaker_needs_no_similarity() -> None:
+    assert speaker_similarities(same_twice(), ["anna", "anna"]) == {"fp32": "not run: one speaker"}
+
+
+def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaker_similarity, "MODULES", ("numpy", "no_such_module"))
+    said = "not run: no_such_module is not installed; pip install 'sonorant[similarity]'"
+    assert speaker_similarities(same_twice(), ["anna", "ben"]) == {"fp32": said}
+
+
+def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() -> None:
+    recordings = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
+    spoken = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])
+    assert compare(spoken, recordings, ["anna", "anna", "ben", "ben", "carl"]) == {
+        "mean": 0.85,  # 0.8, 1, 0.8, 0.8: the first sentence is not compared with its own recording
+        "recordings": 0.9,  # 0.8, 0.8, 1, 1
+        "others": pytest.approx((1 / 3 + 1 / 3 + (0.6 + 0.96 + 0.6) / 3 * 2) / 4, abs=1e-4),
+        "utterances": 4,  # carl has one sentence
+    }
+    assert compare(spoken[1:3], recordings[1:3], ["anna", "ben"]) == "not run: no speaker of two judged sentences"
+
+
+@pytest.fixture(scope="module")
+def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarray]]:
+    """Three sentences, spoken by each of flite's voices."""
+    for module in speaker_similarity.MODULES:
+        pytest.importorskip(module, reason=f"{module}, of the optional extra similarity, is not installed")
+    if shutil.which("flite") is None:
+        pytest.skip("flite is not installed")
+    folder = tmp_path_factory.mktemp("voices")
+
+    def speak(voice: str, number: int) -> np.ndarray:
+        file: Path = folder / f"{voice}.{number}.wav"
+        subprocess.run(["flite", "-voice", voice, "-t", SENTENCES[number], "-o", str(file)], check=True, timeout=60)
+        return read_audio(file, RATE)[0]
+
+    return {voice: [speak(voice, number) for number in range(3)] for voice in VOICES}
+
+
+def test_a_speaker_is_more_like_himself_than_like_others_and_a_planted_one_is_seen(voices: dict[str, list[np.ndarray]]) -> None:
+    recordings = [samples for spoken in voices.values() for samples in spoken]
+    speakers = [voice for voice, spoken in voices.items() for _ in spoken]
+    quieter = [np.float32(0.3) * samples for samples in recordings]
+    turned = [samples for voice in ("slt", "awb", "kal16", "rms") for samples in voices[voice]]
+    silent = [np.zeros(RATE, np.float32) for _ in recordings]
+    found = speaker_similarities(
+        renderings(recordings=recordings, vocoder=recordings, fp32=quieter, fp16=quieter, int8=turned, bf16=silent), speakers
+    )
+    assert set(found) == {"fp32", "fp16", "int8", "bf16"} and not {RECORDINGS, VOCODER} & found.keys()
+    right, planted = found["fp32"], found["int8"]
+    assert found["fp16"] == right, "the same sound, in whatever process"
+    assert right["mean"] == pytest.approx(right["recordings"], abs=0.005), "loudness is no part of a speaker"
+    assert right["mean"] > right["others"] + 0.15
+    assert planted["mean"] < planted["others"] < right["mean"] - 0.15
+    assert planted["recordings"] == right["recordings"]
+    assert found["bf16"]["mean"] == found["bf16"]["others"] == 0, "silence is nobody"
