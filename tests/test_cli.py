@@ -130,7 +130,13 @@ def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_pat
 def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
     """A process that has begun to speak from a standard input that stays open."""
     command = [sys.executable, "-m", "sonorant.cli", "say", "-", "--stream", "--voice", voice_bundle, *arguments]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     assert process.stdin is not None
     process.stdin.write(TEXT.encode() * 20)
     process.stdin.flush()

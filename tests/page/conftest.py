@@ -35,7 +35,13 @@ def two_variants(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -
 def page(two_variants: Path) -> Iterator[str]:
     """Address of a demo page of `two_variants`."""
     command = [sys.executable, "-m", "sonorant.cli", "demo-page", "--voice", str(two_variants), "--port", "0", "--workers", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()

@@ -100,7 +100,7 @@ def test_missing_graph(bundle: Path) -> None:
 def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> None:
     with pytest.raises(SonorantError, match="no variant 'int8' of graph encoder; there are: fp32"):
         Voice.load(voice_bundle, variant="int8")
-    with pytest.raises(SonorantError, match="unknown runtime 'abacus'; there are: onnxruntime, torch"):
+    with pytest.raises(SonorantError, match=r"unknown runtime 'abacus'; there are: onnxruntime, .*torch"):
         Voice.load(voice_bundle, runtime="abacus")
 
 
