@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from sonorant.data.manifest import read_manifest
+from sonorant.tracking.run import flat
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
 from tests.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
@@ -180,8 +181,7 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
         assert run.data.tags["git_commit"] == commit and run.data.tags["git_dirty"] == "false"
         if stage != "corpus":  # it makes the data
             assert run.data.tags["data"] == corpus["md5"]
-        params = {f"{section}.{key}": str(value) for section in GRAPH[stage]["params"] for key, value in settings[section].items()}
-        assert run.data.params == params
+        assert run.data.params == flat({section: settings[section] for section in GRAPH[stage]["params"]})
         assert any(name.startswith("system/cpu") for name in run.data.metrics)
     assert parent.info.status == "FINISHED"
     assert parent.data.tags["git_commit"] == commit and parent.data.tags["data"] == corpus["md5"]
