@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from benchmarks.turns import CONTROL, WARM_UP, figures, ratio, take_turns
 from sonorant.errors import SonorantError
+from sonorant.runtime.baseline import BASELINE
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.runtime.voice import Voice
 
-BASELINE = "onnxruntime/fp32"
 TEXTS = {
     "short": "Good morning.",
     "medium": "The train was late again, so we walked along the river.",

@@ -70,13 +70,19 @@ def test_an_error_is_one_line_and_no_file(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_say_with_a_voice_of_the_registry(
-    voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def registered(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder, now the working one, with a registry that holds models:/tiny@challenger."""
     folder = tmp_path_factory.mktemp("registry")
     monkeypatch.chdir(folder)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     register(voice_bundle, {}, folder / "no report", RegisterConfig(model="tiny"), {})
+    return folder
+
+
+def test_say_with_a_voice_of_the_registry(
+    voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = registered(voice_bundle, tmp_path_factory, monkeypatch)
     done = sonorant("say", "Hello there.", "--voice", "models:/tiny@challenger", "-o", "hello.wav")
     assert (done.returncode, done.stderr) == (0, b"")
     assert soundfile.info(folder / "hello.wav").duration > 0.1
@@ -90,10 +96,7 @@ def test_say_with_a_voice_of_the_registry(
 def test_a_demo_page_that_is_terminated_leaves_no_bundle(
     voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path_factory.mktemp("registry")
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    register(voice_bundle, {}, folder / "no report", RegisterConfig(model="tiny"), {})
+    registered(voice_bundle, tmp_path_factory, monkeypatch)
     temporary = tmp_path_factory.mktemp("temporary")
     command = [sys.executable, "-m", "sonorant.cli", "demo-page", "--voice", "models:/tiny@challenger", "--port", "0"]
     surroundings = os.environ | {"TMPDIR": str(temporary)}

@@ -103,12 +103,13 @@ def test_compatible_engines_are_taken_where_they_run(engines: Engines) -> None:
     later, newer_gpu = replace(H200, tensorrt="10.20.0.1"), replace(H200, gpu="NVIDIA B200", compute_capability=(10, 0))
     old_gpu, other_major = replace(H200, gpu="NVIDIA T4", compute_capability=(7, 5)), replace(H200, tensorrt="11.4.0.106")
     changed(engines, "key", "config", "version_compatible", value=True)
-    Engines(engines.bundle, later, engines.folder).load("vocoder", "fp32")
-    refused(Engines(engines.bundle, other_major, engines.folder))
-    refused(Engines(engines.bundle, newer_gpu, engines.folder))
+    path = engines.folder / "vocoder.fp32.engine"
+    assert Engines(engines.bundle, later, engines.folder).load("vocoder", "fp32")[0] == path
+    assert "stale engine" in refused(Engines(engines.bundle, other_major, engines.folder))
+    assert "stale engine" in refused(Engines(engines.bundle, newer_gpu, engines.folder))
     changed(engines, "key", "config", "hardware_compatible", value=True)
-    Engines(engines.bundle, newer_gpu, engines.folder).load("vocoder", "fp32")
-    refused(Engines(engines.bundle, old_gpu, engines.folder))
+    assert Engines(engines.bundle, newer_gpu, engines.folder).load("vocoder", "fp32")[0] == path
+    assert "stale engine" in refused(Engines(engines.bundle, old_gpu, engines.folder))
 
 
 def test_why_an_engine_would_be_built_again(engines: Engines) -> None:
