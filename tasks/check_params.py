@@ -13,6 +13,7 @@ from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
+from sonorant.families import VoiceConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.quantization.config import QuantizeConfig
@@ -27,6 +28,7 @@ from tasks import params
 from tasks.stage import run
 
 OWNERS: dict[str, type] = {
+    "voice": VoiceConfig,
     "corpus": CorpusConfig,
     "text": TextConfig,
     "prepare": PrepareConfig,

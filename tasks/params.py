@@ -15,7 +15,8 @@ from sonorant.errors import SonorantError
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
-    "corpus", "text", "prepare", "audio", "vocoder", "train_vocoder", "acoustic", "train_acoustic", "data", "machine",
+    "voice", "corpus", "text", "prepare", "audio", "vocoder", "train_vocoder", "acoustic", "train_acoustic",
+    "codec", "train_codec", "language_model", "train_language_model", "decoding", "data", "machine",
     "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register", "promote",
 )  # fmt: skip
 
