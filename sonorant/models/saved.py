@@ -11,6 +11,7 @@ import torch
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
+from sonorant.models.codec import Codec, CodecConfig
 from sonorant.models.quantized import quantize_layers
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.text.symbols import SymbolTable
@@ -34,7 +35,20 @@ def build_vocoder(description: dict[str, Any]) -> Vocoder:
     return Vocoder(VocoderConfig(**description["config"]), mels=audio["n_mels"], n_fft=audio["n_fft"], hop=audio["hop"])
 
 
-BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder}
+def build_codec(description: dict[str, Any]) -> Codec:
+    """An untrained codec of the sizes a `model.json` names."""
+    audio = description["audio"]
+    return Codec(
+        CodecConfig(**description["config"]),
+        mels=audio["n_mels"],
+        n_fft=audio["n_fft"],
+        hop=audio["hop"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder, "codec": build_codec}
 
 
 def build(description: dict[str, Any]) -> torch.nn.Module:
@@ -88,4 +102,11 @@ def load_vocoder(folder: Path) -> tuple[Vocoder, dict[str, Any]]:
     """A vocoder saved by `save_model`."""
     model, description = load_model(folder, "vocoder")
     assert isinstance(model, Vocoder)
+    return model, description
+
+
+def load_codec(folder: Path) -> tuple[Codec, dict[str, Any]]:
+    """A codec saved by `save_model`."""
+    model, description = load_model(folder, "codec")
+    assert isinstance(model, Codec)
     return model, description

@@ -1,10 +1,11 @@
-"""How the vocoder learns: spectra at several resolutions, and adversaries where wished. Knows nothing of ranks or steps."""
+"""How whatever turns a mel into samples learns (the vocoder; the codec, in `codec.py`): by spectra at several resolutions, and adversaries
+where wished. Knows nothing of ranks or steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from sonorant.data.plan import MicroBatch, Plan, segment_plan
 from sonorant.errors import SonorantError
 from sonorant.models.discriminators import Discriminators
 from sonorant.models.saved import build, describe
-from sonorant.models.vocoder import Vocoder, VocoderConfig
+from sonorant.models.vocoder import VocoderConfig
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term, utterances_of
@@ -49,9 +50,9 @@ class VocoderTrainConfig(TrainConfig):
 
 
 class GeneratorLosses(nn.Module):
-    """What the vocoder is blamed for. Sums over segments."""
+    """What the model, from mel (B, M, T) to samples (B, T * hop), is blamed for. Sums over segments."""
 
-    def __init__(self, model: Vocoder, audio: MelConfig, adversaries: Discriminators | None) -> None:
+    def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None) -> None:
         super().__init__()
         self.model = model
         self.audio = audio
@@ -123,16 +124,18 @@ class VocoderRecipe:
     """The vocoder with its features; implements `Recipe`."""
 
     name = "vocoder"
+    sizes: ClassVar[type] = VocoderConfig
+    settings: ClassVar[type[VocoderTrainConfig]] = VocoderTrainConfig
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: fields of VocoderConfig and, for int8 layers, `quantization` of `model.json`; `train`: of VocoderTrainConfig."""
-        self.config = VocoderTrainConfig(**train)
+        """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: of `settings`."""
+        self.config = self.settings(**train)
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
         sizes = {key: value for key, value in model.items() if key != "quantization"}
-        self._description = describe("vocoder", VocoderConfig(**sizes), self.store.header, model.get("quantization"))
+        self._description = describe(self.name, self.sizes(**sizes), self.store.header, model.get("quantization"))
         torch.manual_seed(self.config.seed)
-        self.model = cast(Vocoder, build(self._description))
+        self.model = build(self._description)
         adversaries = Discriminators() if self.config.adversarial else None
         terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
         if adversaries:
@@ -147,7 +150,7 @@ class VocoderRecipe:
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
-            raise SonorantError("train_vocoder.segments_per_micro_batch is auto and not yet found: no plan without it")
+            raise SonorantError(f"train_{self.name}.segments_per_micro_batch is auto and not yet found: no plan without it")
         config = self.config
         return segment_plan(
             self.store.frames, items, segments=self.budget, length=config.segment_frames, seed=config.seed, epoch=epoch
@@ -161,7 +164,8 @@ class VocoderRecipe:
         if not short:
             return []
         return [
-            f"vocoder: {short} of {len(frames)} utterances are shorter than train_vocoder.segment_frames ({length}) and are not trained on"
+            f"{self.name}: {short} of {len(frames)} utterances are shorter than train_{self.name}.segment_frames ({length}) "
+            "and are not trained on"
         ]
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
@@ -188,13 +192,12 @@ class VocoderRecipe:
 
     def losses(self, model: nn.Module) -> Phase:
         """Spectral losses around `model`: what adversaries say of it changes as they learn, so it is no measure."""
-        assert isinstance(model, Vocoder)
         terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
         return Phase("generator", GeneratorLosses(model, self.store.audio, None), terms)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The first validation utterance through the vocoder: audio, and its mel beside the recording's."""
+        """The first validation utterance through the model: audio, and its mel beside the recording's."""
         item = int(self.validation_items[0])
         target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
         samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()

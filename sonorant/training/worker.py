@@ -97,7 +97,14 @@ def vocoder(job: Job) -> Recipe:
     return VocoderRecipe(job.model, job.train, Path(job.features))
 
 
-RECIPES: dict[str, Callable[[Job], Recipe]] = {"acoustic": acoustic, "vocoder": vocoder}
+def codec(job: Job) -> Recipe:
+    """The codec of a codec language model."""
+    from sonorant.training.codec import CodecRecipe
+
+    return CodecRecipe(job.model, job.train, Path(job.features))
+
+
+RECIPES: dict[str, Callable[[Job], Recipe]] = {"acoustic": acoustic, "vocoder": vocoder, "codec": codec}
 
 
 def outcome_beside(job_file: Path) -> Path:
