@@ -1,0 +1,98 @@
+"""Keys and values of the positions that a decoder has seen, so that a step computes only its own. Knows nothing of models or sampling.
+
+A cache has slots, filled from the left by all rows of a batch together; `positions` says which position each slot of a row holds, -1
+where it holds none (padding, or not filled yet).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+EMPTY = -1
+"""The position of a slot that no query may see."""
+
+
+class Cache(Protocol):
+    """What attention asks of a cache. A call that feeds Q positions says `take` once, then `extend` once for each layer."""
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """The position that each slot holds, (B, S) int64, `EMPTY` where it holds none; `take`'s included."""
+
+    def take(self, position_BQ: torch.Tensor) -> None:
+        """Give the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
+
+    def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keep a layer's keys and values of the slots taken last; returns those of all slots, (B, H, S, D) each."""
+
+
+class DynamicCache:
+    """Grows by concatenation: as long as what it holds, and a new shape at every step."""
+
+    def __init__(self, layers: int) -> None:
+        """Empty, for so many layers; batch, heads and device are those of the first keys."""
+        self.positions = torch.empty(0)
+        self._keys: list[torch.Tensor] = []
+        self._values: list[torch.Tensor] = []
+        self._layers = layers
+
+    def take(self, position_BQ: torch.Tensor) -> None:
+        """As `Cache.take`."""
+        self.positions = torch.cat([self.positions, position_BQ], 1) if self.positions.numel() else position_BQ
+
+    def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `Cache.extend`."""
+        if len(self._keys) < self._layers:
+            self._keys.append(key_BHQD)
+            self._values.append(value_BHQD)
+        else:
+            self._keys[layer] = torch.cat([self._keys[layer], key_BHQD], 2)
+            self._values[layer] = torch.cat([self._values[layer], value_BHQD], 2)
+        return self._keys[layer], self._values[layer]
+
+
+class StaticCache:
+    """Buffers of a fixed number of slots, written in place at a slot that a tensor names: every step has the same shapes.
+
+    The slots must suffice: writing past the last one is an error of indices on a CPU and undefined on a GPU, so who fills it counts.
+    """
+
+    def __init__(
+        self,
+        *,
+        layers: int,
+        batch: int,
+        heads: int,
+        slots: int,
+        width: int,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device,
+    ) -> None:
+        """Empty buffers: keys and values (layers, batch, heads, slots, width) of `dtype` on `device`."""
+        shape = (layers, batch, heads, slots, width)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.positions = torch.full((batch, slots), EMPTY, dtype=torch.int64, device=device)
+        self.used = torch.zeros(1, dtype=torch.int64, device=device)
+        """Slots given away so far."""
+        self._taken = self.used
+
+    def take(self, position_BQ: torch.Tensor) -> None:
+        """As `Cache.take`."""
+        self._taken = self.used + torch.arange(position_BQ.shape[1], device=position_BQ.device)
+        self.positions.index_copy_(1, self._taken, position_BQ)
+        self.used.add_(position_BQ.shape[1])
+
+    def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """As `Cache.extend`."""
+        key_BHSD, value_BHSD = self.keys[layer], self.values[layer]
+        key_BHSD.index_copy_(2, self._taken, key_BHQD.to(key_BHSD.dtype))
+        value_BHSD.index_copy_(2, self._taken, value_BHQD.to(value_BHSD.dtype))
+        return key_BHSD, value_BHSD
+
+    def clear(self) -> None:
+        """Forget everything; the buffers stay where they are."""
+        self.positions.fill_(EMPTY)
+        self.used.zero_()
