@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from sonorant.models.convnext import ConvNeXtStack
 from sonorant.models.decoders import DECODERS, FlowDecoder, RegressionDecoder
+from sonorant.models.phonemes import PhonemeEncoder
 
 LONGEST_TOKEN = 300.0
 """Frames one token may last at synthesis: a guard against a duration predictor gone astray."""
@@ -62,41 +63,37 @@ class Encoded:
     mask_BN: torch.Tensor
 
 
-class AcousticModel(nn.Module):
+class AcousticModel(PhonemeEncoder):
     """Tokens -> encoder -> durations -> frames -> decoder -> log-mel."""
 
-    mel_mean: torch.Tensor
-    mel_std: torch.Tensor
     decoder: RegressionDecoder | FlowDecoder
 
     def __init__(
         self, config: AcousticConfig, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
     ) -> None:
         """`symbols` and `speakers` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
-        super().__init__()
+        super().__init__(
+            channels=config.channels,
+            expansion=config.expansion,
+            kernel=config.encoder_kernel,
+            blocks=config.encoder_blocks,
+            dropout=config.dropout,
+            symbols=symbols,
+            speakers=speakers,
+            mels=mels,
+            mel_mean=mel_mean,
+            mel_std=mel_std,
+        )
         self.config = config
         width = config.channels
-        self.symbol = nn.Embedding(symbols, width)
-        self.stress = nn.Embedding(3, width)
-        self.word_start = nn.Embedding(2, width)
-        self.speaker = nn.Embedding(speakers, width)
-        for embedding in (self.symbol, self.stress, self.word_start, self.speaker):
-            nn.init.normal_(embedding.weight, std=0.3)
-        self.encoder = ConvNeXtStack(width, config.expansion, config.encoder_kernel, config.encoder_blocks, config.dropout)
-        self.prior = nn.Linear(width, mels)
         self.duration = DurationPredictor(width)
         self.position = nn.Linear(5, width)
         self.decoder = DECODERS[config.decoder](config, mels)
-        self.register_buffer("mel_mean", torch.tensor(mel_mean))
-        self.register_buffer("mel_std", torch.tensor(mel_std))
 
     def encode(self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor) -> Encoded:
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
-        mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
-        x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])
-        x_BNC = x_BNC + self.speaker(speaker_B)[:, None]
-        mask_BN1 = mask_BN[..., None].to(x_BNC.dtype)
-        states_BNC = self.encoder(x_BNC, mask_BN1)
+        states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
+        mask_BN1 = mask_BN[..., None].to(states_BNC.dtype)
         return Encoded(states_BNC, self.prior(states_BNC), self.duration(states_BNC.detach(), mask_BN1), mask_BN)
 
     def expand(

@@ -12,6 +12,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.codec import Codec, CodecConfig
+from sonorant.models.language_model import LanguageModel, LanguageModelConfig
 from sonorant.models.quantized import quantize_layers
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.text.symbols import SymbolTable
@@ -35,6 +36,20 @@ def build_vocoder(description: dict[str, Any]) -> Vocoder:
     return Vocoder(VocoderConfig(**description["config"]), mels=audio["n_mels"], n_fft=audio["n_fft"], hop=audio["hop"])
 
 
+def build_language_model(description: dict[str, Any]) -> LanguageModel:
+    """An untrained language model of the sizes a `model.json` names, for the codec that it names."""
+    return LanguageModel(
+        LanguageModelConfig(**description["config"]),
+        symbols=SymbolTable(description["symbols"]).size,
+        speakers=len(description["speakers"]),
+        mels=description["audio"]["n_mels"],
+        streams=description["codec"]["streams"],
+        codes=description["codec"]["codes"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
 def build_codec(description: dict[str, Any]) -> Codec:
     """An untrained codec of the sizes a `model.json` names."""
     audio = description["audio"]
@@ -48,7 +63,12 @@ def build_codec(description: dict[str, Any]) -> Codec:
     )
 
 
-BUILDERS = {"acoustic": build_acoustic, "vocoder": build_vocoder, "codec": build_codec}
+BUILDERS = {
+    "acoustic": build_acoustic,
+    "vocoder": build_vocoder,
+    "language_model": build_language_model,
+    "codec": build_codec,
+}
 
 
 def build(description: dict[str, Any]) -> torch.nn.Module:
@@ -109,4 +129,11 @@ def load_codec(folder: Path) -> tuple[Codec, dict[str, Any]]:
     """A codec saved by `save_model`."""
     model, description = load_model(folder, "codec")
     assert isinstance(model, Codec)
+    return model, description
+
+
+def load_language_model(folder: Path) -> tuple[LanguageModel, dict[str, Any]]:
+    """A codec language model saved by `save_model`."""
+    model, description = load_model(folder, "language_model")
+    assert isinstance(model, LanguageModel)
     return model, description

@@ -15,20 +15,21 @@ from torch import nn
 
 from sonorant.errors import SonorantError
 from sonorant.models.convnext import ConvNeXtBlock, ConvNeXtStack
+from sonorant.models.transformer import Transformer, TransformerLayer
 
 
 def recompute_blocks(module: nn.Module) -> None:
-    """Keep only the input of each ConvNeXt block for the backward pass and compute the rest of it again (activation checkpointing)."""
+    """Keep only the input of each block or layer for the backward pass and compute the rest of it again (activation checkpointing)."""
     for part in module.modules():
-        if isinstance(part, ConvNeXtStack):
+        if isinstance(part, ConvNeXtStack | Transformer):
             part.recompute = True
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
-    """Compile each ConvNeXt block for batches and lengths that vary. Raises SonorantError naming the compiler that is absent."""
+    """Compile each block or layer for batches and lengths that vary. Raises SonorantError naming the compiler that is absent."""
     _require_compiler(device)
     for part in module.modules():
-        if isinstance(part, ConvNeXtBlock):
+        if isinstance(part, ConvNeXtBlock | TransformerLayer):
             part.compile(dynamic=True)
 
 
