@@ -1,0 +1,159 @@
+"""What is known of a batch while its tokens are made: what changes with each step (`State`) and what does not (`Rules`).
+
+Both are tuples of arrays of one kind, numpy's or torch's, whose shapes stay the same from the first step to the last, so that a step can
+be compiled or captured. Knows nothing of how a token is chosen.
+
+Shapes: `B` rows, `N` phonemes, `G` streams, `K` codes of a stream, `S` steps there is room for, `R` longest period of a loop. A frame's
+code of stream g is made g steps after that of the first (delay pattern): row t of the grid holds codes of the frames t, t - 1, ...,
+t - G + 1, and K where there is no such frame. int64, float32 and bool throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.settings import DecodingConfig, DecodingDescription
+
+Array = Any
+"""numpy's or torch's array."""
+LONGEST_PERIOD = 8
+"""Frames of the longest loop that is looked for."""
+EMPTY = 2
+"""A text of so many phonemes has none but `^` and `$`."""
+
+
+class Rules(NamedTuple):
+    """What holds from the first step of a batch to the last. Each row has its own, so that requests may share a batch."""
+
+    noise_BSG: Array
+    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a stream, the last for the pointer. Zeros where nothing is drawn."""
+    temperature_B: Array
+    """0 = greedy."""
+    top_k_B: Array
+    """K where all may be drawn."""
+    top_p_B: Array
+    penalty_B: Array
+    """1 = none."""
+    recent_B: Array
+    """Steps for which the penalty holds."""
+    median_B: Array
+    """bool: the pointer moves by the median rule, else it is drawn."""
+    phonemes_B: Array
+    """Where the pointer ends: N, or 1 where the model has no pointer."""
+    budget_B: Array
+    """Frames."""
+    longest_phoneme_B: Array
+    """Frames."""
+    longest_silence_B: Array
+    """Frames."""
+    longest_repeat_B: Array
+    """Frames."""
+    silence_BG: Array
+    """Codes of silence, the same in each row."""
+
+
+class State(NamedTuple):
+    """What each step changes. The model is fed `codes_BG`, the encoder's state that `pointer_B` stands on, `age_B` and `position_B`."""
+
+    step: Array
+    """() steps made so far."""
+    codes_BG: Array
+    """The grid's last row, K before the first step."""
+    pointer_B: Array
+    """The phoneme that the next frame belongs to. After a row's end it stays where it was, and ages."""
+    age_B: Array
+    """Frames that the pointer stood there before the next one."""
+    log_survival_B: Array
+    """Logarithm of the probability that the phoneme would have lasted so long."""
+    position_B: Array
+    """The next step's position: filled slots of the cache."""
+    ended_B: Array
+    """Frames of the row, -1 = not ended yet. Its last streams are complete G - 1 steps later."""
+    verdict_B: Array
+    """`sonorant.decoding.guards.Verdict`: what went wrong first."""
+    log_probability_B: Array
+    """Of the codes so far, summed, as the model gave them before temperature and penalty."""
+    silent_B: Array
+    """Steps of silence in a row."""
+    recent_BRG: Array
+    """The grid's last rows, the newest first; -1 where there is none."""
+    repeats_BR: Array
+    """For each period r + 1: steps in a row that were as r + 1 steps before."""
+    used_BGK: Array
+    """Step at which each code was last chosen, far below 0 = never."""
+    grid_BSG: Array
+    """All codes so far, delayed; K elsewhere."""
+
+
+NEVER = -(2**40)
+"""In `State.used_BGK`: before any window."""
+
+
+def make_rules(
+    lengths_B: NDArray[np.int64],
+    description: DecodingDescription,
+    config: DecodingConfig,
+    draw: Callable[[int, int], NDArray[np.float32]],
+) -> Rules:
+    """The rules of a batch of texts, numpy.
+
+    Args:
+        lengths_B: phonemes of each row, `^` and `$` included.
+        description: of the voice.
+        config: for all rows.
+        draw: given steps and numbers a step, uniform noise float32 (B, steps, numbers); not called where nothing is drawn.
+    """
+    rows, streams = len(lengths_B), description.streams
+    budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
+    budget_B[lengths_B <= EMPTY] = 0
+    steps = int(budget_B.max(initial=0)) + streams - 1
+    drawn = config.temperature > 0 or config.advance == "sample"
+    noise_BSG = draw(steps, streams + 1) if drawn else np.zeros((rows, steps, streams + 1), np.float32)
+
+    def frames(seconds: float) -> NDArray[np.int64]:
+        return np.full(rows, max(1, round(seconds * description.frames_per_second)), np.int64)
+
+    return Rules(
+        noise_BSG=noise_BSG,
+        temperature_B=np.full(rows, config.temperature, np.float32),
+        top_k_B=np.full(rows, config.top_k or description.codes, np.int64),
+        top_p_B=np.full(rows, config.top_p, np.float32),
+        penalty_B=np.full(rows, config.repetition_penalty, np.float32),
+        recent_B=np.full(rows, config.repetition_window, np.int64),
+        median_B=np.full(rows, config.advance == "median"),
+        phonemes_B=np.ones(rows, np.int64) if description.text == "prefix" else lengths_B.astype(np.int64),
+        budget_B=budget_B,
+        longest_phoneme_B=frames(config.longest_phoneme),
+        longest_silence_B=frames(config.longest_silence),
+        longest_repeat_B=frames(config.longest_repeat),
+        silence_BG=np.tile(np.array(description.silence, np.int64), (rows, 1)),
+    )
+
+
+def start(
+    rules: Rules, lengths_B: NDArray[np.int64], prompt_lengths_B: NDArray[np.int64], description: DecodingDescription
+) -> State:
+    """The state before the first step, numpy, where the model was given the prompt, and the text if it takes it so."""
+    rows, steps, _ = rules.noise_BSG.shape
+    streams, codes = description.streams, description.codes
+    before = lengths_B if description.text != "pointer" else np.zeros(rows, np.int64)
+    return State(
+        step=np.zeros((), np.int64),
+        codes_BG=np.full((rows, streams), codes, np.int64),
+        pointer_B=np.zeros(rows, np.int64),
+        age_B=np.zeros(rows, np.int64),
+        log_survival_B=np.zeros(rows, np.float32),
+        position_B=(1 + before + prompt_lengths_B).astype(np.int64),
+        ended_B=np.where(rules.budget_B == 0, 0, -1).astype(np.int64),
+        verdict_B=np.zeros(rows, np.int64),
+        log_probability_B=np.zeros(rows, np.float32),
+        silent_B=np.zeros(rows, np.int64),
+        recent_BRG=np.full((rows, LONGEST_PERIOD, streams), -1, np.int64),
+        repeats_BR=np.zeros((rows, LONGEST_PERIOD), np.int64),
+        used_BGK=np.full((rows, streams, codes), NEVER, np.int64),
+        grid_BSG=np.full((rows, steps, streams), codes, np.int64),
+    )
