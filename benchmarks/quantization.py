@@ -40,7 +40,7 @@ from sonorant.runtime.voice import Voice
 from sonorant.training.acoustic import AcousticTrainConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks.params import load
-from tasks.quantize import go_on
+from tasks.quantize import Data, go_on
 from tasks.stage import run
 
 KINDS = ("acoustic", "vocoder")
@@ -121,12 +121,12 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
     folders = {name: {kind: temporary / name / kind for kind in KINDS} for name in ("ptq", "qat", "control")}
     folders["float"] = {kind: project / "models" / kind for kind in KINDS}
     losses, shipped = {}, {}
-    features, runs = project / "data" / "features", temporary / "runs"
+    data = Data(project / "data" / "features", None, temporary / "runs")
     for kind in KINDS:
-        ptq = post_train(kind, folders["float"][kind], features, dataclasses.asdict(settings[kind]), config)
+        ptq = post_train(kind, folders["float"][kind], data.features, dataclasses.asdict(settings[kind]), config)
         ptq.save(folders["ptq"][kind])
         for start, end in (("ptq", "qat"), ("float", "control")):
-            go_on(kind, folders[start][kind], folders["float"][kind], features, runs, folders[end][kind], settings[kind], config)
+            go_on(kind, folders[start][kind], folders["float"][kind], data, folders[end][kind], settings[kind], config)
         shipped[kind], report = decide(ptq, folders["qat"][kind], config)
         losses[kind] = report["figures"] | {"control": control_figures(ptq, folders["control"][kind])}
         losses[kind]["sentence"] = report["sentence"]

@@ -1,6 +1,7 @@
 """Stage `quantize`: both trained models in int8, by calibration alone or by training on in int8, whichever is measurably better.
 
-The training in int8 runs in runs/quantize_<model>/<fingerprint> and resumes what is there.
+What they are, of either family, their `model.json` says. The training in int8 runs in runs/quantize_<kind>/<fingerprint> and resumes what
+is there.
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonorant.files import atomic_folder, write_json
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, read_json, write_json
 from sonorant.models.saved import load_model, save_model
 from sonorant.quantization.config import QuantizeConfig
 from sonorant.quantization.quantize import decide, post_train
 from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.codec import CodecTrainConfig
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
 from sonorant.training.vocoder import VocoderTrainConfig
@@ -23,46 +27,65 @@ from tasks.params import load
 from tasks.stage import run
 from tasks.training import train
 
+TRAINING: dict[str, tuple[str, type[TrainConfig]]] = {
+    "acoustic": ("train_acoustic", AcousticTrainConfig),
+    "vocoder": ("train_vocoder", VocoderTrainConfig),
+    "codec": ("train_codec", CodecTrainConfig),
+}
+"""Kind of model -> section of its training's settings, and their owner."""
+
 
 def main() -> None:
-    """Read section `quantize`, quantise acoustic model and vocoder, write both and the report."""
+    """Read section `quantize`, quantise both models, write them and the report."""
     parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the model that speaks")
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the model that makes sound")
     parser.add_argument("--features", type=Path, required=True, help="feature store both were trained on")
+    parser.add_argument("--codes", type=Path, help="token store of the codec, for a language model")
     parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
     parser.add_argument("--out", type=Path, required=True, help="folder of both int8 models; an older one is replaced")
     parser.add_argument("--report", type=Path, required=True, help="the figures, JSON")
     arguments = parser.parse_args()
     config = load("quantize", QuantizeConfig)
-    settings = {"acoustic": load("train_acoustic", AcousticTrainConfig), "vocoder": load("train_vocoder", VocoderTrainConfig)}
+    data = Data(arguments.features, arguments.codes, arguments.runs)
     report = {}
     with atomic_folder(arguments.out) as out:
-        for kind, folder in (("acoustic", arguments.acoustic), ("vocoder", arguments.vocoder)):
-            report[kind] = quantize(kind, folder, arguments.features, arguments.runs, out / kind, settings[kind], config)
-            print(report[kind]["sentence"], flush=True)
+        for name, folder in (("acoustic", arguments.acoustic), ("vocoder", arguments.vocoder)):
+            report[name] = quantize(folder, data, out / name, config)
+            print(report[name]["sentence"], flush=True)
     write_json(arguments.report, report)
 
 
-def quantize(
-    kind: str, folder: Path, features: Path, runs: Path, out: Path, settings: TrainConfig, config: QuantizeConfig
-) -> dict[str, Any]:
-    """Leave the int8 model of `kind` that ships in `out`; return its report."""
-    ptq = post_train(kind, folder, features, dataclasses.asdict(settings), config)
+@dataclass(frozen=True)
+class Data:
+    """What models learn from, and where they keep what they have learned so far."""
+
+    features: Path
+    codes: Path | None
+    runs: Path
+
+
+def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:
+    """Leave the int8 form that ships of the model in `folder` in `out`; return its report."""
+    kind = read_json(folder / "model.json").get("kind")
+    if kind not in TRAINING:
+        raise SonorantError(
+            f"{folder}: holds a model of kind '{kind}', which cannot be quantised; there are: {', '.join(TRAINING)}"
+        )
+    settings = load(*TRAINING[kind])
+    ptq = post_train(kind, folder, data.features, dataclasses.asdict(settings), config, data.codes)
     with tempfile.TemporaryDirectory() as temporary:
         by_method = {"ptq": Path(temporary) / "ptq", "qat": Path(temporary) / "qat"}
         ptq.save(by_method["ptq"])
-        if config.method != "ptq":
-            go_on(kind, by_method["ptq"], folder, features, runs, by_method["qat"], settings, config)
-        shipped, report = decide(ptq, by_method["qat"] if config.method != "ptq" else None, config)
+        if config.trains(kind):
+            go_on(kind, by_method["ptq"], folder, data, by_method["qat"], settings, config)
+        shipped, report = decide(ptq, by_method["qat"] if config.trains(kind) else None, config)
         model, description = load_model(by_method[shipped], kind)
         save_model(out, model.state_dict(), description)
     return report
 
 
-def go_on(
-    kind: str, start: Path, named: Path, features: Path, runs: Path, out: Path, settings: TrainConfig, config: QuantizeConfig
-) -> None:
+def go_on(kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig) -> None:
     """Train on from the model in `start`, in int8 if it is an int8 one, as section `quantize` says, and leave the result in `out`.
 
     `named`: what to call it where the result says what it came from; `start` may be a folder that is gone tomorrow.
@@ -72,7 +95,7 @@ def go_on(
     if "quantization" in initial.description:
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
-    train(kind, model, changed, features=features, runs=runs, out=out, stage="quantize", initial=initial)
+    train(kind, model, changed, features=data.features, runs=data.runs, out=out, stage="quantize", initial=initial)
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:

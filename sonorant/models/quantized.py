@@ -148,8 +148,14 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
 
 
 def quantizable(model: nn.Module) -> list[str]:
-    """Names of the float layers of `model` that can be quantised, in the order they are defined in."""
-    return [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
+    """Names of the float layers of `model` that can be quantised, in the order they are defined in.
+
+    Not among them: what is inside the submodules that the model's class names in `float_parts`, such as an encoder whose decisions
+    others have learned from.
+    """
+    layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
+    kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
+    return [name for name in layers if not f"{name}.".startswith(kept)]
 
 
 def quantized(model: nn.Module) -> dict[str, Quantized]:

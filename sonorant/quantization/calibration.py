@@ -21,11 +21,15 @@ Scales = dict[str, dict[str, float]]
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Scales of the layers `names` of a float model, from what `run(model)` sends through it. The same data give the same scales."""
+    """Scales of those of the layers `names` of a float model that `run(model)` sends something through; the same data, the same scales."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
-    return {name: {which: value / LARGEST if value else 1.0 for which, value in values.items()} for name, values in largest.items()}
+    return {
+        name: {which: value / LARGEST if value else 1.0 for which, value in values.items()}
+        for name, values in largest.items()
+        if values
+    }
 
 
 def set_scales(model: nn.Module, scales: Scales) -> None:

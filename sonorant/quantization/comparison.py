@@ -19,8 +19,8 @@ def summary(judged: Judged) -> dict[str, Any]:
     return {
         "loss": _rounded(judged.loss.mean()),
         "loss_ci95": interval(judged.loss),
-        "log_mel_db": _rounded(judged.log_mel_db.mean()),
-        "log_mel_db_ci95": interval(judged.log_mel_db),
+        judged.measure: _rounded(judged.error.mean()),
+        f"{judged.measure}_ci95": interval(judged.error),
         "utterances": len(judged.loss),
     }
 
@@ -29,12 +29,12 @@ def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
     """How far a model lies above a baseline on the same utterances, with paired 95 % intervals; below zero is better."""
     loss = judged.loss - baseline.loss
     percent = 100.0 / float(baseline.loss.mean())
-    decibels = judged.log_mel_db - baseline.log_mel_db
+    error = judged.error - baseline.error
     return {
         "loss_percent": _rounded(percent * loss.mean()),
         "loss_percent_ci95": interval(percent * loss),
-        "log_mel_db": _rounded(decibels.mean()),
-        "log_mel_db_ci95": interval(decibels),
+        judged.measure: _rounded(error.mean()),
+        f"{judged.measure}_ci95": interval(error),
     }
 
 
@@ -45,11 +45,8 @@ def interval(values: NDArray[np.float64]) -> list[float]:
     return [_rounded(low), _rounded(high)]
 
 
-def choose(method: str, qat_above_ptq: dict[str, Any] | None) -> tuple[str, str]:
+def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
     """`ptq` or `qat`, and why in one line. Trained weights ship only where their loss is lower beyond the paired interval."""
-    if qat_above_ptq is None or method != "auto":
-        shipped = "ptq" if qat_above_ptq is None else "qat"
-        return shipped, f"quantize.method is {method}"
     percent, (low, high) = qat_above_ptq["loss_percent"], qat_above_ptq["loss_percent_ci95"]
     measured = f"training in int8 changed the validation loss by {percent:+.2f} % (paired 95 % interval {low:+.2f} to {high:+.2f})"
     if high < 0.0:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+NEVER_TRAINED = {"codec": "a codec is not trained on, as a language model has learned its codes"}
+"""Kinds of model whose weights may not change any more, and why."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizeConfig:
@@ -12,6 +15,8 @@ class QuantizeConfig:
 
     method: Literal["auto", "ptq", "qat"]
     """`ptq`: post-training quantisation; `qat`: training goes on in int8; `auto`: both; the better one ships, `ptq` in doubt."""
+    auto_trains: list[str]
+    """Kinds of model that `auto` trains in int8 too; the others ship after calibration alone."""
     calibration_utterances: int
     """Utterances of the training split whose largest activations become the scales."""
     sensitivity_utterances: int
@@ -29,3 +34,13 @@ class QuantizeConfig:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.learning_rate <= 0:
             raise ValueError("learning_rate must be above 0")
+
+    def trains(self, kind: str) -> bool:
+        """Whether a model of this kind is trained on in int8."""
+        return kind not in NEVER_TRAINED and (self.method == "qat" or (self.method == "auto" and kind in self.auto_trains))
+
+    def why_not(self, kind: str) -> str:
+        """Why a model of this kind is not trained on in int8, for a person."""
+        if self.method == "ptq":
+            return "quantize.method is ptq"
+        return NEVER_TRAINED.get(kind, f"{kind} is not among quantize.auto_trains")

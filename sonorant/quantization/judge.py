@@ -27,14 +27,20 @@ SEED = 1
 """Of what a flow decoder's loss draws: the same model gives the same figures."""
 
 
+LOG_MEL_DB = "log_mel_db"
+"""Mean distance to the recording's log-mel in dB; of an acoustic model with the durations the float model finds in the recording."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """Figures of a model, one an utterance: (U,) float64."""
 
     loss: NDArray[np.float64]
     """What its training makes small, on this utterance alone."""
-    log_mel_db: NDArray[np.float64]
-    """Mean distance to the recording's log-mel in dB; of an acoustic model with the durations the float model finds in the recording."""
+    error: NDArray[np.float64]
+    """What a person can imagine, in the unit of `measure`; the less the better."""
+    measure: str
+    """Its name, such as `LOG_MEL_DB`."""
 
 
 class AcousticJudge:
@@ -66,7 +72,7 @@ class AcousticJudge:
             states_BNC = encoded.states_BNC + model.speaker(batch["speaker"])[:, None]
             mel_BMT = model.decode(states_BNC, ends_BN, torch.arange(int(ends_BN[0, -1])))
             distances.append(float((mel_BMT[0].T - batch["mel"][0, : mel_BMT.shape[2]]).abs().mean()) * DECIBELS)
-        return Judged(np.array(losses), np.array(distances))
+        return Judged(np.array(losses), np.array(distances), LOG_MEL_DB)
 
     def _ends(self, model: AcousticModel, batch: Batch) -> torch.Tensor:
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
@@ -93,7 +99,7 @@ class VocoderJudge:
         phase = self.recipe.losses(model)
         summed = [phase.module(batch, 0) for batch in self.batches]
         losses = [float(weighted(phase, one, {"segments": 1.0})) for one in summed]
-        return Judged(np.array(losses), np.array([float(one["mel"]) for one in summed]) * DECIBELS)
+        return Judged(np.array(losses), np.array([float(one["mel"]) for one in summed]) * DECIBELS, LOG_MEL_DB)
 
 
 def judge_of(recipe: Any, model: nn.Module, items: NDArray[np.int64]) -> AcousticJudge | VocoderJudge:

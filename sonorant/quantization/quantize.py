@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,16 @@ from sonorant.quantization.config import QuantizeConfig
 from sonorant.quantization.judge import AcousticJudge, Judged, VocoderJudge, judge_of
 from sonorant.quantization.post_training import Sensitivity, quantized_copy, sensitivity_of
 from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.codec import CodecRecipe
 from sonorant.training.recipe import utterances_of
 from sonorant.training.vocoder import VocoderRecipe
 
-RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
+RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {
+    "acoustic": AcousticRecipe,
+    "vocoder": VocoderRecipe,
+    "codec": CodecRecipe,
+}
+"""By kind of model."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +50,16 @@ class PostTrained:
         save_model(folder, self.model.state_dict(), self.description)
 
 
-def post_train(kind: str, folder: Path, features: Path, train: dict[str, Any], config: QuantizeConfig) -> PostTrained:
+def post_train(
+    kind: str, folder: Path, features: Path, train: dict[str, Any], config: QuantizeConfig, codes: Path | None = None
+) -> PostTrained:
     """Calibrate the float model in `folder`, try each layer alone, and quantise those that bear it.
 
-    `train`: fields of the model's training config, for its losses. Raises SonorantError if `folder` or `features` hold something else.
+    `train`: fields of the model's training config, for its losses; `codes`: token store of a codec, for the kinds that learn from one.
+    Raises SonorantError if `folder`, `features` or `codes` hold something else.
     """
     model, description = load_model(folder, kind)
-    recipe = RECIPES[kind](description["config"], train, features)
+    recipe = recipe_of(kind, description["config"], train, features, codes)
     calibration = judge_of(recipe, model, spread(recipe.store, "train", config.calibration_utterances))
     scales = calibrate(model, quantizable(model), calibration.run)
     few = judge_of(recipe, model, spread(recipe.store, "validation", config.sensitivity_utterances))
@@ -67,22 +75,33 @@ def post_train(kind: str, folder: Path, features: Path, train: dict[str, Any], c
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
     """`ptq` or `qat`, whichever ships, and the report. `qat`: trained folder of the model that was trained in int8, if there is one."""
-    figures = {"float": summary(ptq.as_float), "ptq": summary(ptq.as_ptq) | {"above_float": above(ptq.as_ptq, ptq.as_float)}}
-    qat_above_ptq = None
-    if qat is not None:
+    figures: dict[str, Any] = {
+        "float": summary(ptq.as_float),
+        "ptq": summary(ptq.as_ptq) | {"above_float": above(ptq.as_ptq, ptq.as_float)},
+    }
+    shipped, why = "ptq", config.why_not(ptq.kind)
+    if qat is None:
+        figures["qat"] = f"not run: {why}"
+    else:
         as_qat = ptq.judge(load_model(qat, ptq.kind)[0])
         qat_above_ptq = above(as_qat, ptq.as_ptq)
         figures["qat"] = summary(as_qat) | {"above_float": above(as_qat, ptq.as_float), "above_ptq": qat_above_ptq}
-    shipped, why = choose(config.method, qat_above_ptq)
+        shipped, why = choose(qat_above_ptq) if config.method == "auto" else ("qat", "quantize.method is qat")
     return shipped, {
         "shipped": shipped,
         "sentence": f"{ptq.kind}: {why}; {in_float(ptq.sensitivity)}",
-        "figures": figures if qat is not None else figures | {"qat": "not run: quantize.method is ptq"},
+        "figures": figures,
         "float_layers": ptq.description["quantization"]["float_layers"],
         "max_layer_loss": config.max_layer_loss,
-        "sensitivity": [dataclasses.asdict(row) for row in ptq.sensitivity],
+        "measure": ptq.as_float.measure,
+        "sensitivity": [row.row() for row in ptq.sensitivity],
         "calibration": {"utterances": config.calibration_utterances, "observer": "min-max", "scales": ptq.scales},
     }
+
+
+def recipe_of(kind: str, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Any:
+    """The recipe that a model of `kind` was trained by, for its data and its losses."""
+    return RECIPES[kind](model, train, features)
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:

@@ -25,7 +25,13 @@ from sonorant.training.vocoder import VocoderRecipe
 from tests.training.conftest import settings
 
 CONFIG = QuantizeConfig(
-    method="auto", calibration_utterances=4, sensitivity_utterances=2, max_layer_loss=5.0, steps=8, learning_rate=1e-4
+    method="auto",
+    auto_trains=["acoustic", "vocoder", "codec", "language_model"],
+    calibration_utterances=4,
+    sensitivity_utterances=2,
+    max_layer_loss=5.0,
+    steps=8,
+    learning_rate=1e-4,
 )
 
 
@@ -75,7 +81,7 @@ def test_a_layer_that_does_not_bear_int8_is_named_and_stays_float(features: Path
         @torch.no_grad()
         def judge(other: torch.nn.Module) -> Judged:
             distance = np.array([1.0 + float((other(mel) - model(mel)).square().sum() / model(mel).square().sum()) for mel in mels])
-            return Judged(distance, distance)
+            return Judged(distance, distance, "error")
 
         scales = calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
         return {row.layer: row for row in sensitivity_of(model, scales, judge, 0.5, "vocoder")}
@@ -107,7 +113,7 @@ def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, 
     assert set(quantized(loaded)) == set(description["quantization"]["layers"])
     again = found.judge(loaded)
     np.testing.assert_array_equal(again.loss, found.as_ptq.loss)
-    np.testing.assert_array_equal(again.log_mel_db, found.as_ptq.log_mel_db)
+    np.testing.assert_array_equal(again.error, found.as_ptq.error)
     assert not np.array_equal(again.loss, found.as_float.loss), "nothing was quantised"
 
 
@@ -115,17 +121,15 @@ def figures(mean: float, seed: int, spread: float) -> Judged:
     """31 utterances whose difficulty varies far more than two models differ."""
     difficulty = np.random.default_rng(0).normal(1.0, 0.2, 31)
     loss = difficulty + mean + np.random.default_rng(seed).normal(0.0, spread, 31)
-    return Judged(loss, loss)
+    return Judged(loss, loss, "error")
 
 
 def test_trained_weights_ship_only_where_they_are_better_beyond_the_interval() -> None:
     ptq = figures(0.0, 1, 0.01)
-    assert choose("auto", above(figures(-0.01, 2, 0.01), ptq))[0] == "qat"
-    shipped, why = choose("auto", above(figures(-0.001, 2, 0.02), ptq))
+    assert choose(above(figures(-0.01, 2, 0.01), ptq))[0] == "qat"
+    shipped, why = choose(above(figures(-0.001, 2, 0.02), ptq))
     assert shipped == "ptq" and "brings nothing" in why
-    assert choose("auto", above(figures(0.01, 2, 0.01), ptq))[0] == "ptq"
-    assert choose("qat", above(figures(0.01, 2, 0.01), ptq))[0] == "qat"
-    assert choose("ptq", None) == ("ptq", "quantize.method is ptq")
+    assert choose(above(figures(0.01, 2, 0.01), ptq))[0] == "ptq"
 
 
 def test_a_report_says_what_was_not_run(features: Path, tmp_path: Path) -> None:
@@ -134,3 +138,8 @@ def test_a_report_says_what_was_not_run(features: Path, tmp_path: Path) -> None:
     assert shipped == "ptq"
     assert report["figures"]["qat"] == "not run: quantize.method is ptq"
     assert report["sensitivity"] and report["calibration"]["scales"]["enter"]
+    assert report["measure"] == "log_mel_db" and {"log_mel_db", "loss_percent"} <= report["sensitivity"][0].keys()
+    untrained = dataclasses.replace(CONFIG, auto_trains=["acoustic"])
+    assert not untrained.trains("vocoder") and untrained.trains("acoustic")
+    why = "vocoder is not among quantize.auto_trains"
+    assert decide(found, None, untrained)[1]["sentence"].startswith(f"vocoder: {why}; ")
