@@ -15,6 +15,7 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.families import VoiceConfig
 from sonorant.models.acoustic import AcousticConfig
+from sonorant.models.codec import CodecConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.quantization.config import QuantizeConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
@@ -22,6 +23,7 @@ from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
 from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.codec import CodecTrainConfig
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks import params
@@ -35,6 +37,8 @@ OWNERS: dict[str, type] = {
     "audio": MelConfig,
     "vocoder": VocoderConfig,
     "train_vocoder": VocoderTrainConfig,
+    "codec": CodecConfig,
+    "train_codec": CodecTrainConfig,
     "acoustic": AcousticConfig,
     "train_acoustic": AcousticTrainConfig,
     "data": DataConfig,

@@ -1,4 +1,8 @@
-"""Stage `train_vocoder`: train the vocoder under torchrun in runs/train_vocoder/<fingerprint>, resuming what is there."""
+"""Stage `train_vocoder`: train what sounds, a vocoder or a codec, under torchrun in runs/train_<kind>/<fingerprint>, resuming what is
+there.
+
+A codec's codes of the whole corpus are the stage's second output; a pretrained codec is taken instead of trained.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,14 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from sonorant.data.codes import write_codes, write_no_codes
+from sonorant.data.features import FeatureStore
+from sonorant.families import VoiceConfig
+from sonorant.files import sha256_file
+from sonorant.models.codec import CodecConfig
+from sonorant.models.saved import load_codec
 from sonorant.models.vocoder import VocoderConfig
+from sonorant.training.codec import CodecTrainConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks import params
 from tasks.stage import run
@@ -14,21 +25,30 @@ from tasks.training import train
 
 
 def main() -> None:
-    """Read params, train, leave the model in --out."""
+    """Read params, train, leave the model in --out and its codes in --codes."""
     parser = argparse.ArgumentParser(prog="python -m tasks.train_vocoder", description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     parser.add_argument(
         "--runs", type=Path, required=True, help="where run directories are kept; outside DVC, so that checkpoints survive"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
+    parser.add_argument("--codes", type=Path, required=True, help="token store to write; of the family parallel a header alone")
     parser.add_argument(
         "--profile", nargs="?", const="auto", metavar="FIRST:LAST", help="write a trace of these steps, by default a few"
     )
     arguments = parser.parse_args()
-    model = asdict(params.load("vocoder", VocoderConfig))
-    settings = asdict(params.load("train_vocoder", VocoderTrainConfig))
     paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}
-    train("vocoder", model, settings, **paths, profile=arguments.profile)
+    if params.load("voice", VoiceConfig).family == "parallel":
+        model = asdict(params.load("vocoder", VocoderConfig))
+        settings = asdict(params.load("train_vocoder", VocoderTrainConfig))
+        if train("vocoder", model, settings, **paths, profile=arguments.profile):
+            write_no_codes(arguments.codes)
+        return
+    model, settings = asdict(params.load("codec", CodecConfig)), asdict(params.load("train_codec", CodecTrainConfig))
+    if not train("codec", model, settings, **paths, profile=arguments.profile):
+        return
+    codec, _ = load_codec(arguments.out)
+    write_codes(arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt"))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.data.features import FeatureStore, store_hash
+from sonorant.families import FAMILIES
 from sonorant.tracking import stage_run
 from sonorant.training.initial import Initial
 from sonorant.training.launch import launch
@@ -22,6 +23,12 @@ from tasks.initial import find_initial
 from tasks.origin import origin_tags
 from tasks.stage import stage_params
 
+STAGES = {
+    **{parts.speech: "train_acoustic" for parts in FAMILIES.values()},
+    **{parts.sound: "train_vocoder" for parts in FAMILIES.values()},
+}
+"""The stage of dvc.yaml that trains each kind of model."""
+
 
 def train(
     recipe: str,
@@ -34,16 +41,17 @@ def train(
     profile: str | None = None,
     stage: str | None = None,
     initial: Initial | None = None,
-) -> None:
+) -> bool:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
 
-    `stage`: the stage of dvc.yaml this is part of, whose code and params count; None: train_<recipe>. `initial`: weights to start from,
-    where it is not `settings` that name them.
+    `stage`: the stage of dvc.yaml this is part of, whose code and params count; None: the one that trains such models. `initial`: weights
+    to start from, where it is not `settings` that name them.
 
-    Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow and writes `out`.
+    Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow, writes `out` and
+    returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
-    stage = stage or name
+    stage = stage or STAGES[recipe]
     data_hash = hash_of(features)
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
@@ -74,7 +82,7 @@ def train(
     if not node.first:
         print(f"training as node {node.rank} of {node.count} with the first node {node.host}", flush=True)
         launch(job)
-        return
+        return False
     print(f"training in {run}", flush=True)
     # Before the MLflow run is opened: two processes of one run directory would both send its points.
     RunDirectory(run).wait_until_free(lambda message: print(message, flush=True))
@@ -82,6 +90,7 @@ def train(
         initial.write(run / "initial.ckpt")
     with stage_run(name, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
         launch(job)
+    return True
 
 
 def hash_of(features: Path) -> str:

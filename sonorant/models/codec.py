@@ -81,8 +81,13 @@ class SoundCodec(Protocol):
         ...
 
     @property
+    def stride(self) -> int:
+        """Mel frames a code frame."""
+        ...
+
+    @property
     def samples_per_frame(self) -> int:
-        """Samples a code frame."""
+        """Samples a code frame: those of `stride` mel frames."""
         ...
 
     @property
@@ -107,6 +112,8 @@ class SoundCodec(Protocol):
 class Codec(nn.Module):
     """Log-mel -> codes -> samples; implements `SoundCodec`."""
 
+    float_parts = ("encoder", "quantizer")
+    """What int8 leaves alone: a language model has learned these codes, and no other."""
     mel_mean: torch.Tensor
     mel_std: torch.Tensor
 
@@ -169,7 +176,9 @@ class Codec(nn.Module):
         """The quantised vectors (B, F, G, D) float32."""
         mask_BT1 = None
         if lengths_B is not None:
-            mask_BT1 = (torch.arange(mel_BMT.shape[2], device=mel_BMT.device)[None] < lengths_B[:, None])[..., None].to(mel_BMT.dtype)
+            mask_BT1 = (torch.arange(mel_BMT.shape[2], device=mel_BMT.device)[None] < lengths_B[:, None])[..., None].to(
+                mel_BMT.dtype
+            )
         hidden_BFV = self.encoder((mel_BMT - self.mel_mean) / self.mel_std, mask_BT1)
         return self.quantizer(hidden_BFV.unflatten(2, (self.streams, -1)))
 
