@@ -18,9 +18,9 @@ export PREFECT_HOME := $(CURDIR)/runs/prefect
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## from prompts to a registered voice on this machine, then its figures
+demo: $(READY) ## from prompts to a registered voice on this machine, then its figures; FAMILY=codec_lm: an autoregressive one
 	@sh infra/install_system_packages.sh
-	@python -m flows.demo
+	@python -m flows.demo $(if $(FAMILY),--family $(FAMILY))
 
 test: $(READY) ## run the test suite
 	@for name in flite chromium; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done

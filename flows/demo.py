@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.results import choice_rows, gate_rows, intelligibility_rows, naturalness_rows, plain_table, stage_rows
+from flows.results import (
+    choice_rows,
+    codec_rows,
+    decoding_rows,
+    gate_rows,
+    intelligibility_rows,
+    naturalness_rows,
+    plain_table,
+    stage_rows,
+)
 from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES, VoiceConfig
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
-from tasks import check_params
+from tasks import check_params, params
 from tasks.stage import run
 
 # Read by prefect when it is imported. Without PREFECT_API_URL it starts a server of its own for as long as the flow runs.
@@ -21,46 +32,64 @@ PREFECT_ENVIRONMENT = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "DO_NOT_TRACK": "1",
 }
-NOT_RUN = "what could not run here, and why: reports/choice.json"
 NEXT = """\
   source .venv/bin/activate
   sonorant say "Good morning." --voice {voice} -o morning.wav
-  dvc repro                                   # the same graph: nothing to be done
+  {again}
   make serve                                  # Prefect and MLflow to look at: models, runs, pictures, sound
 """
+AGAIN = "dvc repro                                   # the same graph: nothing to be done"
+BOTH = "dvc repro                                   # params.yaml's own voice; its report shows both side by side"
 
 
 def main() -> None:
     """Run the pipeline and print figures, registry version, samples and the next commands."""
+    parser = argparse.ArgumentParser(prog="python -m flows.demo", description=__doc__)
+    parser.add_argument("--family", help=f"family of the voice, {' or '.join(FAMILIES)} (default: that of params.yaml)")
+    overrides = overrides_of(parser.parse_args().family)
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # its server does not make it
     from flows.train_and_export import train_and_export
 
     check_params.check()
-    state: Any = train_and_export(return_state=True)
+    state: Any = train_and_export(overrides=overrides, return_state=True)
     if not state.is_completed():
         raise SonorantError(f"the flow ended as {state.name}: {state.message}; the same command goes on from there")
     print(summary(state.result()))
 
 
+def overrides_of(family: str | None) -> dict[str, Any] | None:
+    """The flow's overrides for a voice of the family; None where params.yaml has it. Raises SonorantError for an unknown one."""
+    if family is None:
+        return None
+    if family not in FAMILIES:
+        raise SonorantError(f"unknown family '{family}'; there are: {', '.join(FAMILIES)}")
+    return None if params.load("voice", VoiceConfig).family == family else {"voice.family": family}
+
+
 def summary(found: Mapping[str, Any]) -> str:
-    """What a person wants to know of a run: the flow's result as text."""
+    """What a person wants to know of a run: the flow's result as text. Paths are as seen from here."""
     where, metrics, choice, version = Path(found["where"]), found["metrics"], found["choice"], found["version"]
+    here = Path(os.path.relpath(where))
     ran = [row for row in choice_rows(choice) if not row["verdict"].startswith("not run: ")]
     sections = {
         "Word error rates": plain_table(intelligibility_rows(metrics)),
         "Beside the recordings": plain_table(naturalness_rows(metrics)),
-        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n  {NOT_RUN}",
+        "What ships": f"  {choice.get('sentence', 'nothing was chosen')}\n{plain_table(ran)}\n"
+        f"  what could not run here, and why: {here / 'reports/choice.json'}",
         "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
     }
+    if metrics.get("codec"):
+        sections["The codec"] = plain_table(codec_rows(metrics))
+        sections["Decoding"] = plain_table(decoding_rows(metrics))
     if version:
         sections["Gates"] = plain_table(gate_rows(found["gates"]))
         sections["Registry"] = registry_lines(version, found["champion"])
     samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))
-    sections["To listen to"] = "\n".join(f"  {path.relative_to(where)}" for path in samples[:6]) or "  no samples"
-    sections["To look at"] = "  reports/index.html"
-    sections["Next"] = NEXT.format(voice="artifacts/voice").rstrip()
+    sections["To listen to"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples[:6]) or "  no samples"
+    sections["To look at"] = f"  {here / 'reports/index.html'}"
+    sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
 
 

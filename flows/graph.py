@@ -20,7 +20,9 @@ class Graph:
     needs: dict[str, tuple[str, ...]]
     """All stages, near and far, that a stage needs."""
     inputs: dict[str, tuple[Path, ...]]
-    """What a stage reads that another one writes, relative to the project."""
+    """What a stage reads that another one writes, all of it or a part, relative to the project."""
+    outs: tuple[Path, ...]
+    """What stages write, relative to the project."""
     commands: dict[str, str]
     """What each stage runs."""
     sources: tuple[Path, ...]
@@ -68,22 +70,29 @@ def read_graph(root: Path) -> Graph:
             order = networkx.lexicographical_topological_sort(
                 graph.reverse(), key=lambda stage: position.get(named.get(stage, ""), -1)
             )
-            written = {out.fs_path for stage in named for out in stage.outs}
-            read = {Path(dep.fs_path) for stage in named for dep in stage.deps if dep.fs_path not in written}
+            outs = {Path(out.fs_path) for stage in named for out in stage.outs}
+            deps = {name: [Path(dep.fs_path) for dep in stage.deps] for stage, name in named.items()}
+            written = {dep for read in deps.values() for dep in read if any(_overlap(dep, out) for out in outs)}
+            sources = {dep for read in deps.values() for dep in read if dep not in written and dep.is_relative_to(root)}
             return Graph(
                 stages=tuple(named[stage] for stage in order if stage in named),
                 needs={
                     name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()
                 },
                 inputs={
-                    name: tuple(sorted(Path(dep.fs_path).relative_to(root) for dep in stage.deps if dep.fs_path in written))
-                    for stage, name in named.items()
+                    name: tuple(sorted(dep.relative_to(root) for dep in read if dep in written)) for name, read in deps.items()
                 },
+                outs=tuple(sorted(out.relative_to(root) for out in outs)),
                 commands={
                     name: stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd) for stage, name in named.items()
                 },
-                sources=tuple(sorted(path.relative_to(root) for path in read if path.is_relative_to(root))),
+                sources=tuple(sorted(dep.relative_to(root) for dep in sources)),
                 cache=Path(repo.cache.local_cache_dir),
             )
     except DvcException as error:
         raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    """Whether one of them is, or is in, the other."""
+    return one.is_relative_to(other) or other.is_relative_to(one)

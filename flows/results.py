@@ -6,14 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 NOT_MEASURED = "-"
-SPOKEN = {"recordings": "the recordings", "vocoder": "vocoder's copy of them"}
+COPIED = {"parallel": "vocoder's copy of them", "codec_lm": "codec's copy of them"}
+
+
+def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
+    """Who speaks: the recordings, the copy of them that what makes sound gives (the key `vocoder`), or a variant of the voice."""
+    names = {"recordings": "the recordings", "vocoder": COPIED[metrics.get("family", "parallel")]}
+    return names.get(kind, f"the voice, {kind}")
 
 
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     """One row for recordings, vocoder's copy and each variant: error rates in percent, the 95 % interval, points above fp32 in pairs."""
     rows = []
     for key, found in metrics.get("intelligibility", {}).items():
-        row = {"spoken by": SPOKEN.get(key, f"the voice, {key}")}
+        row = {"spoken by": spoken_by(key, metrics)}
         if isinstance(found, str):
             rows.append(row | {"WER %": found, "95 % interval": "", "CER %": "", "above fp32": "", "words": ""})
             continue
@@ -52,7 +58,7 @@ def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     """One row for the recordings, vocoder's copy and each variant: distances from the recordings, DNSMOS; what did not run is a dash."""
     return [
         {
-            "spoken by": SPOKEN.get(key, f"the voice, {key}"),
+            "spoken by": spoken_by(key, metrics),
             "mel-cepstral dB": _figure(found.get("mcd_db"), ".2f"),
             "log-mel dB": _figure(found.get("log_mel_db"), ".2f"),
             "pitch cents": _figure(found.get("f0_rmse_cents"), ".0f"),
@@ -60,6 +66,39 @@ def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             "DNSMOS": _figure(found["dnsmos"]["ovrl"] if isinstance(found.get("dnsmos"), dict) else None, ".2f"),
         }
         for key, found in metrics.get("naturalness", {}).items()
+        if isinstance(found, dict)
+    ]
+
+
+def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row for the codec, where there is one: what its codes take and how many of them are in use."""
+    found = metrics.get("codec")
+    if not found:
+        return []
+    return [
+        {
+            "bit/s": f"{found['bits_per_second']:.0f}",
+            "frames/s": f"{found['frames_per_second']:.2f}",
+            "streams": str(len(found["use"])),
+            "codes in use %": ", ".join(f"{100 * use:.0f}" for use in found["use"]),
+        }
+    ]
+
+
+def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
+    """One row a variant of an autoregressive voice: how often a sentence ran away, and whether another attempt helped."""
+    return [
+        {
+            "variant": variant,
+            "sentences": str(found["sentences"]),
+            "ran away": str(found["runaways"]),
+            "rate % (95 % interval)": "{:.1f} ({:.1f} - {:.1f})".format(
+                *(100 * rate for rate in (found["runaway_rate"], *found["runaway_rate_ci95"]))
+            ),
+            "attempts more": str(found["retries"]),
+            "still not well": str(found["unrecovered"]),
+        }
+        for variant, found in metrics.get("decoding", {}).items()
         if isinstance(found, dict)
     ]
 

@@ -22,7 +22,7 @@ from flows.graph import read_graph, up_to_date
 from flows.logged import run_logged
 from flows.nodes import Nodes, first_part, other_nodes
 from flows.policy import ACTION, STAGE
-from flows.workspace import make_workspace
+from flows.workspace import bring_back, make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.tracking import TrackingUnavailable, describe_execution
@@ -75,6 +75,8 @@ def train_and_export(
             started = time.monotonic()
             outcome(run_stage(stage, str(where), execution, several, return_state=True))
             seconds[stage] = round(time.monotonic() - started, 1)
+        if overrides:
+            bring_back(where, root)
         verdict, version = None, None
         if register and order == read_graph(where).order(None):
             describe_execution(execution, origin_tags(where))  # DVC wrote its lock after the last stage's own tags
@@ -165,6 +167,8 @@ def report(
     sections = {
         "Intelligibility": wer,
         "Choice": results.choice_rows(choice),
+        "Codec": results.codec_rows(metrics),
+        "Decoding": results.decoding_rows(metrics),
         "Beside the recordings": results.naturalness_rows(metrics),
         "Speed": results.speed_rows(metrics),
         "Memory": results.memory_rows(metrics),

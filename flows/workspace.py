@@ -10,7 +10,7 @@ import copy
 import difflib
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ import ruamel.yaml
 
 from flows.graph import read_graph
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_file
+from sonorant.files import atomic_file, atomic_folder
 from tasks import params
 
 SHARED = "runs"  # run directories, MLflow's default store and the workspaces themselves
+SIDE_BY_SIDE = Path("reports/families")
+"""Folders that runs of different settings leave for each other's report."""
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
@@ -45,7 +47,8 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
     """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return `folder`.
 
     What is in `folder` goes, as when Prefect runs a flow run again: DVC's cache has what its stages wrote. Copied is what git tracks
-    and what it neither tracks nor ignores. Shared by links are `runs/` and sources that git ignores; DVC's cache is the project's own.
+    and what it neither tracks nor ignores, and what other runs left in `SIDE_BY_SIDE`. Shared by links are `runs/` and sources that git
+    ignores; DVC's cache is the project's own.
     Raises SonorantError for a wrong override or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
@@ -59,11 +62,25 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
     (folder / SHARED).symlink_to((root / SHARED).resolve())
     _configure_dvc(root, folder, cache)
     _edit(folder / "params.yaml", overrides)
-    for source in read_graph(folder).sources:
+    graph = read_graph(folder)
+    for source in graph.sources:
         if not (folder / source).exists() and (root / source).exists():
             (folder / source).parent.mkdir(parents=True, exist_ok=True)
             (folder / source).symlink_to((root / source).resolve())
+    _copy_side_by_side(root, folder, not_these=graph.outs)
     return folder
+
+
+def bring_back(folder: Path, root: Path) -> None:
+    """Copy what the workspace `folder` has for others' reports to the project `root`; what the project's own stages write stays theirs."""
+    _copy_side_by_side(folder, root, not_these=read_graph(root).outs)
+
+
+def _copy_side_by_side(source: Path, target: Path, not_these: Collection[Path]) -> None:
+    for path in sorted((source / SIDE_BY_SIDE).glob("[!.]*/")):
+        if SIDE_BY_SIDE / path.name not in not_these:
+            with atomic_folder(target / SIDE_BY_SIDE / path.name) as copied:  # not its mode: DVC's cache makes links read-only
+                shutil.copytree(path, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 def _files(root: Path) -> list[Path]:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from flows.results import choice_rows, intelligibility_rows, markdown, memory_rows, naturalness_rows, plain_table, speed_rows
+from flows.results import (
+    choice_rows,
+    codec_rows,
+    decoding_rows,
+    intelligibility_rows,
+    markdown,
+    memory_rows,
+    naturalness_rows,
+    plain_table,
+    speed_rows,
+)
 from sonorant.choice.decision import ChooseConfig, choose
 from tests.choice.figures import figures, variant
 
@@ -46,7 +56,7 @@ def test_tables_show_what_there_is_and_nothing_where_nothing_was_measured() -> N
     assert memory_rows({"memory": {"a/fp32": {"loaded_mib": 80.1, "peak_mib": 95.7}, "b/fp32": "not run: no"}}) == [
         {"candidate": "a/fp32", "loaded MiB": "80", "peak MiB": "96"}
     ]
-    for rows in (intelligibility_rows, choice_rows, naturalness_rows, speed_rows, memory_rows):
+    for rows in (intelligibility_rows, choice_rows, naturalness_rows, speed_rows, memory_rows, codec_rows, decoding_rows):
         assert rows({}) == []
     assert plain_table([]) == "  -"
 
@@ -54,3 +64,24 @@ def test_tables_show_what_there_is_and_nothing_where_nothing_was_measured() -> N
 def test_a_stroke_in_a_cell_does_not_break_the_table() -> None:
     page = markdown("a", {"b": [{"key": "one | two"}]}, {})
     assert page.splitlines()[-1] == "| one / two |"
+
+
+def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> None:
+    decoding = {
+        "sentences": 160,
+        "runaways": 2,
+        "runaway_rate": 0.0125,
+        "runaway_rate_ci95": [0.0034, 0.0443],
+        "retries": 3,
+        "unrecovered": 1,
+    }
+    metrics = {
+        "family": "codec_lm",
+        "intelligibility": {"vocoder": HEARD},
+        "codec": {"bits_per_second": 622.8, "frames_per_second": 31.25, "use": [0.97, 0.853]},
+        "decoding": {"fp32": decoding, "int8": "failed: NaN"},
+    }
+    assert intelligibility_rows(metrics)[0]["spoken by"] == "codec's copy of them"
+    assert codec_rows(metrics) == [{"bit/s": "623", "frames/s": "31.25", "streams": "2", "codes in use %": "97, 85"}]
+    [row] = decoding_rows(metrics)
+    assert row["ran away"] == "2" and row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)" and row["still not well"] == "1"

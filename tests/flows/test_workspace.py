@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.workspace import make_workspace
+from flows.workspace import bring_back, make_workspace
+from tests.flows.conftest import dvc
 
 
 def test_a_run_that_is_run_again_gets_a_new_copy_and_loses_nothing_shared(make_project: Callable[..., Path]) -> None:
@@ -29,3 +30,35 @@ def test_credentials_of_a_remote_are_copied_for_their_owner_alone(make_project: 
     copied = make_workspace(root, root / "runs" / "workspaces" / "id", {"train_acoustic.steps": 5}) / ".dvc" / "config.local"
     assert "secret" in copied.read_text()
     assert copied.stat().st_mode & 0o077 == 0
+
+
+SIDE_BY_SIDE = """\
+stages:
+  evaluate:
+    cmd: mkdir -p reports/families/${voice.family} && echo ${voice.family} > reports/families/${voice.family}/family.json
+    outs: ["reports/families/${voice.family}"]
+  report:
+    cmd: cat reports/families/*/family.json > page.txt
+    deps: [reports/families]
+    outs: [page.txt]
+"""
+
+
+def test_runs_of_two_families_see_each_other_and_leave_what_is_the_others(make_project: Callable[..., Path]) -> None:
+    root = make_project("project", SIDE_BY_SIDE)
+    (root / "params.yaml").write_text("voice:\n  family: parallel\n")
+    (root / ".gitignore").write_text("/runs/\n/reports/\n")
+    dvc(root, "repro")
+    assert (root / "page.txt").read_text() == "parallel\n"
+    folder = make_workspace(root, root / "runs" / "workspaces" / "id", {"voice.family": "codec_lm"})
+    dvc(folder, "repro")
+    assert (folder / "page.txt").read_text() == "codec_lm\nparallel\n"
+    (folder / "reports/families/parallel/family.json").write_text("changed by a run it is not of\n")
+    bring_back(folder, root)
+    dvc(root, "repro")
+    assert (root / "page.txt").read_text() == "codec_lm\nparallel\n"
+    (root / "reports/families/codec_lm/family.json").write_text("may be written\n")
+
+    again = make_workspace(root, root / "runs" / "workspaces" / "again", {"voice.family": "codec_lm"})
+    assert not (again / "reports/families/codec_lm").exists(), "its own stage writes it"
+    assert (again / "reports/families/parallel").is_dir() and not (again / "reports/families").is_symlink()

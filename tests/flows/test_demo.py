@@ -1,0 +1,45 @@
+"""`make demo` for either family, and paths that a person can paste wherever the run worked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flows.demo import overrides_of, summary
+from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES
+from tests.imports import ROOT
+
+
+def test_a_family_is_an_override_unless_the_settings_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "params.yaml").write_text("voice: {family: parallel}\n")
+    monkeypatch.chdir(tmp_path)
+    assert overrides_of(None) is None and overrides_of("parallel") is None
+    assert overrides_of("codec_lm") == {"voice.family": "codec_lm"}
+
+
+def test_an_unknown_family_is_one_line() -> None:
+    with pytest.raises(SonorantError, match=r"^unknown family 'codec'; there are: parallel, codec_lm$"):
+        overrides_of("codec")
+
+
+def test_make_passes_the_family_on() -> None:
+    [line] = re.findall(r"python -m flows\.demo(.*)", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert line == " $(if $(FAMILY),--family $(FAMILY))"
+    assert set(FAMILIES) == {"parallel", "codec_lm"}
+
+
+@pytest.mark.parametrize("where", [".", "runs/workspaces/id"])
+def test_paths_are_as_seen_from_where_the_command_was_given(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sample = Path(where) / "reports/evaluation/samples/a.fp32.wav"
+    sample.parent.mkdir(parents=True)
+    sample.touch()
+    found = {"where": str(tmp_path / where), "seconds": {}, "metrics": {}, "choice": {}, "version": None}
+    text = summary(found)
+    for path in (sample, Path(where) / "reports/index.html", Path(where) / "reports/choice.json"):
+        assert f"  {path}" in text or f": {path}" in text
+    assert f"--voice {Path(where) / 'artifacts/voice'} " in text
+    assert ("nothing to be done" in text) == (where == ".")
