@@ -18,7 +18,7 @@ class Limits:
     characters: int = 10_000_000
     """Of the text; ten million are some 170 hours of speech."""
     audio_seconds: float = 720_000.0
-    """Of speech, known before it is computed."""
+    """Of speech: known before a piece is computed where the voice's family says how long it will be, else counted as it comes."""
     work_seconds: float = 36_000.0
     """Spent on computing, by the clock; waiting for text, or for whoever hears the audio, does not count."""
     piece_tokens: int = 4_000
@@ -89,13 +89,16 @@ class Allowance:
             )
         self.check_work()
 
-    def take_audio(self, seconds: float, tokens: int, speed: float) -> None:
-        """Count a piece's speech before it is computed: its seconds, tokens and the speed asked for."""
-        if not 0 < seconds * speed <= tokens * self.limits.token_seconds:
+    def check_durations(self, seconds: float, tokens: int) -> None:
+        """Raise where a piece of so many tokens would last for no time, or too long, in seconds at speed 1."""
+        if not 0 < seconds <= tokens * self.limits.token_seconds:
             raise SonorantError(
                 f"the voice's durations have run away: {seconds:.1f} seconds for {tokens} phonemes, at most "
                 f"{self.limits.token_seconds:g} each; train the acoustic model further"
             )
+
+    def take_audio(self, seconds: float) -> None:
+        """Count speech, before it is heard."""
         self.audio_seconds += seconds
         if self.audio_seconds > self.limits.audio_seconds:
             raise SonorantError(

@@ -7,6 +7,7 @@ cut off. What a runtime rounds differently for another shape is all the differen
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,25 +30,57 @@ def decode_parts(
         yield mel[:, :, first - before : last - before]
 
 
-def vocode_parts(
-    runtime: Runtime, mel_parts: Iterable[NDArray[np.float32]], lengths: NDArray[np.int64], context: int, sizes: Sequence[int]
-) -> Iterator[NDArray[np.float32]]:
-    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while the mel still comes in parts (B, M, any size).
+class Vocoding(Protocol):
+    """What makes sound of frames: `vocode` of `sonorant.runtime.runtimes.Runtime` or of `TokenRuntime`."""
 
-    `lengths` (B,) are the frames of each row, `context` is the vocoder's; `sizes` as in `decode_parts`. A part is given as soon as the
-    frames that it depends on are there, and no more mel is kept than the next one needs.
+    def vocode(self, frames: NDArray[Any], lengths: NDArray[np.int64], /) -> NDArray[np.float32]:
+        """Frames of each row, and how many of them are real (B,) -> samples (B, S)."""
+
+
+def vocode_parts(
+    runtime: Vocoding,
+    parts: Iterable[NDArray[Any]],
+    lengths: NDArray[np.int64] | None,
+    context: int,
+    sizes: Sequence[int],
+    *,
+    axis: int = 2,
+    first_after: int | None = None,
+) -> Iterator[NDArray[np.float32]]:
+    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while the frames still come in parts of any size.
+
+    A part is given as soon as the frames that it depends on are there, and no more frames are kept than the next one needs.
+
+    Args:
+        runtime: its `vocode` is asked.
+        parts: frames from first to last, such as mels (B, M, any) or codes (B, any, G).
+        lengths: frames of each row (B,); None = all that come, which nobody need know beforehand.
+        context: frames that a frame depends on, on either side.
+        sizes: as in `decode_parts`.
+        axis: that of the frames in each part.
+        first_after: frames after the first part that it waits for, where they shall be fewer than `context`: it comes sooner and
+            differs a little.
     """
-    frames, coming = int(lengths.max()), iter(mel_parts)
-    mel, start = next(coming), 0
-    for first, last in _borders(frames, sizes):
-        before, after = max(0, first - context), min(frames, last + context)
-        mel, start = mel[:, :, before - start :], before
-        while mel.shape[2] < after - before:
-            mel = np.concatenate([mel, next(coming)], axis=2)
-        window = np.ascontiguousarray(mel[:, :, : after - before])
-        samples = runtime.vocode(window, np.clip(lengths - before, 0, after - before))
-        hop = samples.shape[1] // window.shape[2]
-        yield samples[:, (first - before) * hop : (last - before) * hop]
+    coming, after = iter(parts), context if first_after is None else first_after
+    window, start = next(coming, None), 0
+    if window is None:
+        return
+    first = number = 0
+    while True:
+        last, before = first + sizes[min(number, len(sizes) - 1)], max(0, first - context)
+        window, start = _slice(window, axis, before - start, None), before
+        while start + window.shape[axis] < last + after and (part := next(coming, None)) is not None:
+            window = np.concatenate([window, part], axis=axis)
+        end = min(start + window.shape[axis], last + after)
+        last = min(last, end)
+        if last <= first:
+            return
+        frames = np.ascontiguousarray(_slice(window, axis, 0, end - start))
+        real = np.full(len(frames), end - start) if lengths is None else np.clip(lengths - start, 0, end - start)
+        samples = runtime.vocode(frames, real)
+        hop = samples.shape[1] // (end - start)
+        yield samples[:, (first - start) * hop : (last - start) * hop]
+        first, number, after = last, number + 1, context
 
 
 def speak(
@@ -69,3 +102,7 @@ def _borders(frames: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
         last = min(frames, first + sizes[min(number, len(sizes) - 1)])
         yield first, last
         first, number = last, number + 1
+
+
+def _slice(values: NDArray[Any], axis: int, first: int, last: int | None) -> NDArray[Any]:
+    return values[(slice(None),) * axis + (slice(first, last),)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.limits import Allowance, Limits
-from sonorant.runtime.parts import decode_parts, vocode_parts
+from sonorant.runtime.speaking import Manner
 from sonorant.text.pieces import split_pieces
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 CHUNK = 4096
 """Samples a chunk, about a fifth of a second."""
-FIRST_FRAMES = (32, 96, 256)
-"""Frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to compute."""
 PAUSE_SECONDS = 0.15
 """Silence between two sentences, beside what the voice itself leaves."""
 
@@ -39,22 +37,33 @@ class Speech(Iterator[NDArray[np.float32]]):
         voice: Voice,
         text: str | Iterable[str],
         *,
-        speaker: int,
-        speed: float,
+        manner: Manner,
         limits: Limits,
         chunk: int,
-        first_frames: tuple[int, ...] = FIRST_FRAMES,
+        streamed: bool = True,
     ) -> None:
-        """`text` may come in fragments, which are asked for when speech needs them. `chunk`: samples of each but the last."""
+        """Prepare; nothing is computed yet.
+
+        Args:
+            voice: who speaks.
+            text: may come in fragments, which are asked for when speech needs them.
+            manner: how it is spoken.
+            limits: the most the text may take.
+            chunk: samples of each chunk but the last.
+            streamed: chunks are heard as they come; else nothing is before all are there.
+
+        Raises SonorantError if the voice cannot speak in this manner.
+        """
         if chunk < 1:
             raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
         self.sample_rate = voice.sample_rate
         self.unknown: dict[str, None] = {}
         """Characters that could not be spoken so far, in order of appearance."""
         self.taken = Allowance(limits)
-        self._voice, self._speaker, self._speed = voice, speaker, speed
-        self._sizes = tuple(min(frames, limits.frames) for frames in first_frames)
-        self._chunks = _chunks(self._parts(text), chunk)
+        self._voice, self._manner, self._streamed = voice, manner, streamed
+        self._speaking = voice.speaking
+        self._speaking.check(manner)
+        self._chunks = _chunks(self._checked(self._parts(text)), chunk)
 
     def __next__(self) -> NDArray[np.float32]:
         with self.taken:
@@ -67,7 +76,7 @@ class Speech(Iterator[NDArray[np.float32]]):
     def _parts(self, text: str | Iterable[str]) -> Iterator[NDArray[np.float32]]:
         """The speech in parts as they are computed."""
         pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
-        sizes, paused, met = self._sizes, False, ""
+        first, paused, met = True, False, ""
         for piece in split_pieces(self.taken.read(text), self._voice.frontend):
             self._tell_unknown(piece.spoken.unknown)
             tokens = self._voice.symbols.encode(piece.spoken.phonemes) if piece.spoken.phonemes else np.zeros((0, 3), np.int16)
@@ -77,25 +86,17 @@ class Speech(Iterator[NDArray[np.float32]]):
                 continue
             if paused:
                 yield pause
-            yield from self._piece(tokens, (*sizes, self.taken.limits.frames))
-            sizes, paused = (), not piece.goes_on
+            yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, streamed=self._streamed, first=first)
+            first, paused = False, not piece.goes_on
         if not self.taken.audio_seconds:
             raise self._nothing(met)
 
-    def _piece(self, tokens: NDArray[np.int16], sizes: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
-        """One piece's samples; sizes are frames of the parts."""
-        runtime, description = self._voice.runtime, self._voice.description
-        states, ends = runtime.encode(
-            tokens[None].astype(np.int64), np.array([len(tokens)]), np.array([self._speaker]), np.array([self._speed], np.float32)
-        )
-        frames = ends[:, -1]
-        self.taken.take_audio(int(frames[0]) * description.audio.hop / self.sample_rate, len(tokens), self._speed)
-        context = description.context
-        mel = decode_parts(runtime, states, ends, context.decoder, (sizes[0] + context.vocoder, *sizes[1:]))
-        for samples in vocode_parts(runtime, mel, frames, context.vocoder, sizes):
+    def _checked(self, parts: Iterator[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+        """The parts in -1..1, as long as they are numbers and there is time left."""
+        for samples in parts:
             if not np.isfinite(samples).all():
                 raise SonorantError("the voice's samples hold NaN or infinity; verify the voice, or take another variant")
-            yield np.clip(samples[0], -1.0, 1.0)
+            yield np.clip(samples, -1.0, 1.0)
             self.taken.check_work()
 
     def _tell_unknown(self, characters: Iterable[str]) -> None:

@@ -13,17 +13,13 @@ from numpy.typing import NDArray
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
 from sonorant.runtime.limits import Limits
-from sonorant.runtime.parts import speak
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
-from sonorant.runtime.streaming import CHUNK, FIRST_FRAMES, Speech
+from sonorant.runtime.speaking import Manner, ParallelSpeaking, Speaking
+from sonorant.runtime.streaming import CHUNK, Speech
 from sonorant.text import Frontend, SymbolTable, load_frontend
 
-SLOWEST, FASTEST = 0.5, 2.0
-"""Speeds beyond these sound like no voice."""
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
 """What `say` takes, which returns all samples in memory: about an hour of speech."""
-BATCH_FRAMES = 8192
-"""Frames that `synthesize` computes at once, all rows together."""
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +78,11 @@ class Voice:
         """Names that `say` takes."""
         return self.description.speakers
 
+    @property
+    def speaking(self) -> Speaking:
+        """How the family of the voice makes speech of phonemes."""
+        return ParallelSpeaking(self.runtime, self.description)
+
     @cached_property
     def symbols(self) -> SymbolTable:
         """Phonemes to ids."""
@@ -112,7 +113,7 @@ class Voice:
         Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an argument is
         outside what is allowed, or a limit is reached.
         """
-        return np.concatenate(list(self._speech(text, speaker, speed, limits, CHUNK, first_frames=())))
+        return np.concatenate(list(self._speech(text, speaker, speed, limits, CHUNK, streamed=False)))
 
     def stream(
         self,
@@ -135,7 +136,7 @@ class Voice:
         The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in fp32.
         Raises SonorantError as `say`, for the arguments at once and for the text when it is reached.
         """
-        return self._speech(text, speaker, speed, limits or Limits(), chunk, FIRST_FRAMES)
+        return self._speech(text, speaker, speed, limits or Limits(), chunk, streamed=True)
 
     def synthesize(
         self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], speaker: NDArray[np.integer], speed: NDArray[np.floating]
@@ -144,13 +145,12 @@ class Voice:
 
         Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,).
         """
-        states, ends = self.runtime.encode(
+        samples, sample_lengths = self.speaking.synthesize(
             tokens.astype(np.int64), lengths.astype(np.int64), speaker.astype(np.int64), speed.astype(np.float32)
         )
-        spoken = np.clip(speak(self.runtime, states, ends, self.description.context, BATCH_FRAMES), -1.0, 1.0)
-        sample_lengths = ends[:, -1] * self.description.audio.hop
         # The last windows reach past an utterance's end.
-        return np.where(np.arange(spoken.shape[1]) < sample_lengths[:, None], spoken, np.float32(0.0)), sample_lengths
+        spoken = np.arange(samples.shape[1]) < sample_lengths[:, None]
+        return np.where(spoken, np.clip(samples, -1.0, 1.0), np.float32(0.0)), sample_lengths
 
     def _speech(
         self,
@@ -159,12 +159,10 @@ class Voice:
         speed: float,
         limits: Limits,
         chunk: int,
-        first_frames: tuple[int, ...],
+        streamed: bool,
     ) -> Speech:
-        speaker_id = self._speaker_id(speaker)
-        if not SLOWEST <= speed <= FASTEST:
-            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {speed}")
-        return Speech(self, text, speaker=speaker_id, speed=speed, limits=limits, chunk=chunk, first_frames=first_frames)
+        manner = Manner(speaker=self._speaker_id(speaker), speed=speed)
+        return Speech(self, text, manner=manner, limits=limits, chunk=chunk, streamed=streamed)
 
     def _speaker_id(self, speaker: str | None) -> int:
         if speaker is None:
