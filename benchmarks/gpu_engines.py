@@ -22,9 +22,10 @@ from benchmarks.report import finish, save_option
 from benchmarks.turns import CONTROL, figures, ratio, take_turns
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
+from sonorant.export.candidate import Expected
 from sonorant.export.cases import batches
 from sonorant.export.fault import Fault
-from sonorant.export.rungs import Expected, check_padding, check_parts, check_values, follow
+from sonorant.export.rungs import check_padding, check_parts, check_values, follow
 from sonorant.export.tolerance import Tolerance
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle

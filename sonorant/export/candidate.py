@@ -1,9 +1,12 @@
-"""One runtime with one variant on its way up the ladder. Knows the order of the rungs, nothing of other candidates."""
+"""One runtime with one variant on its way up the ladder. Knows the order of the rungs, nothing of other candidates.
+
+What computes differs between families of voice: the rungs for that are in `parallel.py` and `codec_lm.py`.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,20 +17,14 @@ from sonorant.errors import SonorantError
 from sonorant.export.fault import Fault
 from sonorant.export.integers import check_integers
 from sonorant.export.interface import check_files, check_interface
-from sonorant.export.reference import ReferenceRuntime
-from sonorant.export.rungs import Expected, check_padding, check_parts, check_values
-from sonorant.export.tolerance import FROM_FLOAT, VerifyConfig
+from sonorant.export.tolerance import Tolerance, VerifyConfig
 from sonorant.files import read_json
-from sonorant.runtime.bundle import GRAPHS, Bundle
-from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.tensorrt.rules import check_graph
 
-SHORT = 3
-"""Cases that ONNX' reference evaluator computes: the shortest."""
 LONGEST_LINE = 300
 """Characters kept of what somebody else's code says went wrong."""
-NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
-"""How ONNX Runtime says that it lacks an operator in some type."""
 
 Trained = tuple[Path, Path]
 
@@ -37,7 +34,19 @@ class NotRun(Exception):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class Expected:
+    """What the trained models compute under torch."""
+
+    runtime: Any
+    """Their runtime, of the family's interface."""
+    cases: Sequence[Any]
+    """Of the family's class of cases."""
+    name: str
+    """For a person, such as "torch"."""
+
+
+@dataclass(frozen=True)
+class Candidate(ABC):
     """What is checked, and against what."""
 
     bundle: Bundle
@@ -51,29 +60,20 @@ class Candidate:
     """What the float models compute."""
     config: VerifyConfig
 
+    @abstractmethod
+    def computing(self) -> dict[str, Callable[[], Any]]:
+        """The family's own rungs, which compute, as `rungs`."""
+
     @property
     def rungs(self) -> dict[str, Callable[[], Any]]:
         """Key in the report -> the check that gives the figures under it, in order."""
         files = {"files": self._files, "interface": self._interface, "static": self._static}
         if self.runtime.startswith("torch"):  # which runs the trained folders, no file of the bundle
             files = {}
-        # ONNX Runtime's CPU kernels of fp16 are those of fp32 between casts, many of which it removes: so once more as the file says.
-        written = {"written": self._written} if self.variant == "fp16" and self.runtime == "onnxruntime" else {}
         integers = {"integers": self._integers} if self.variant == "int8" and self.runtime == "onnxruntime" else {}
-        from_float = {"float": self._from_float} if self.variant == "int8" else {}
         # Last: what is wrong is worth knowing before what is merely large.
         size = {"size": self._size} if self.variant == "int8" and files else {}
-        return {
-            **files,
-            **integers,
-            "load": self._load,
-            "graphs": self._values,
-            **from_float,
-            **written,
-            "padding": self._padding,
-            "parts": self._parts,
-            **size,
-        }
+        return {**files, **integers, "load": self._load, **self.computing(), **size}
 
     def _files(self) -> dict[str, Any]:
         found = check_files(self.bundle, self.variant)
@@ -86,32 +86,18 @@ class Candidate:
 
     def _static(self) -> dict[str, Any]:
         """A finding stops TensorRT alone: others do not have its rules."""
-        findings = {graph: check_graph(self._file(graph)) for graph in GRAPHS}
+        findings = {graph: check_graph(self.file(graph)) for graph in self.bundle.graphs}
         if self.runtime == "tensorrt" and any(findings.values()):
-            graph = next(graph for graph in GRAPHS if findings[graph])
+            graph = next(graph for graph in self.bundle.graphs if findings[graph])
             raise Fault(f"graph {graph}: TensorRT would refuse it: {findings[graph][0]}")
         return {"findings": findings}
 
     def _integers(self) -> dict[str, Any]:
-        return {graph: check_integers(graph, self._file(graph)) for graph in GRAPHS}
+        return {graph: check_integers(graph, self.file(graph)) for graph in self.bundle.graphs}
 
     def _load(self) -> str:
-        _ = self._loaded
+        _ = self.loaded
         return "loaded"
-
-    def _values(self) -> dict[str, Any]:
-        return check_values(self._loaded, self.expected, self._audio, self.config.tolerance(self.variant))
-
-    def _from_float(self) -> dict[str, Any]:
-        graphs = check_values(self._loaded, self.of_float, self._audio, self.config.tolerance(FROM_FLOAT))
-        return {graph: {key: value for key, value in found.items() if key != "cases"} for graph, found in graphs.items()}
-
-    def _padding(self) -> dict[str, Any]:
-        return check_padding(self._loaded, self.expected.cases, self._audio, self.config.tolerance(self.variant))
-
-    def _parts(self) -> dict[str, Any]:
-        longest = max(self.expected.cases, key=lambda case: len(case.time))
-        return check_parts(self._loaded, longest, self.bundle.description.context, self._audio, self.config.tolerance(self.variant))
 
     def _size(self) -> str:
         over_fp32, allowed = self._files()["over_fp32"], self.config.int8_size
@@ -132,42 +118,33 @@ class Candidate:
         ]
 
     @cached_property
-    def _audio(self) -> MelConfig:
+    def audio(self) -> MelConfig:
+        """What the voice's samples are."""
         return MelConfig(**asdict(self.bundle.description.audio))
 
     @cached_property
-    def _loaded(self) -> Runtime:
+    def loaded(self) -> Any:
+        """The runtime with the variant, of the family's interface. Raises what `refused` says."""
         try:
-            return load_runtime(self.runtime, self.bundle, LoadOptions(variant=self.variant, trained=self.trained))
+            return load_runtime(self.runtime, self.bundle, self.options())
         except SonorantError as error:
-            lacking = NO_KERNEL.search(str(error))
-            if lacking and self.variant in ("fp16", "bf16"):
-                why = f"{self.runtime} has no kernel here for {lacking[1]} in {self.variant}; {self._by_reference()}"
-                raise NotRun(why) from None
-            if self.runtime == "onnxruntime":  # always installed: what it does not take is no fault of the machine
-                raise Fault(str(error)) from None
-            raise NotRun(str(error)) from None
+            raise self.refused(str(error)) from None
 
-    def _written(self) -> dict[str, Any]:
-        """The graphs under ONNX' reference evaluator, in the very types of their files."""
-        runtime = ReferenceRuntime({graph: self._file(graph) for graph in GRAPHS})
-        short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
-        expected = Expected(self.expected.runtime, short, self.expected.name)
-        graphs = check_values(runtime, expected, self._audio, self.config.tolerance(self.variant))
-        return {graph: {key: value for key, value in found.items() if key != "cases"} for graph, found in graphs.items()}
+    def options(self) -> LoadOptions:
+        """How the runtime is loaded."""
+        return LoadOptions(variant=self.variant, trained=self.trained)
 
-    def _by_reference(self) -> str:
-        """What ONNX' reference evaluator says of a variant that nothing here runs, as part of a sentence."""
-        try:
-            graphs = self._written()
-        except Fault as fault:
-            return f"by onnx's reference evaluator on {SHORT} short cases it is wrong: {fault}"
-        except Exception as error:  # of any class, as the operators' code raises it
-            return f"onnx's reference evaluator does not run it either: {type(error).__name__}: {_line(error)}"
-        figures = ", ".join(f"{graph} {found['max_abs_diff']:.2g}" for graph, found in graphs.items())
-        return f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences {figures}"
+    def refused(self, why: str) -> Exception:
+        """What it means that the runtime does not load the variant."""
+        # Always installed: what it does not take is no fault of the machine.
+        return Fault(why) if self.runtime == "onnxruntime" else NotRun(why)
 
-    def _file(self, graph: str) -> Path:
+    def tolerance(self, variant: str | None = None) -> Tolerance:
+        """Of the candidate's variant, or of another."""
+        return self.config.tolerance(variant or self.variant)
+
+    def file(self, graph: str) -> Path:
+        """Of the candidate's variant."""
         return self.bundle.graph_file(graph, self.variant)
 
 
@@ -182,9 +159,10 @@ def climb(candidate: Candidate) -> dict[str, Any] | str:
         except NotRun as why:
             return f"not run: {why}"
         except Exception as error:  # of any class: a node that breaks, memory that runs out; the others have no part in it
-            return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {_line(error)}"}
+            return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {one_line(error)}"}
     return found | {"passed": True}
 
 
-def _line(error: Exception) -> str:
+def one_line(error: Exception) -> str:
+    """What somebody else's code says, cut."""
     return " ".join(str(error).split())[:LONGEST_LINE]

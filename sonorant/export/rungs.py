@@ -1,15 +1,15 @@
-"""The rungs of the ladder that compute: values, distance from float, padding, parts. Each knows a loaded runtime and what is expected."""
+"""What the rungs of the family parallel compute: values, padding, parts. Each knows a loaded runtime and what is expected."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.mel import MelConfig
+from sonorant.export.candidate import Expected
 from sonorant.export.cases import Arrays, Case
 from sonorant.export.differences import Difference, check_ends, difference
 from sonorant.export.fault import Fault
@@ -24,16 +24,6 @@ PARTS = (23, 40)
 """Frames of the first part and of those after it, where the whole is compared with its parts."""
 ROUNDED = 1.0
 """Frames by which a token's end may move by padding: where a sum of durations lies on the border between two."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What the trained models compute under torch."""
-
-    runtime: Runtime
-    cases: Sequence[Case]
-    name: str
-    """For a person, such as "torch"."""
 
 
 def follow(runtime: Runtime, inputs: Arrays) -> Case:

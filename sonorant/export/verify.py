@@ -8,7 +8,7 @@ Knows nothing of how the graphs were written, or of what is fast.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,17 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sonorant.errors import SonorantError
-from sonorant.export.candidate import Candidate, Trained, climb
-from sonorant.export.cases import Arrays, batches
-from sonorant.export.rungs import Expected, follow
+from sonorant.export.candidate import Candidate, Expected, Trained, climb
+from sonorant.export.parallel import ParallelCandidate, expect_parallel
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.runtime.baseline import BASELINE
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import RUNTIMES, LoadOptions, load_runtime
+from sonorant.runtime.runtimes import RUNTIMES
+
+LADDERS: dict[str, tuple[type[Candidate], Callable[[Bundle, Trained, Sequence[NDArray[np.integer]], str], Expected]]] = {
+    "parallel": (ParallelCandidate, expect_parallel),
+}
+"""By family: its candidates, and what they are compared with."""
 
 
 def verify_voice(
@@ -37,8 +41,8 @@ def verify_voice(
 
     Args:
         bundle: the voice with all its variants.
-        trained: trained folders of the acoustic model and of the vocoder.
-        utterances: token ids (N, 3) each, shortest first; compared alone and as padded batches, at several speeds.
+        trained: trained folders of the model that speaks and of the one that makes sound.
+        utterances: token ids (N, 3) each, shortest first; compared alone and as padded batches.
         config: the tolerances.
         quantized: folders of the fake-quantised models; needed where the bundle has int8.
 
@@ -53,9 +57,9 @@ def verify_voice(
     variants = list(bundle.description.graphs["encoder"].variants)
     if "int8" in variants and quantized is None:
         raise SonorantError(f"{bundle.folder}: has int8 graphs; verify needs the quantised models they were exported from")
-    inputs = list(batches(utterances, len(bundle.description.speakers)))
-    of_float = _expected(bundle, trained, inputs, "torch")
-    of_int8 = _expected(bundle, quantized, inputs, "torch's fake-quantised model") if quantized else of_float
+    candidate, expect = LADDERS[bundle.description.family]
+    of_float = expect(bundle, trained, utterances, "torch")
+    of_int8 = expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
     report: dict[str, dict[str, Any] | str] = {}
     for name in tqdm([f"{runtime}/{variant}" for runtime in RUNTIMES for variant in variants], desc="verify", unit="candidate"):
         runtime, variant = name.split("/")
@@ -63,12 +67,7 @@ def verify_voice(
             report[name] = f"not run: {runtime} is not among verify.runtimes"
             continue
         models, expected = (quantized, of_int8) if variant == "int8" else (trained, of_float)
-        report[name] = found = climb(Candidate(bundle, runtime, variant, models, expected, of_float, config))
+        report[name] = found = climb(candidate(bundle, runtime, variant, models, expected, of_float, config))
         if name == BASELINE and not (isinstance(found, dict) and found["passed"]):
             raise SonorantError(f"{name}: {found if isinstance(found, str) else found['failed']}; do not use this voice")
     return report
-
-
-def _expected(bundle: Bundle, trained: Trained, inputs: Sequence[Arrays], name: str) -> Expected:
-    runtime = load_runtime("torch", bundle, LoadOptions(trained=trained))
-    return Expected(runtime, [follow(runtime, one) for one in inputs], name)

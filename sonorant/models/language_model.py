@@ -72,6 +72,9 @@ class LanguageModelConfig:
 class LanguageModel(PhonemeEncoder):
     """Decoder-only transformer over a codec's frames; after Copet et al. 2023, "MusicGen", section 2.1, stream g is delayed by g steps."""
 
+    float_parts = ("prior", "advance")
+    """What int8 leaves alone: no graph holds the prior, and a few weights decide how long everything lasts."""
+
     def __init__(
         self,
         config: LanguageModelConfig,

@@ -17,18 +17,21 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
-from sonorant.export.candidate import Candidate, climb
+from sonorant.export.candidate import Expected, climb
 from sonorant.export.cases import batches, shortened, spread_lengths
 from sonorant.export.fault import Fault
-from sonorant.export.rungs import Expected, check_padding, follow
+from sonorant.export.parallel import ParallelCandidate
+from sonorant.export.rungs import check_padding, follow
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
+from sonorant.families import FAMILIES
 from sonorant.files import read_json, write_json
-from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.export.conftest import UTTERANCES
 from tests.export.planted import Change, change_constant, change_matrix, plant, times, with_nan
 
+GRAPHS = FAMILIES["parallel"].graphs
 Verify = Callable[[Bundle], dict[str, Any]]
 
 
@@ -159,7 +162,7 @@ def test_models_that_see_padding_themselves_are_found(
     bundle = plant(variants, "vocoder", "fp32", unmask, tmp_path / "planted")
     itself = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
     expected = Expected(itself, [follow(itself, one) for one in batches(UTTERANCES, 1)], "itself")
-    found = climb(Candidate(bundle, "onnxruntime", "fp32", trained, expected, expected, verify_config))
+    found = climb(ParallelCandidate(bundle, "onnxruntime", "fp32", trained, expected, expected, verify_config))
     assert isinstance(found, dict) and "graphs" in found
     assert str(found["failed"]).startswith("padding: graph vocoder, output samples, length ")
     assert "batch 3: differs from the row alone, " in str(found["failed"])
