@@ -127,7 +127,8 @@ def make_rules(
         median_B=np.full(rows, config.advance == "median"),
         phonemes_B=np.ones(rows, np.int64) if description.text == "prefix" else lengths_B.astype(np.int64),
         budget_B=budget_B,
-        longest_phoneme_B=frames(config.longest_phoneme),
+        # Where there is no pointer, the whole text counts as one phoneme, which only the budget ends.
+        longest_phoneme_B=budget_B + 1 if description.text == "prefix" else frames(config.longest_phoneme),
         longest_silence_B=frames(config.longest_silence),
         longest_repeat_B=frames(config.longest_repeat),
         silence_BG=np.tile(np.array(description.silence, np.int64), (rows, 1)),
@@ -157,3 +158,34 @@ def start(
         used_BGK=np.full((rows, streams, codes), NEVER, np.int64),
         grid_BSG=np.full((rows, steps, streams), codes, np.int64),
     )
+
+
+def draws(rules: Rules) -> bool:
+    """Whether a row of these rules (numpy) draws anything."""
+    return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
+
+
+def penalises(rules: Rules) -> bool:
+    """Whether a row of these rules (numpy) makes recent codes less likely."""
+    return bool(((rules.penalty_B != 1) & (rules.recent_B > 0)).any())
+
+
+def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
+    """numpy: more rows, like the last one, and room for more steps."""
+    more, longer = rows - len(rules.budget_B), steps - rules.noise_BSG.shape[1]
+    wider = Rules(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1), mode="edge") for field in rules))
+    return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
+
+
+def padded_state(state: State, rows: int, steps: int) -> State:
+    """numpy: more rows, which have ended with no frame, and room for more steps."""
+    more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
+    wider = State(*(field if field.ndim == 0 else np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state))
+    none = state.used_BGK.shape[2]
+    return wider._replace(grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none))
+
+
+def cut_state(state: State, rows: int, steps: int) -> State:
+    """The first rows and steps of a padded state."""
+    shorter = State(*(field if field.ndim == 0 else field[:rows] for field in state))
+    return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps])
