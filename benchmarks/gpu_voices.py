@@ -51,6 +51,7 @@ def write_voice(folder: Path, size: dict[str, dict[str, Any]]) -> tuple[Bundle, 
     trained = (folder / "acoustic", folder / "vocoder")
     description = VoiceDescription(
         schema_version=SCHEMA_VERSION,
+        family="parallel",
         audio=AudioSettings(**AUDIO),  # type: ignore[arg-type]
         frontend=FrontendSettings(**common["frontend"]),
         symbols=tuple(symbols),
@@ -58,6 +59,7 @@ def write_voice(folder: Path, size: dict[str, dict[str, Any]]) -> tuple[Bundle, 
         graphs={},
         context=Context(decoder=load_acoustic(trained[0])[0].context, vocoder=load_vocoder(trained[1])[0].context),
         lengths=LENGTHS,
+        decoding=None,
         choice={},
         provenance={},
     )

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tensorrt.engines import Engines
 from sonorant.tensorrt.installation import this_machine
 from sonorant.tensorrt.key import EngineConfig
@@ -30,7 +30,7 @@ def main() -> None:
     variants = arguments.variant or all_variants(bundle)
     engines = Engines(bundle, this_machine(), arguments.engines)
     for variant in variants:
-        for graph in GRAPHS:
+        for graph in bundle.graphs:
             print(f"{engines.folder}: {graph} {variant}: {engines.build(graph, variant, config)}", flush=True)
 
 
@@ -38,12 +38,12 @@ def all_variants(bundle: Bundle) -> list[str]:
     """The variants that all graphs come in. Raises SonorantError if there is none."""
     shared = [variant for variant in bundle.description.graphs["encoder"].variants if _has(bundle, variant)]
     if not shared:
-        raise SonorantError(f"{bundle.folder}: no variant that all of {', '.join(GRAPHS)} come in; export the voice again")
+        raise SonorantError(f"{bundle.folder}: no variant that all of {', '.join(bundle.graphs)} come in; export the voice again")
     return shared
 
 
 def _has(bundle: Bundle, variant: str) -> bool:
-    return all(variant in bundle.description.graphs[graph].variants for graph in GRAPHS)
+    return all(variant in bundle.description.graphs[graph].variants for graph in bundle.graphs)
 
 
 if __name__ == "__main__":

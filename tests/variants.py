@@ -6,14 +6,14 @@ import dataclasses
 import shutil
 from pathlib import Path
 
-from sonorant.runtime.bundle import GRAPHS, GraphFile, read_bundle, write_bundle
+from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 
 
 def with_variant(bundle: Path, out: Path, variant: str, graphs: dict[str, Path]) -> Path:
     """Write at `out` a copy of `bundle` with the variant: `graphs` are its files, those that are missing are the default's."""
     source = read_bundle(bundle)
     described, files = {}, []
-    for name in GRAPHS:
+    for name in source.graphs:
         graph = source.description.graphs[name]
         own = out.with_name(f"{name}.{variant}.onnx")
         shutil.copyfile(graphs.get(name, source.graph_file(name)), own)

@@ -38,7 +38,7 @@ from sonorant.evaluation.self_test import (
 )
 from sonorant.evaluation.speaker_similarity import speaker_similarities
 from sonorant.evaluation.transcription import Clip, transcribe
-from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+from sonorant.runtime.bundle import Bundle, read_bundle
 
 Rated = dict[str, NDArray[np.float64] | str]
 """DNSMOS (sentences, scores) of the first sentences of every kind, or why there is none."""
@@ -225,9 +225,9 @@ def size(bundle: Bundle) -> dict[str, Any]:
     """
     graphs = bundle.description.graphs
     files = {
-        variant: {graph: graphs[graph].variants[variant].bytes for graph in GRAPHS}
-        for variant in graphs[GRAPHS[0]].variants
-        if all(variant in graphs[graph].variants for graph in GRAPHS)
+        variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}
+        for variant in graphs[bundle.graphs[0]].variants
+        if all(variant in graphs[graph].variants for graph in bundle.graphs)
     }
     whole = {variant: sum(found.values()) for variant, found in files.items()}
     sizes: dict[str, Any] = {
@@ -235,7 +235,7 @@ def size(bundle: Bundle) -> dict[str, Any]:
             "bytes": whole[variant],
             "graphs": found,
             "over_fp32": round(whole[variant] / whole["fp32"], 4),
-            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in GRAPHS},
+            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in bundle.graphs},
         }
         for variant, found in files.items()
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sonorant.errors import SonorantError
 from sonorant.export.fault import Fault
 from sonorant.export.voice import read_tensors
-from sonorant.runtime.bundle import GRAPHS, Bundle
+from sonorant.runtime.bundle import Bundle
 
 INTERFACE = {
     "encoder": (
@@ -21,7 +21,7 @@ INTERFACE = {
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
     """Bytes of each graph's file. Raises Fault where one is absent or not the bytes that the bundle describes."""
     try:
-        return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in GRAPHS}
+        return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in bundle.graphs}
     except SonorantError as error:
         raise Fault(str(error)) from None
 

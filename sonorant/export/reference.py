@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from sonorant.runtime.bundle import GRAPHS
+from sonorant.families import FAMILIES
 
 
 class ReferenceRuntime:
     """An evaluator a graph; see `sonorant.runtime.runtimes.Runtime`."""
 
     def __init__(self, graphs: dict[str, Path]) -> None:
-        """Read the files of `bundle.GRAPHS`."""
-        self._encoder, self._decoder, self._vocoder = (ReferenceEvaluator(str(graphs[graph])) for graph in GRAPHS)
+        """Read the files of the parallel family's graphs."""
+        self._encoder, self._decoder, self._vocoder = (
+            ReferenceEvaluator(str(graphs[graph])) for graph in FAMILIES["parallel"].graphs
+        )
 
     def encode(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]

@@ -17,11 +17,11 @@ from sonorant.errors import SonorantError
 from sonorant.export.cases import batches
 from sonorant.export.halves import export_halves
 from sonorant.export.onnx import ExportConfig, export_decoder, export_encoder, export_vocoder
+from sonorant.families import FAMILIES
 from sonorant.models.acoustic import AcousticModel
 from sonorant.models.saved import load_acoustic, load_vocoder
 from sonorant.models.vocoder import Vocoder
 from sonorant.runtime.bundle import (
-    GRAPHS,
     SCHEMA_VERSION,
     AudioSettings,
     Context,
@@ -80,13 +80,18 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             files["int8"] = _write_graphs(*quantized, mels, folder, "int8", config)
         description = VoiceDescription(
             schema_version=SCHEMA_VERSION,
+            family="parallel",
             audio=AudioSettings(**described["audio"]),
             frontend=FrontendSettings(**described["frontend"]),
             symbols=tuple(described["symbols"]),
             speakers=tuple(described["speakers"]),
-            graphs={name: _describe({variant: graphs[name] for variant, graphs in files.items()}) for name in GRAPHS},
+            graphs={
+                name: _describe({variant: graphs[name] for variant, graphs in files.items()})
+                for name in FAMILIES["parallel"].graphs
+            },
             context=Context(decoder=acoustic_model.context, vocoder=vocoder_model.context),
             lengths=lengths,
+            decoding=None,
             choice={},
             provenance={
                 "sonorant": metadata.version("sonorant"),
@@ -101,7 +106,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
 def _write_graphs(
     acoustic: AcousticModel, vocoder: Vocoder, mels: int, folder: Path, variant: str, config: ExportConfig
 ) -> dict[str, Path]:
-    files = {name: folder / f"{name}.{variant}.onnx" for name in GRAPHS}
+    files = {name: folder / f"{name}.{variant}.onnx" for name in FAMILIES["parallel"].graphs}
     export_encoder(acoustic, files["encoder"], config)
     export_decoder(acoustic, files["decoder"], config)
     export_vocoder(vocoder, mels, files["vocoder"], config)

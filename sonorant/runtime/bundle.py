@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES, Family
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from sonorant.runtime.typed_json import parse
 
-SCHEMA_VERSION = 2
-GRAPHS = ("encoder", "decoder", "vocoder")
-"""In the order of a synthesis."""
+SCHEMA_VERSION = 3
 DESCRIPTION = "voice.json"
 
 
@@ -105,9 +105,9 @@ class Context:
     """How far a frame sees: computed in parts, with so many frames on either side, a part equals the same part of the whole."""
 
     decoder: int
-    """Frames of the mel."""
+    """Frames of the mel; 0 in a family that computes none."""
     vocoder: int
-    """Frames of the mel around those whose samples are wanted."""
+    """Frames of what the graph is given, mel or codes, around those whose samples are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +122,12 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceDescription:
-    """`voice.json`, schema version 2."""
+    """`voice.json`, schema version 3."""
 
     schema_version: int
     """Version of this schema; a reader refuses any other."""
+    family: Family
+    """A key of `FAMILIES`: which graphs there are and how they speak together."""
     audio: AudioSettings
     """Sample rate and mel settings."""
     frontend: FrontendSettings
@@ -135,11 +137,13 @@ class VoiceDescription:
     speakers: tuple[str, ...]
     """Speaker names in the order of the ids."""
     graphs: dict[str, Graph]
-    """Those of `GRAPHS`."""
+    """Those of the family."""
     context: Context
     """How far decoder and vocoder see."""
     lengths: Lengths
     """How long the training corpus' utterances are."""
+    decoding: DecodingDescription | None
+    """How codes are decoded, where the family speaks codes one after the other; else None."""
     choice: dict[str, Any]
     """How the default variants were chosen; empty where nobody chose."""
     provenance: dict[str, Any]
@@ -152,6 +156,11 @@ class Bundle:
 
     folder: Path
     description: VoiceDescription
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """Names of its graphs in the order of a synthesis."""
+        return FAMILIES[self.description.family].graphs
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
         """Path of a graph's file, its size and hash checked.
@@ -203,9 +212,12 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def _check(description: VoiceDescription, path: Path) -> None:
-    for name in GRAPHS:
+    parts = FAMILIES[description.family]
+    for name in parts.graphs:
         if name not in description.graphs:
             raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
+    if (description.decoding is not None) != (parts.speech == "language_model"):
+        raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
     for graph in description.graphs.values():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import GRAPHS
+from sonorant.families import FAMILIES
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -33,8 +33,9 @@ class OnnxRuntime:
     providers: Providers = (CPU,)
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """Load the files of `bundle.GRAPHS`. `threads`: threads inside an operator, None = one a physical core."""
-        self._encoder, self._decoder, self._vocoder = (open_session(graphs[graph], threads, self.providers) for graph in GRAPHS)
+        """Load the files of the parallel family's graphs. `threads`: threads inside an operator, None = one a physical core."""
+        names = FAMILIES["parallel"].graphs
+        self._encoder, self._decoder, self._vocoder = (open_session(graphs[name], threads, self.providers) for name in names)
 
     def encode(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import GRAPHS, Bundle
+from sonorant.runtime.bundle import Bundle
 
 
 class Runtime(Protocol):
@@ -66,13 +66,13 @@ def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Runtime:
 def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.runtime.onnx import OnnxRuntime
 
-    return OnnxRuntime({graph: bundle.graph_file(graph, options.variant) for graph in GRAPHS}, threads=options.threads)
+    return OnnxRuntime({graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}, threads=options.threads)
 
 
 def _onnxruntime_cuda(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.runtime.onnx import OnnxCudaRuntime
 
-    return OnnxCudaRuntime({graph: bundle.graph_file(graph, options.variant) for graph in GRAPHS}, threads=options.threads)
+    return OnnxCudaRuntime({graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}, threads=options.threads)
 
 
 def _torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:

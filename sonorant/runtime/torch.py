@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES
 from sonorant.models.saved import load_acoustic, load_vocoder
-from sonorant.runtime.bundle import GRAPHS
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """Precisions of half the width, for the graphs that work on frames."""
@@ -30,7 +30,7 @@ class TorchRuntime:
     """Three functions behind the numpy interface of `sonorant.runtime.runtimes.Runtime`. Any number of threads may use it."""
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: one for each of `bundle.GRAPHS`, taking and giving tensors of `device`."""
+        """`functions`: one for each graph of the parallel family, taking and giving tensors of `device`."""
         self._functions = functions
         self._device = device
 
@@ -90,7 +90,7 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
         with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
             return (vocoder(*inputs).float(),)
 
-    return dict(zip(GRAPHS, (encoder, decoder, voice), strict=True))
+    return dict(zip(FAMILIES["parallel"].graphs, (encoder, decoder, voice), strict=True))
 
 
 def _halve(module: nn.Module, dtype: torch.dtype) -> None:

@@ -15,7 +15,8 @@ Value = TypeVar("Value")
 def parse(kind: type[Value], data: Any, where: str) -> Value:
     """Build `kind` from decoded JSON.
 
-    `kind` is a dataclass, `tuple[X, ...]`, `dict[str, X]`, a union, `Any` or a plain type, nested at will. `where` names the place
+    `kind` is a dataclass, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, a literal, a union of plain types, one type or None, `Any` or a plain
+    type, nested at will. `where` names the place
     for messages. Raises SonorantError naming the key.
     """
     return typing.cast(Value, _parse(kind, data, where))
@@ -33,8 +34,10 @@ def _parse(kind: Any, data: Any, where: str) -> Any:
     if origin is dict:
         element = typing.get_args(kind)[1]
         return {key: _parse(element, item, f"{where}.{key}") for key, item in _expect(dict, data, where).items()}
+    if origin is typing.Literal:
+        return _one_of(typing.get_args(kind), data, where)
     if origin in (typing.Union, types.UnionType):
-        return _expect(typing.get_args(kind), data, where)
+        return _parse_union(typing.get_args(kind), data, where)
     if kind is float:
         return float(_expect((float, int), data, where))
     return _expect(kind, data, where)
@@ -50,6 +53,19 @@ def _parse_dataclass(kind: type, data: Any, where: str) -> Any:
     if unknown:
         raise SonorantError(f"{where}: unknown key '{min(unknown)}'; allowed: {', '.join(hints)}")
     return kind(**{name: _parse(hint, data[name], f"{where}: {name}") for name, hint in hints.items()})
+
+
+def _parse_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:
+    if len(kinds) == 2 and types.NoneType in kinds:
+        (kind,) = (kind for kind in kinds if kind is not types.NoneType)
+        return None if data is None else _parse(kind, data, where)
+    return _expect(kinds, data, where)
+
+
+def _one_of(values: tuple[Any, ...], data: Any, where: str) -> Any:
+    if data not in values:
+        raise SonorantError(f"{where}: must be one of {', '.join(map(str, values))}, not {data!r}"[:300])
+    return data
 
 
 def _expect(kind: type | tuple[type, ...], data: Any, where: str) -> Any:

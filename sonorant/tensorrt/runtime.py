@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.buckets import Bucketed, Buckets
-from sonorant.runtime.bundle import GRAPHS, Bundle
+from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.onnx import OnnxRuntime
 from sonorant.runtime.runtimes import LoadOptions
 from sonorant.tensorrt.device import Stream
@@ -78,11 +78,11 @@ class _Work:
 
     def __init__(self, bundle: Bundle, engines: Engines, options: LoadOptions) -> None:
         described = bundle.description.graphs
-        variants = {graph: options.variant or described[graph].default_variant for graph in GRAPHS}
-        loaded = {graph: engines.load(graph, variants[graph]) for graph in GRAPHS}
+        variants = {graph: options.variant or described[graph].default_variant for graph in bundle.graphs}
+        loaded = {graph: engines.load(graph, variants[graph]) for graph in bundle.graphs}
         _check_batches(options.batches, min(key.config.max_batch for _, key in loaded.values()), engines)
         self._messages = Messages()
-        self._inputs = {graph: described[graph].inputs for graph in GRAPHS}
+        self._inputs = {graph: described[graph].inputs for graph in bundle.graphs}
         self._profiles = {graph: key.profiles for graph, (_, key) in loaded.items()}
         self._bundle, self._variants, self._threads = bundle, variants, options.threads
         shared = {
@@ -156,10 +156,10 @@ class _Work:
         try:
             return self._on_cpu(self._variants)
         except SonorantError as error:
-            if not all("fp32" in self._bundle.description.graphs[graph].variants for graph in GRAPHS):
+            if not all("fp32" in self._bundle.description.graphs[graph].variants for graph in self._bundle.graphs):
                 raise
             _log.warning("what no TensorRT profile covers is spoken in fp32: %s", error)
-            return self._on_cpu(dict.fromkeys(GRAPHS, "fp32"))
+            return self._on_cpu(dict.fromkeys(self._bundle.graphs, "fp32"))
 
     def _on_cpu(self, variants: Mapping[str, str]) -> OnnxRuntime:
         files = {graph: self._bundle.graph_file(graph, variant) for graph, variant in variants.items()}

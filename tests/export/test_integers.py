@@ -12,11 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sonorant.export.fault import Fault
 from sonorant.export.integers import check_integers
-from sonorant.runtime.bundle import GRAPHS
+from sonorant.families import FAMILIES
 from tests.export.planted import change_constant, times
 
 
-@pytest.mark.parametrize("graph", GRAPHS)
+@pytest.mark.parametrize("graph", FAMILIES["parallel"].graphs)
 def test_every_quantised_layer_is_computed_in_integers(graph: str, variants: Path) -> None:
     found = check_integers(graph, variants / f"{graph}.int8.onnx")
     assert sum(found["kernels"].values()) >= found["layers"] >= 3

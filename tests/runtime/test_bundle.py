@@ -51,10 +51,10 @@ def test_no_bundle(tmp_path: Path) -> None:
     assert "no voice bundle here" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, None, "2"])
+@pytest.mark.parametrize("version", [0, 1, 2, None, "3"])
 def test_another_schema_version(bundle: Path, version: object) -> None:
     edit(bundle, lambda data: data.update(schema_version=version))
-    assert f"schema version {version!r}, this Sonorant reads 2; install" in refusal(bundle)
+    assert f"schema version {version!r}, this Sonorant reads 3; install" in refusal(bundle)
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,9 @@ def test_another_schema_version(bundle: Path, version: object) -> None:
     [
         (lambda data: data.pop("audio"), "key 'audio' is missing"),
         (lambda data: data.update(colour="red"), "unknown key 'colour'"),
+        (lambda data: data.update(family="choir"), "family: must be one of parallel, codec_lm, not 'choir'"),
+        (lambda data: data.update(decoding={}), "decoding: key"),
+        (lambda data: data.update(decoding=3), "decoding: must be dict, not 3"),
         (lambda data: data["audio"].update(hop="256"), "audio: hop: must be int, not '256'"),
         (lambda data: data["audio"].update(hop=True), "audio: hop: must be int, not True"),
         (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),

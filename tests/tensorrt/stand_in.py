@@ -22,7 +22,7 @@ import numpy as np
 import onnxruntime
 
 from sonorant.files import sha256_file, write_json
-from sonorant.runtime.bundle import GRAPHS, Bundle
+from sonorant.runtime.bundle import Bundle
 from sonorant.tensorrt.engines import Engine
 from sonorant.tensorrt.installation import Machine
 from sonorant.tensorrt.key import EngineConfig, EngineKey
@@ -244,7 +244,7 @@ def installed() -> Iterator[Gpu]:
 def write_engines(bundle: Bundle, folder: Path, config: EngineConfig) -> None:
     """Engines of all variants for the stand-in, beside true keys. Each is fp32 inside, whatever its variant."""
     folder.mkdir(exist_ok=True)
-    for graph in GRAPHS:
+    for graph in bundle.graphs:
         for variant in bundle.description.graphs[graph].variants:
             profiles = profiles_of(graph, bundle.description.lengths, config.max_batch)
             content = {"graph": str(bundle.graph_file(graph, "fp32")), "profiles": [dataclasses.asdict(one) for one in profiles]}

@@ -18,7 +18,7 @@ from sonorant import cli
 from sonorant.errors import SonorantError
 from sonorant.runtime import Voice
 from sonorant.runtime.buckets import Bucketed
-from sonorant.runtime.bundle import GRAPHS, Bundle, GraphFile, read_bundle
+from sonorant.runtime.bundle import Bundle, GraphFile, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.tensorrt.stand_in import Gpu, installed, write_engines
 from tests.tensorrt.test_engines import CONFIG
@@ -148,7 +148,7 @@ def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_varian
 def with_variant_that_no_cpu_runs(bundle: Bundle, folder: Path) -> Bundle:
     folder.mkdir()
     graphs = {}
-    for name in GRAPHS:
+    for name in bundle.graphs:
         fp32 = bundle.graph_file(name, "fp32")
         (folder / fp32.name).write_bytes(fp32.read_bytes())
         (folder / f"{name}.bf16.onnx").write_bytes(b"no kernels for it")

@@ -11,7 +11,7 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.buckets import Bucketed
-from sonorant.runtime.bundle import GRAPHS, Bundle, read_bundle
+from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from sonorant.tensorrt.installation import missing
 
@@ -32,8 +32,8 @@ def built(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.tensorrt.test_engines import CONFIG
 
     engines = Engines(bundle, this_machine(), tmp_path_factory.mktemp("engines"))
-    assert [engines.build(graph, "fp32", CONFIG) for graph in GRAPHS] == ["built"] * 3
-    assert [engines.build(graph, "fp32", CONFIG) for graph in GRAPHS] == ["up to date"] * 3
+    assert [engines.build(graph, "fp32", CONFIG) for graph in bundle.graphs] == ["built"] * 3
+    assert [engines.build(graph, "fp32", CONFIG) for graph in bundle.graphs] == ["up to date"] * 3
     assert engines.build("vocoder", "fp32", replace(CONFIG, workspace_mib=32)) == "rebuilt: workspace_mib was 64, is 32"
     return engines.folder
 
