@@ -34,6 +34,7 @@ from benchmarks.synthetic_corpus import SPEECH, write_corpus
 from benchmarks.tiny_training import settings, tiny_features, tiny_job
 from sonorant.training import budget, checkpoint, memory
 from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.alignment import align
 from sonorant.training.launch import environment, launch
 from sonorant.training.pieces import Pieces
 from sonorant.training.ranks import Ranks
@@ -246,7 +247,7 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
         for _ in range(steps):
             _settle()
             start = time.perf_counter()
-            recipe.phases[0].module.align(prior, mel, tokens, frames, 0)  # type: ignore[operator]
+            align(prior, mel, tokens, frames)
             _settle()
             times.append(time.perf_counter() - start)
     share = median(times) / step

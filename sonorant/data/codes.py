@@ -16,7 +16,7 @@ import numpy as np
 
 from sonorant.data.features import FeatureStore, array_hash, content_hash, store_hash
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_folder, read_json, write_json
+from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 
 if TYPE_CHECKING:
     from sonorant.models.codec import SoundCodec
@@ -75,6 +75,16 @@ class CodeStore:
     def codes(self, i: int) -> np.ndarray:
         """Codes int16 (F, G) of utterance `i`."""
         return np.array(self._codes[self._first[i] : self._first[i] + self.frames[i]])
+
+    def verify(self) -> None:
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it was written."""
+        if content_hash([array_hash(self.path / name) for name in (CODES, FRAMES)]) != self.header["content"]:
+            raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+
+
+def code_hash(path: Path) -> str:
+    """Hex SHA-256 of the store at `path`, its arrays by the hash of them in its header."""
+    return sha256_tree([path / "header.json"])
 
 
 def read_header(path: Path) -> dict[str, Any]:

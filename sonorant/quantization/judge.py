@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sonorant.data.batches import Batch, SegmentBatches, UtteranceBatches
+from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.plan import MicroBatch
 from sonorant.models.acoustic import AcousticModel
-from sonorant.training.acoustic import AcousticLosses, AcousticRecipe
-from sonorant.training.recipe import weighted
+from sonorant.models.language_model import LanguageModel
+from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.alignment import align
+from sonorant.training.language_model import LanguageModelLosses, LanguageModelRecipe
+from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.vocoder import VocoderRecipe
 
 DECIBELS = 20.0 / np.log(10.0)
@@ -27,6 +30,8 @@ SEED = 1
 """Of what a flow decoder's loss draws: the same model gives the same figures."""
 
 
+WRONG_CODES = "wrong_codes_percent"
+"""Codes of the recording, percent, that a language model told all before them takes another one for likelier."""
 LOG_MEL_DB = "log_mel_db"
 """Mean distance to the recording's log-mel in dB; of an acoustic model with the durations the float model finds in the recording."""
 
@@ -50,7 +55,7 @@ class AcousticJudge:
         """`model` is the float model, whose alignment with the recordings gives the durations that all are judged with."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
-        self.batches = [(MicroBatch(0, 0, item[None]), one) for item, one in zip(items, _alone(recipe, items), strict=True)]
+        self.batches = list(_alone(recipe, items))
         with torch.no_grad():
             self.ends = [self._ends(model, batch) for _, batch in self.batches]
 
@@ -76,9 +81,9 @@ class AcousticJudge:
 
     def _ends(self, model: AcousticModel, batch: Batch) -> torch.Tensor:
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
-        mel_BTM = (batch["mel"] - model.mel_mean) / model.mel_std
+        mel_BTM = model.normalize(batch["mel"])
         lengths = batch["token_lengths"], batch["mel_lengths"]
-        return AcousticLosses(model, 0).align(encoded.prior_BNM.float(), mel_BTM, *lengths, 0).cumsum(1)
+        return align(encoded.prior_BNM.float(), mel_BTM, *lengths).cumsum(1)
 
 
 class VocoderJudge:
@@ -102,16 +107,56 @@ class VocoderJudge:
         return Judged(np.array(losses), np.array([float(one["mel"]) for one in summed]) * DECIBELS, LOG_MEL_DB)
 
 
-def judge_of(recipe: Any, model: nn.Module, items: NDArray[np.int64]) -> AcousticJudge | VocoderJudge:
+class LanguageModelJudge:
+    """Judges language models on whole utterances, each step told the recording's codes before it; see `judge_of`."""
+
+    def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: NDArray[np.int64]) -> None:
+        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged with."""
+        recipe.diagonal_steps = 0
+        self.recipe = recipe
+        with torch.no_grad():
+            aligned = [(planned, batch, self._losses(model).predict(batch)) for planned, batch in _alone(recipe, items)]
+        self.batches = [(planned, batch | {"durations": said.durations_BN}) for planned, batch, said in aligned]
+
+    def run(self, model: nn.Module) -> None:
+        """Send the utterances through the model."""
+        for _, batch in self.batches:
+            self._losses(model).predict(batch)
+
+    @torch.no_grad()
+    def __call__(self, model: nn.Module) -> Judged:
+        """Judge a model in evaluation mode."""
+        losses, phase = self._losses(model), self.recipe.losses(model)
+        summed, wrong = [], []
+        for planned, batch in self.batches:
+            said = losses.predict(batch)
+            summed.append(float(weighted(phase, losses.judge(said, batch), self.recipe.units(planned))))
+            real_BTG = said.codes_BTG >= 0
+            wrong.append(100.0 * float((said.logits_BTGK.argmax(3) != said.codes_BTG)[real_BTG].float().mean()))
+        return Judged(np.array(summed), np.array(wrong), WRONG_CODES)
+
+    def _losses(self, model: nn.Module) -> LanguageModelLosses:
+        return cast(LanguageModelLosses, self.recipe.losses(model).module)
+
+
+Judge = AcousticJudge | VocoderJudge | LanguageModelJudge
+
+
+def judge_of(recipe: Any, model: nn.Module, items: NDArray[np.int64]) -> Judge:
     """The judge for the models of a recipe on utterances `items` of its store; `model` is the float one."""
     if isinstance(recipe, AcousticRecipe):
-        assert isinstance(model, AcousticModel)
-        return AcousticJudge(recipe, model, items)
+        return AcousticJudge(recipe, cast(AcousticModel, model), items)
+    if isinstance(recipe, LanguageModelRecipe):
+        return LanguageModelJudge(recipe, cast(LanguageModel, model), items)
     return VocoderJudge(recipe, items)
 
 
-def _alone(recipe: AcousticRecipe, items: NDArray[np.int64]) -> Iterator[Batch]:
-    yield from UtteranceBatches(recipe.store, [MicroBatch(0, 0, item[None]) for item in items])  # type: ignore[misc]
+def _alone(recipe: Recipe, items: NDArray[np.int64]) -> Iterator[tuple[MicroBatch, Batch]]:
+    """Each utterance by itself, in evaluation's order."""
+    planned = [MicroBatch(0, 0, item[None]) for item in items]
+    batches: Any = recipe.dataset(planned)
+    for number, one in enumerate(planned):
+        yield one, batches[number]
 
 
 def _whole(recipe: VocoderRecipe, items: NDArray[np.int64]) -> Iterator[Batch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,29 +13,19 @@ from torch.utils.data import Dataset
 
 from sonorant.audio.griffin_lim import griffin_lim
 from sonorant.audio.wav import write_wav
-from sonorant.data.batches import FRAMES_MULTIPLE, Batch, UtteranceBatches
-from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch, Plan, utterance_plan
-from sonorant.errors import SonorantError
+from sonorant.data.batches import Batch, UtteranceBatches
+from sonorant.data.plan import MicroBatch
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
-from sonorant.models.alignment import diagonal_prior, monotonic_alignment
 from sonorant.models.saved import build, describe
-from sonorant.training.config import TrainConfig
+from sonorant.training.alignment import align, prior_loss
 from sonorant.training.initial import Initial, Taken, take_over
-from sonorant.training.recipe import Phase, Term, utterances_of
-
-DIAGONAL_WEIGHT = 2000.0
-"""Strength of the diagonal prior at step 0, in nats of a frame's log-likelihood at a distance of the whole utterance."""
+from sonorant.training.recipe import Phase, Term
+from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 
 
 @dataclass(frozen=True, kw_only=True)
-class AcousticTrainConfig(TrainConfig):
+class AcousticTrainConfig(UtteranceTrainConfig):
     """Training of the acoustic model."""
-
-    frames_per_micro_batch: int | Literal["auto"]
-    """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/budget.py."""
-    diagonal_steps: int
-    """Steps over which the alignment search's pull to the diagonal fades out."""
 
 
 class AcousticLosses(nn.Module):
@@ -49,14 +39,14 @@ class AcousticLosses(nn.Module):
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
         """Batch of `UtteranceBatches` -> `mel` and `prior` summed over frames, `duration` summed over tokens."""
         model = self.model
-        mel_BTM = (batch["mel"] - model.mel_mean) / model.mel_std
+        mel_BTM = model.normalize(batch["mel"])
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
         prior_BNM = encoded.prior_BNM.float()
-        durations_BN = self.align(prior_BNM, mel_BTM, batch["token_lengths"], batch["mel_lengths"], step)
+        lengths = batch["token_lengths"], batch["mel_lengths"]
+        durations_BN = align(prior_BNM, mel_BTM, *lengths, step, self.diagonal_steps)
         time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
-        hidden_BTC, owner_BT, mask_BT1 = model.expand(encoded.states_BNC, durations_BN.cumsum(1), time_T)
-        aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))
-        prior = (0.5 * ((aligned_BTM - mel_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
+        hidden_BTC, _, mask_BT1 = model.expand(encoded.states_BNC, durations_BN.cumsum(1), time_T)
+        prior = prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)
         mel = model.decoder.loss(hidden_BTC + model.speaker(batch["speaker"])[:, None], mask_BT1, mel_BTM)
         log_BN = encoded.log_duration_BN.float()
         # Poisson deviance: unlike a squared error of the logarithm its mean is right, so speech is not shortened.
@@ -65,20 +55,8 @@ class AcousticLosses(nn.Module):
         duration = (deviance_BN / 8.0 * encoded.mask_BN).sum()
         return {"mel": mel, "prior": prior, "duration": duration}
 
-    @torch.no_grad()
-    def align(
-        self, prior_BNM: torch.Tensor, mel_BTM: torch.Tensor, token_lengths: torch.Tensor, mel_lengths: torch.Tensor, step: int
-    ) -> torch.Tensor:
-        """(B, N) int64 durations by alignment search under unit-variance Gaussians around each token's prior."""
-        distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
-        score_BNT = -0.5 * distance_BNT.square()
-        fade = max(0.0, 1.0 - step / self.diagonal_steps) if self.diagonal_steps else 0.0
-        if fade:
-            score_BNT = score_BNT + fade * DIAGONAL_WEIGHT * diagonal_prior(token_lengths, mel_lengths, *score_BNT.shape[1:])
-        return monotonic_alignment(score_BNT, token_lengths, mel_lengths)
 
-
-class AcousticRecipe:
+class AcousticRecipe(Utterances):
     """The acoustic model with its features; implements `Recipe`."""
 
     name = "acoustic"
@@ -86,59 +64,17 @@ class AcousticRecipe:
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
         """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: of AcousticTrainConfig."""
         self.config = AcousticTrainConfig(**train)
-        self.store = FeatureStore.open(features)
-        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
-        self.budget = None if self.config.frames_per_micro_batch == "auto" else self.config.frames_per_micro_batch
-        self.items = _trainable(self.store, "train", self.config)
-        self.validation_items = _trainable(self.store, "validation", self.config)
+        super().__init__(self.name, self.config, features)
         sizes = {key: value for key, value in model.items() if key != "quantization"}
         self._description = describe("acoustic", AcousticConfig(**sizes), self.store.header, model.get("quantization"))
         torch.manual_seed(self.config.seed)
         self.model = cast(AcousticModel, build(self._description))
         self.diagonal_steps = self.config.diagonal_steps
         self.phases = [self.losses(self.model)]
-        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
-
-    def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
-        if self.budget is None:
-            raise SonorantError("train_acoustic.frames_per_micro_batch is auto and not yet found: no plan without it")
-        return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.config.seed, epoch=epoch)
-
-    @property
-    def notes(self) -> list[str]:
-        """None."""
-        return []
-
-    def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """From the longest utterance to an equal share of all frames."""
-        smallest = int(max(self.store.frames[self.items].max(), self.store.frames[self.validation_items].max()))
-        steps = self.config.micro_batches_per_step * steps_an_epoch
-        return smallest, max(smallest, int(self.store.frames[self.items].sum()) // steps)
-
-    def heaviest(self) -> list[MicroBatch]:
-        """As many of the longest utterances as fit, and the micro-batch with the most tokens."""
-        assert self.budget is not None
-        longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
-        count = max(1, self.budget // int(self.store.frames[longest[0]]))
-        tokens = max(
-            self.plan.micro_batches(0), key=lambda batch: len(batch.items) * int(self.store.tokens_count[batch.items].max())
-        )
-        return [MicroBatch(0, 0, longest[:count]), tokens]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Whole utterances."""
         return UtteranceBatches(self.store, batches)
-
-    def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Real frames and tokens, and frames as the dataset pads them."""
-        frames = self.store.frames[batch.items]
-        padded = -(-int(frames.max()) // FRAMES_MULTIPLE) * FRAMES_MULTIPLE * len(frames)
-        tokens = float(self.store.tokens_count[batch.items].sum())
-        return {"frames": float(frames.sum()), "padded_frames": float(padded), "tokens": tokens}
-
-    def validation(self) -> list[MicroBatch]:
-        """The whole validation split, in one fixed order."""
-        return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
         """Mel, prior and duration losses around `model`."""
@@ -150,23 +86,17 @@ class AcousticRecipe:
     def write_sample(self, model: nn.Module, folder: Path) -> None:
         """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim (the vocoder trains apart)."""
         assert isinstance(model, AcousticModel)
-        item = int(self.validation()[0].items[0])
-        device = next(model.parameters()).device
-        batch = {
-            name: value.to(device) for name, value in UtteranceBatches(self.store, [MicroBatch(0, 0, np.array([item]))])[0].items()
-        }
-        mel_BMT, _ = model.synthesize(batch["tokens"], batch["token_lengths"], batch["speaker"], torch.ones(1, device=device))
-        encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
-        losses = AcousticLosses(model, 0)
-        mel_BTM = (batch["mel"] - model.mel_mean) / model.mel_std
-        durations = losses.align(encoded.prior_BNM.float(), mel_BTM, batch["token_lengths"], batch["mel_lengths"], 0)[0].cpu()
-        owner = torch.repeat_interleave(torch.arange(len(durations)), durations)
+        planned = self.example()
+        item = int(planned.items[0])
+        batch = on_device_of(model, UtteranceBatches(self.store, [planned])[0])
+        text = batch["tokens"], batch["token_lengths"], batch["speaker"]
+        mel_BMT, _ = model.synthesize(*text, torch.ones_like(batch["speaker"], dtype=torch.float32))
+        prior_BNM, mel_BTM = model.encode(*text).prior_BNM.float(), model.normalize(batch["mel"])
+        durations_BN = align(prior_BNM, mel_BTM, batch["token_lengths"], batch["mel_lengths"])
         np.savez_compressed(
             folder / "mel.npz", predicted=mel_BMT[0].cpu().numpy(), target=self.store.mel(item).T.astype(np.float32)
         )
-        np.savez_compressed(
-            folder / "alignment.npz", alignment=torch.nn.functional.one_hot(owner, len(durations)).T.numpy().astype(np.uint8)
-        )
+        write_alignment(folder / "alignment.npz", durations_BN[0])
         audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
 
@@ -182,20 +112,3 @@ class AcousticRecipe:
     def description(self) -> dict[str, Any]:
         """What `model.json` says."""
         return self._description
-
-
-def _trainable(store: FeatureStore, split: str, config: AcousticTrainConfig) -> np.ndarray:
-    items = utterances_of(store, split)
-    too_short = items[store.frames[items] < store.tokens_count[items]]
-    if len(too_short):
-        raise SonorantError(
-            f"utterance {store.ids[int(too_short[0])]} ({split}) has fewer mel frames than phonemes: "
-            "its text cannot belong to its audio; lower prepare.max_characters_per_second"
-        )
-    longest = int(items[store.frames[items].argmax()])
-    if config.frames_per_micro_batch != "auto" and store.frames[longest] > config.frames_per_micro_batch:
-        raise SonorantError(
-            f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a micro-batch may hold: "
-            f"raise train_acoustic.frames_per_micro_batch ({config.frames_per_micro_batch}) or lower prepare.max_seconds"
-        )
-    return items

@@ -10,6 +10,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.errors import SonorantError
 from sonorant.training.ranks import AllRanksError, Ranks
@@ -22,14 +23,16 @@ class Copy:
     host: str
     features: str
     """Hash of its feature store."""
+    codes: str
+    """Hash of its token store; empty where none is learned from."""
     fingerprint: str
     """Of params, code and features."""
     problem: str = ""
-    """Why its features cannot be used; empty where they can."""
+    """Why its features or codes cannot be used; empty where they can."""
 
 
-def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
-    """Raise AllRanksError on all ranks if any node's features or fingerprint differ from rank 0's; every rank must call it.
+def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ranks: Ranks) -> None:
+    """Raise AllRanksError on all ranks if any node's features, codes or fingerprint differ from rank 0's; every rank must call it.
 
     The arrays themselves are read through and compared with their hash by one rank of each node, where there are several nodes: who
     copied the features may have been interrupted.
@@ -37,16 +40,20 @@ def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
     if ranks.world_size == 1:
         return
     several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
-    own = _copy(features, fingerprint, verify=several and ranks.local_rank == 0)
+    own = _copy(features, codes, fingerprint, verify=several and ranks.local_rank == 0)
     first, *others = ranks.gather(own)
     for copy in (first, *others):
         if copy.problem:
             raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {features}")
-        if copy.features != first.features:
-            raise AllRanksError(
-                f"node {copy.host}: its features ({copy.features[:12]}) are not those of the first node {first.host} "
-                f"({first.features[:12]}); there: dvc pull {features}"
-            )
+        for what, folder, its, wanted in (
+            ("features", features, copy.features, first.features),
+            ("codes", codes, copy.codes, first.codes),
+        ):
+            if its != wanted:
+                raise AllRanksError(
+                    f"node {copy.host}: its {what} ({its[:12]}) are not those of the first node {first.host} "
+                    f"({wanted[:12]}); there: dvc pull {folder}"
+                )
         if copy.fingerprint != first.fingerprint:
             raise AllRanksError(
                 f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first node {first.host} "
@@ -54,11 +61,14 @@ def refuse_other_copies(features: Path, fingerprint: str, ranks: Ranks) -> None:
             )
 
 
-def _copy(features: Path, fingerprint: str, verify: bool) -> Copy:
+def _copy(features: Path, codes: Path | None, fingerprint: str, verify: bool) -> Copy:
     host = platform.node()
     try:
         if verify:
-            FeatureStore.open(features).verify()
-        return Copy(host, store_hash(features), fingerprint)
+            store = FeatureStore.open(features)
+            store.verify()
+            if codes:
+                CodeStore.open(codes, store).verify()
+        return Copy(host, store_hash(features), code_hash(codes) if codes else "", fingerprint)
     except (SonorantError, OSError) as error:
-        return Copy(host, "", fingerprint, str(error))
+        return Copy(host, "", "", fingerprint, str(error))

@@ -69,6 +69,8 @@ class Job:
     """Of params, data and code: a checkpoint of another one is refused."""
     provenance: dict[str, Any]
     """Goes into `model.json`."""
+    codes: str | None = None
+    """Folder of the token store, of recipes that learn codes."""
     data: dict[str, Any] = field(default_factory=dict)
     """Fields of DataConfig."""
     machine: dict[str, Any] = field(default_factory=dict)
@@ -104,7 +106,20 @@ def codec(job: Job) -> Recipe:
     return CodecRecipe(job.model, job.train, Path(job.features))
 
 
-RECIPES: dict[str, Callable[[Job], Recipe]] = {"acoustic": acoustic, "vocoder": vocoder, "codec": codec}
+def language_model(job: Job) -> Recipe:
+    """The codec language model."""
+    from sonorant.training.language_model import LanguageModelRecipe
+
+    assert job.codes is not None
+    return LanguageModelRecipe(job.model, job.train, Path(job.features), Path(job.codes))
+
+
+RECIPES: dict[str, Callable[[Job], Recipe]] = {
+    "acoustic": acoustic,
+    "vocoder": vocoder,
+    "codec": codec,
+    "language_model": language_model,
+}
 
 
 def outcome_beside(job_file: Path) -> Path:
@@ -133,7 +148,7 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
 
 
 def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
-    refuse_other_copies(Path(job.features), job.fingerprint, ranks)
+    refuse_other_copies(Path(job.features), Path(job.codes) if job.codes else None, job.fingerprint, ranks)
     if ranks.first:
         job.write(run.path / "job.json")  # for people: what is trained here
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)

@@ -1,0 +1,112 @@
+"""What trainings on whole utterances share: which meet in a micro-batch, and how much it holds. Knows nothing of what is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from sonorant.data.batches import FRAMES_MULTIPLE, Batch
+from sonorant.data.features import FeatureStore
+from sonorant.data.plan import MicroBatch, Plan, utterance_plan
+from sonorant.errors import SonorantError
+from sonorant.training.config import TrainConfig
+from sonorant.training.recipe import utterances_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class UtteranceTrainConfig(TrainConfig):
+    """Training of a speech model on whole utterances, aligned with their text as it learns."""
+
+    frames_per_micro_batch: int | Literal["auto"]
+    """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/budget.py."""
+    diagonal_steps: int
+    """Steps over which the alignment search's pull to the diagonal fades out."""
+
+
+class Utterances:
+    """The part of a `Recipe` that follows from whole utterances as samples; recipes inherit it."""
+
+    def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
+        """`name`: of the recipe; its settings are the section train_<name>."""
+        self.section = f"train_{name}"
+        self.store = FeatureStore.open(features)
+        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
+        self.seed = config.seed
+        self.budget = None if config.frames_per_micro_batch == "auto" else config.frames_per_micro_batch
+        self.items = self._trainable("train")
+        self.validation_items = self._trainable("validation")
+        self.plan = Plan(config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
+
+    def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
+        if self.budget is None:
+            raise SonorantError(f"{self.section}.frames_per_micro_batch is auto and not yet found: no plan without it")
+        return utterance_plan(self.store.frames, items, budget=self.budget, seed=self.seed, epoch=epoch)
+
+    @property
+    def notes(self) -> list[str]:
+        """None."""
+        return []
+
+    def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
+        """From the longest utterance to an equal share of all frames."""
+        smallest = int(max(self.store.frames[self.items].max(), self.store.frames[self.validation_items].max()))
+        steps = self.plan.micro_batches_per_step * steps_an_epoch
+        return smallest, max(smallest, int(self.store.frames[self.items].sum()) // steps)
+
+    def heaviest(self) -> list[MicroBatch]:
+        """As many of the longest utterances as fit, and the micro-batch with the most tokens."""
+        assert self.budget is not None
+        longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
+        count = max(1, self.budget // int(self.store.frames[longest[0]]))
+        tokens = max(
+            self.plan.micro_batches(0), key=lambda batch: len(batch.items) * int(self.store.tokens_count[batch.items].max())
+        )
+        return [MicroBatch(0, 0, longest[:count]), tokens]
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """Real frames and tokens, and frames as the dataset pads them."""
+        frames = self.store.frames[batch.items]
+        padded = -(-int(frames.max()) // FRAMES_MULTIPLE) * FRAMES_MULTIPLE * len(frames)
+        tokens = float(self.store.tokens_count[batch.items].sum())
+        return {"frames": float(frames.sum()), "padded_frames": float(padded), "tokens": tokens}
+
+    def validation(self) -> list[MicroBatch]:
+        """The whole validation split, in one fixed order."""
+        return self._plan(self.validation_items, 0)
+
+    def example(self) -> MicroBatch:
+        """The first validation utterance alone, to draw and to listen to."""
+        return MicroBatch(0, 0, self.validation()[0].items[:1])
+
+    def _trainable(self, split: str) -> np.ndarray:
+        store, items = self.store, utterances_of(self.store, split)
+        too_short = items[store.frames[items] < store.tokens_count[items]]
+        if len(too_short):
+            raise SonorantError(
+                f"utterance {store.ids[int(too_short[0])]} ({split}) has fewer mel frames than phonemes: "
+                "its text cannot belong to its audio; lower prepare.max_characters_per_second"
+            )
+        longest = int(items[store.frames[items].argmax()])
+        if self.budget is not None and store.frames[longest] > self.budget:
+            raise SonorantError(
+                f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a micro-batch may hold: "
+                f"raise {self.section}.frames_per_micro_batch ({self.budget}) or lower prepare.max_seconds"
+            )
+        return items
+
+
+def on_device_of(model: nn.Module, batch: Batch) -> Batch:
+    """The batch where the model's weights are."""
+    device = next(model.parameters()).device
+    return {name: value.to(device) for name, value in batch.items()}
+
+
+def write_alignment(path: Path, durations_N: torch.Tensor) -> None:
+    """Durations (N,) int64 as `alignment` (N, T) uint8, one where a frame belongs to a token, for a picture."""
+    owner_T = torch.repeat_interleave(torch.arange(len(durations_N)), durations_N.cpu())
+    np.savez_compressed(path, alignment=torch.nn.functional.one_hot(owner_T, len(durations_N)).T.numpy().astype(np.uint8))
