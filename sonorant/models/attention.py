@@ -7,7 +7,8 @@ memory grows with the length, not with its square.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
@@ -29,6 +30,53 @@ def allowed(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor) -> 
     if kind == "block":
         return seen & (query // window - key // window <= 1)
     return seen
+
+
+def attend(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attention of (B, H, T, D) whose slots are their positions -> (B, H, T, D), without ever building (T, T)."""
+    if kind == "full" or query.shape[2] <= window:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    heard: torch.Tensor = _ByWindows.apply(kind, window, query, key, value)
+    return heard
+
+
+class _ByWindows(torch.autograd.Function):
+    """One window of queries after the other, each with the keys of its own window and of the one before.
+
+    Only queries, keys and values are kept for the gradients; what a window heard is computed again: autograd would keep every window,
+    and add up gradients as long as the sequence for each.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        ctx.kind, ctx.window = kind, window
+        ctx.save_for_backward(query, key, value)
+        heard = torch.empty_like(query)
+        for own, seen, mask in _windows(kind, window, query):
+            heard[:, :, own] = F.scaled_dot_product_attention(query[:, :, own], key[:, :, seen], value[:, :, seen], attn_mask=mask)
+        return heard
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        query, key, value = ctx.saved_tensors
+        summed = [torch.zeros_like(side) for side in (query, key, value)]
+        for own, seen, mask in _windows(ctx.kind, ctx.window, query):
+            places = (own, seen, seen)
+            sides = [side[:, :, place].detach().requires_grad_() for side, place in zip((query, key, value), places, strict=True)]
+            with torch.enable_grad():
+                heard = F.scaled_dot_product_attention(sides[0], sides[1], sides[2], attn_mask=mask)
+            for total, place, part in zip(summed, places, torch.autograd.grad(heard, sides, gradients[0][:, :, own]), strict=True):
+                total[:, :, place] += part
+        return None, None, *summed
+
+
+def _windows(kind: Kind, window: int, query_BHTD: torch.Tensor) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+    """The slots of each window, those that it may see, and which of its slots sees which of those."""
+    length = query_BHTD.shape[2]
+    position_T = torch.arange(length, device=query_BHTD.device)
+    for first in range(0, length, window):
+        own, seen = slice(first, min(first + window, length)), slice(max(first - window, 0), min(first + window, length))
+        yield own, seen, allowed(kind, window, position_T[own, None], position_T[None, seen])
 
 
 class Sight(NamedTuple):
@@ -61,9 +109,7 @@ class SelfAttention(nn.Module):
         `turns` of positions 0 to T - 1 at `width`, the same for every layer.
         """
         query, key, value = self.heads_of(x_BTC, turned)
-        if self.kind == "full" or x_BTC.shape[1] <= self.window:
-            return self.joined(F.scaled_dot_product_attention(query, key, value, is_causal=True))
-        return self.joined(self._by_windows(query, key, value))
+        return self.joined(attend(self.kind, self.window, query, key, value))
 
     def sight(self, position_BQ: torch.Tensor, cache: Cache) -> Sight:
         """For `step`: takes the next slots of `cache` for these positions, (B, Q) int64, `EMPTY` where they are padding."""
@@ -76,10 +122,7 @@ class SelfAttention(nn.Module):
     def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
         """Some positions after those in the cache, which takes their keys and values as those of `layer`: (B, Q, C) to (B, Q, C)."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
-        keys, values = cache.extend(layer, key, value)
-        return self.joined(
-            F.scaled_dot_product_attention(query, keys.to(query.dtype), values.to(query.dtype), attn_mask=sight.mask_B1QS)
-        )
+        return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 
     def heads_of(self, x_BTC: torch.Tensor, turned: Turns) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries and keys, turned, and values of (B, T, C), each (B, H, T, D)."""
@@ -91,24 +134,3 @@ class SelfAttention(nn.Module):
     def joined(self, heard_BHTD: torch.Tensor) -> torch.Tensor:
         """What the heads (B, H, T, D) heard, as (B, T, C)."""
         return self.out(heard_BHTD.transpose(1, 2).flatten(2))
-
-    def _by_windows(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-        """Attention of (B, H, T, D) whose slots are their positions, T above `window`, without ever building (T, T)."""
-        batch, _, length, _ = query.shape
-        window = self.window
-        first = F.scaled_dot_product_attention(query[:, :, :window], key[:, :, :window], value[:, :, :window], is_causal=True)
-        # The others have a window before them: all see their 2 * window keys under one and the same mask. Zeros behind the last slot
-        # fill the last window; causality hides them.
-        count = -(-length // window)
-        behind = (0, 0, 0, count * window - length)
-        own = F.pad(query[:, :, window:], behind).unflatten(2, (count - 1, window))
-        keys, values = (
-            torch.cat([padded[:, :, :-1], padded[:, :, 1:]], 3)
-            for padded in (F.pad(side, behind).unflatten(2, (count, window)) for side in (key, value))
-        )
-        place = torch.arange(2 * window, device=query.device)
-        mask = allowed(self.kind, window, place[window:, None], place[None])
-        query, key, value = (side.transpose(1, 2).flatten(0, 1) for side in (own, keys, values))
-        rest = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        rest = rest.unflatten(0, (batch, count - 1)).transpose(1, 2).flatten(2, 3)
-        return torch.cat([first, rest[:, :, : length - window]], 2)

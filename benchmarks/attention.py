@@ -1,0 +1,160 @@
+"""What attention takes of memory and time against length: written out, torch's SDPA, a sliding window, blocks.
+
+    python -m benchmarks.attention
+
+Forward and backward of the attention alone, queries, keys and values given, one thread, float32: --rows utterances of 4 heads of 64
+channels, 5 to 40 seconds long, at the frame rate of the demo's codec and of its mels, windows of 4 seconds. `written_out` builds the
+scores as peers do that compute attention operator by operator. Each cell is a process of its own: its peak counts from where it stood
+before the first call. On a CPU that is resident memory, on a GPU (`--device cuda`) what torch took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from benchmarks.report import finish, save_option
+from sonorant.models.attention import attend
+
+SECONDS = (5, 10, 20, 40)
+RATES = {"codec": 31.25, "mel": 62.5}
+"""Positions a second."""
+WINDOW = 4.0
+"""Seconds."""
+HEADS, WIDTH = 4, 64
+CLAIM_SECONDS, MOST_MEMORY = 20, 0.25
+
+Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def main() -> None:
+    """Measure every cell and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2, help="utterances of a batch (default 2)")
+    parser.add_argument("--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)")
+    parser.add_argument("--seconds", type=int, nargs="+", default=SECONDS, help="lengths; claims need 20 (default 5 10 20 40)")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--cell", help=argparse.SUPPRESS)  # what a cell's process is given
+    save_option(parser)
+    arguments = parser.parse_args()
+    if arguments.cell:
+        print(json.dumps(measure(**json.loads(arguments.cell))))
+        return
+    cells = [(rate, seconds, way) for rate in RATES for seconds in arguments.seconds for way in WAYS]
+    result: dict[str, Any] = {
+        "window_s": WINDOW,
+        "rows": arguments.rows,
+        "heads": HEADS,
+        "width": WIDTH,
+        "device": arguments.device,
+    }
+    for rate, seconds, way in tqdm(cells, desc="attention", unit="cell"):
+        row = result.setdefault(rate, {}).setdefault(f"{seconds} s", {"positions": round(seconds * RATES[rate])})
+        row[way] = in_own_process(
+            {"way": way, "positions": row["positions"], "window": round(WINDOW * RATES[rate]), "rows": arguments.rows,
+             "rounds": arguments.rounds, "device": arguments.device}
+        )  # fmt: skip
+    for rate in RATES:
+        for row in result[rate].values():
+            for way in WAYS:
+                row[way]["memory_saved_percent"] = round(100 * (1 - row[way]["peak_mib"] / row["written_out"]["peak_mib"]), 1)
+                row[way]["over_sdpa"] = {key: round(row[way][key] / row["sdpa"][key], 2) for key in ("peak_mib", "ms")}
+    finish("attention", result, claims(result), arguments.save)
+
+
+def claims(result: dict[str, Any]) -> dict[str, bool]:
+    """Block-local attention against written-out scores, at each frame rate."""
+    cells = {rate: result[rate].get(f"{CLAIM_SECONDS} s") for rate in RATES}
+    return {
+        f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks take at most {MOST_MEMORY:.0%} of written-out memory":
+        cell["block"]["peak_mib"] <= MOST_MEMORY * cell["written_out"]["peak_mib"]
+        for rate, cell in cells.items() if cell
+    }  # fmt: skip
+
+
+def in_own_process(cell: dict[str, Any]) -> dict[str, float]:
+    """`measure` in a fresh process with one thread."""
+    command = [sys.executable, "-m", "benchmarks.attention", "--cell", json.dumps(cell)]
+    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def measure(way: str, positions: int, window: int, rows: int, rounds: int, device: str) -> dict[str, float]:
+    """Peak memory above what stood before, of the first pass, and the median time of those after it."""
+    attention = WAYS[way](window)
+    warm = _inputs(1, 2 * window + 1, device)
+    _pass(attention, warm)  # libraries load and threads start
+    inputs = _inputs(rows, positions, device)
+    reset_peak(device)
+    before = memory(device)
+    _pass(attention, inputs)
+    peak = memory(device, peak=True) - before
+    took = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        _pass(attention, inputs)
+        took.append(time.perf_counter() - began)
+    return {"peak_mib": round(max(peak, 0.1), 1), "ms": round(1000 * float(np.median(took)), 2)}
+
+
+def _inputs(rows: int, positions: int, device: str) -> Tensors:
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, rows, HEADS, positions, WIDTH, device=device).unbind()
+    return query.requires_grad_(), key.requires_grad_(), value.requires_grad_()
+
+
+def _pass(attention: Callable[..., torch.Tensor], inputs: Tensors) -> None:
+    torch.autograd.grad(attention(*inputs).square().sum(), inputs)
+    if inputs[0].is_cuda:
+        torch.cuda.synchronize()
+
+
+def _written_out(window: int) -> Callable[..., torch.Tensor]:
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        length = query.shape[2]
+        later = torch.ones(length, length, dtype=torch.bool, device=query.device).triu(1)
+        scores = query @ key.transpose(-1, -2) / WIDTH**0.5
+        return scores.masked_fill(later, -torch.inf).softmax(-1) @ value
+
+    return attention
+
+
+WAYS: dict[str, Callable[[int], Callable[..., torch.Tensor]]] = {
+    "written_out": _written_out,
+    "sdpa": lambda window: lambda *inputs: attend("full", window, *inputs),
+    "sliding": lambda window: lambda *inputs: attend("sliding", window, *inputs),
+    "block": lambda window: lambda *inputs: attend("block", window, *inputs),
+}
+
+
+def reset_peak(device: str) -> None:
+    """Count the peak from here."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def memory(device: str, peak: bool = False) -> float:
+    """MiB now, or at most since `reset_peak`: what torch holds on a GPU, what is resident of this process on a CPU."""
+    if device == "cuda":
+        return (torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()) / 2**20
+    [kibibytes] = re.findall(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return int(kibibytes) / 1024
+
+
+if __name__ == "__main__":
+    main()
