@@ -6,16 +6,18 @@ where it holds none (padding, or not filled yet).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import torch
+from torch.nn import functional as F
 
 EMPTY = -1
 """The position of a slot that no query may see."""
 
 
 class Cache(Protocol):
-    """What attention asks of a cache. A call that feeds Q positions says `take` once, then `extend` once for each layer."""
+    """What attention asks of a cache. A call that feeds Q positions says `take` once, then `attend` once for each layer."""
 
     @property
     def positions(self) -> torch.Tensor:
@@ -24,11 +26,29 @@ class Cache(Protocol):
     def take(self, position_BQ: torch.Tensor) -> None:
         """Give the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
 
+    def attend(
+        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+    ) -> torch.Tensor:
+        """Keep a layer's keys and values of the slots taken last; returns what the queries hear of all slots that the mask, bool, shows
+        them, (B, H, Q, D)."""
+
+
+class StoringCache(ABC):
+    """A cache whose keys and values torch attends to as they lie."""
+
+    @abstractmethod
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keep a layer's keys and values of the slots taken last; returns those of all slots, (B, H, S, D) each."""
 
+    def attend(
+        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+    ) -> torch.Tensor:
+        """As `Cache.attend`."""
+        keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
+        return F.scaled_dot_product_attention(query_BHQD, keys, values, attn_mask=mask_B1QS)
 
-class DynamicCache:
+
+class DynamicCache(StoringCache):
     """Grows by concatenation: as long as what it holds, and a new shape at every step."""
 
     def __init__(self, layers: int) -> None:
@@ -43,7 +63,7 @@ class DynamicCache:
         self.positions = torch.cat([self.positions, position_BQ], 1) if self.positions.numel() else position_BQ
 
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `Cache.extend`."""
+        """As `StoringCache.extend`."""
         if len(self._keys) < self._layers:
             self._keys.append(key_BHQD)
             self._values.append(value_BHQD)
@@ -53,7 +73,7 @@ class DynamicCache:
         return self._keys[layer], self._values[layer]
 
 
-class StaticCache:
+class StaticCache(StoringCache):
     """Buffers of a fixed number of slots, written in place at a slot that a tensor names: every step has the same shapes.
 
     The slots must suffice: writing past the last one is an error of indices on a CPU and undefined on a GPU, so who fills it counts.
@@ -86,7 +106,7 @@ class StaticCache:
         self.used.add_(position_BQ.shape[1])
 
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `Cache.extend`."""
+        """As `StoringCache.extend`."""
         key_BHSD, value_BHSD = self.keys[layer], self.values[layer]
         key_BHSD.index_copy_(2, self._taken, key_BHQD.to(key_BHSD.dtype))
         value_BHSD.index_copy_(2, self._taken, value_BHQD.to(value_BHSD.dtype))
