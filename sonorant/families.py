@@ -31,9 +31,13 @@ class FamilyParts:
     """The same of the model that makes sound."""
     graphs: tuple[str, ...]
     """Names of a bundle's graphs, in the order of a synthesis."""
+    runs_away: bool
+    """Whether how long it speaks is decided while it speaks, so that it may not end; it is guarded, and judged by how often."""
 
 
 FAMILIES: dict[str, FamilyParts] = {
-    "parallel": FamilyParts(speech="acoustic", sound="vocoder", graphs=("encoder", "decoder", "vocoder")),
-    "codec_lm": FamilyParts(speech="language_model", sound="codec", graphs=("encoder", "prefill", "step", "vocoder")),
+    "parallel": FamilyParts(speech="acoustic", sound="vocoder", graphs=("encoder", "decoder", "vocoder"), runs_away=False),
+    "codec_lm": FamilyParts(
+        speech="language_model", sound="codec", graphs=("encoder", "prefill", "step", "vocoder"), runs_away=True
+    ),
 }

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES
 from sonorant.files import read_json
 from sonorant.registry import RegisterConfig, Registered, check_judged, register
 from sonorant.runtime.bundle import read_bundle
@@ -14,8 +15,8 @@ from tasks import params
 from tasks.origin import origin_tags
 from tasks.stage import run
 
-TRAINED = {"acoustic": Path("models/acoustic"), "vocoder": Path("models/vocoder")}
-"""Outs of dvc.yaml, kept with a version so that it can be fine-tuned anywhere."""
+SPEECH, SOUND = Path("models/acoustic"), Path("models/vocoder")
+"""Outs of dvc.yaml, the trained models that speak and that sound: kept with a version so that it can be fine-tuned anywhere."""
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
@@ -30,7 +31,8 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
     except SonorantError as error:
         raise SonorantError(f"{metrics}: {error}") from None
     root = params_file.parent
-    trained = {kind: root / folder for kind, folder in TRAINED.items()}
+    parts = FAMILIES[bundle.description.family]
+    trained = {parts.speech: root / SPEECH, parts.sound: root / SOUND}
     return register(voice, measured, report, config, origin_tags(root), execution, trained)
 
 

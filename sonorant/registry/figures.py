@@ -86,7 +86,7 @@ def variants(metrics: Mapping[str, Any]) -> list[str]:
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """The part of the figures that concerns one variant; the same keys for every variant, so that they can be laid side by side."""
-    found = {section: entry(metrics, section, variant) for section in ("intelligibility", "naturalness", "size")}
+    found = {section: entry(metrics, section, variant) for section in ("intelligibility", "naturalness", "decoding", "size")}
     for section in ("speed", "parity", "memory"):
         found[section] = {
             key.split("/", 1)[0]: value for key, value in (metrics.get(section) or {}).items() if key.endswith(f"/{variant}")

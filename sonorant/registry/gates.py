@@ -13,6 +13,7 @@ import numpy as np
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import paired_interval, rate
+from sonorant.families import FAMILIES
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
 from sonorant.registry.intervals import RESAMPLES, bootstrap, check_enough
@@ -27,8 +28,10 @@ class PromoteConfig:
 
     max_wer_above_recordings: float
     """Points of word error rate that the voice may lie above the recordings."""
-    max_rtf: float
-    """Real-time factor of the shipped variant on one thread with sentences of medium length."""
+    max_rtf: dict[str, float]
+    """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
+    max_runaways: float
+    """Fraction of sentences that an autoregressive voice may run away in; a family that cannot run away has no such gate."""
     max_wer_above_champion: float
     """Points of word error rate that the voice may lie above the champion on the same sentences."""
     max_latency_over_champion: float
@@ -39,9 +42,11 @@ class PromoteConfig:
     """Bytes of the shipped variant's graphs over the champion's."""
 
     def __post_init__(self) -> None:
-        for name in ("max_rtf", "max_latency_over_champion", "max_size_over_champion"):
+        for name in ("max_runaways", "max_latency_over_champion", "max_size_over_champion"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        if set(self.max_rtf) != set(FAMILIES) or not all(limit > 0 for limit in self.max_rtf.values()):
+            raise ValueError(f"max_rtf must have a limit above 0 for each of {', '.join(FAMILIES)}, not {self.max_rtf}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +70,15 @@ class Gate:
 
 def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """What a voice must reach whoever is champion."""
-    return (
+    family = voice.bundle.description.family
+    gates = [
         _wer_above_recordings(voice, config.max_wer_above_recordings),
-        _rtf(voice, config.max_rtf),
+        _rtf(voice, config.max_rtf[family]),
         _parity(voice),
-    )
+    ]
+    if FAMILIES[family].runs_away:
+        gates.append(_runaways(voice, config.max_runaways))
+    return tuple(gates)
 
 
 def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
@@ -119,6 +128,20 @@ def _rtf(voice: Evidence, limit: float) -> Gate:
     return Gate(
         name="rtf", passed=rtf <= limit, reason=f"{candidate}: real-time factor {rtf:.4f}, at most {limit}", value=rtf, limit=limit
     )
+
+
+def _runaways(voice: Evidence, limit: float) -> Gate:
+    """First attempts that a guard had to end, as the stage `evaluate` counted them."""
+    name, found = "runaways", entry(voice.metrics, "decoding", voice.shipped.variant)
+    rate, bounds = number(found, "runaway_rate"), interval(found, "runaway_rate_ci95")
+    runaways, sentences = number(found, "runaways"), number(found, "sentences")
+    if rate is None or bounds is None or runaways is None or sentences is None:
+        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}", limit=limit)
+    reason = (
+        f"{runaways:.0f} of {sentences:.0f} sentences ran away (95 % interval {100 * bounds[0]:.1f} - {100 * bounds[1]:.1f} %), "
+        f"its upper end at most {100 * limit:.1f} %"
+    )
+    return Gate(name=name, passed=bounds[1] <= limit, reason=reason, value=rate, interval=bounds, limit=limit)
 
 
 def _parity(voice: Evidence) -> Gate:

@@ -181,6 +181,7 @@ def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[s
     table = voice.description.choice.get("table") or []
     speedup = next((row.get("speedup") for row in table if row.get("candidate") == default.candidate), None)
     tags = {
+        "family": voice.description.family,
         "variant": default.variant,
         "runtime": default.runtime,
         "speedup_over_fp32": speedup,
@@ -189,6 +190,7 @@ def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[s
         "wer_recordings": number(metrics, "intelligibility", "recordings", "wer"),
         "wer_above_recordings": figures.entry(heard, "above_recordings", "wer"),
         "wer_above_recordings_ci95": figures.entry(heard, "above_recordings", "wer_ci95"),
+        "runaway_rate": number(metrics, "decoding", default.variant, "runaway_rate"),
         "rtf_1_thread": figures.entry(medium, "rtf"),
         "p50_ms_1_thread": figures.entry(medium, "p50_ms"),
         "variant_bytes": default.bytes,

@@ -26,7 +26,7 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
-    """Download the trained model of `kind` (acoustic or vocoder) that belongs to models:/<name>@<alias> or models:/<name>/<version>.
+    """Download the trained model of `kind` (such as acoustic or codec) that belongs to models:/<name>@<alias> or models:/<name>/<version>.
 
     Returns its folder, below `out`. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
     """

@@ -20,7 +20,8 @@ from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 CONFIG = RegisterConfig(model="test-voice")
 GATES = PromoteConfig(
     max_wer_above_recordings=4.0,
-    max_rtf=0.05,
+    max_rtf={"parallel": 0.05, "codec_lm": 0.5},
+    max_runaways=0.05,
     max_wer_above_champion=4.0,
     max_latency_over_champion=8.0,  # of two equal voices on a busy machine
     max_dnsmos_below_champion=0.1,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import judge_alone, judge_beside
@@ -178,6 +179,29 @@ def test_figures_that_are_not_numbers_do_not_pass(voice_bundle: Path) -> None:
     assert [gate.passed for gate in judge_alone(voice, GATES)] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("runaways", "interval", "passed"), [(0, [0.0, 0.0234], True), (3, [0.0064, 0.0537], False), (0, [0.0, 0.49], False)]
+)
+def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_not(
+    voice_bundle: Path, runaways: int, interval: list[float], passed: bool
+) -> None:
+    bundle = read_bundle(voice_bundle)
+    bundle = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, family="codec_lm"))
+    found = {"runaways": runaways, "sentences": 160, "runaway_rate": runaways / 160, "runaway_rate_ci95": interval}
+    metrics = figures(rtf=0.2) | {"decoding": {"fp32": found}}
+    gates = {gate.name: gate for gate in judge_alone(Evidence(version=1, metrics=metrics, sentences=(), bundle=bundle), GATES)}
+    assert set(gates) == ALONE | {"runaways"}
+    assert gates["rtf"].passed, "its family's limit"
+    assert gates["runaways"].passed == passed and f"{runaways} of 160 sentences ran away" in gates["runaways"].reason
+    unmeasured = Evidence(version=1, metrics=figures(), sentences=(), bundle=bundle)
+    assert "not measured for fp32" in judge_alone(unmeasured, GATES)[-1].reason and not judge_alone(unmeasured, GATES)[-1].passed
+
+
+def test_every_family_needs_its_limit() -> None:
+    with pytest.raises(ValueError, match="max_rtf must have a limit above 0 for each of parallel, codec_lm"):
+        dataclasses.replace(GATES, max_rtf={"parallel": 0.05})
+
+
 @pytest.mark.parametrize("other", ["recogniser", "sentences", "none"])
 def test_what_was_judged_otherwise_is_not_compared_and_says_what_to_do(champion: Path, project: Path, other: str) -> None:
     second = renamed(champion, project / "second")
@@ -212,7 +236,7 @@ def test_the_champion_judged_again_stays_what_it_is(champion: Path, project: Pat
     assert {gate.name for gate in promote("test-voice", GATES).gates} == ALONE
     assert aliases() == {"challenger": 2, "champion": 2, "previous": 1}
     assert open_store().client.get_model_version("test-voice", "2").tags == before
-    strict = promote("test-voice", dataclasses.replace(GATES, max_rtf=1e-6))
+    strict = promote("test-voice", dataclasses.replace(GATES, max_rtf=dict.fromkeys(FAMILIES, 1e-6)))
     assert not strict.passed and "stays champion, though refused by rtf now" in strict.says()[-1]
     assert aliases()["champion"] == 2
 
