@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.decoding.session import Stepper
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle
 
@@ -32,6 +33,19 @@ class Runtime(Protocol):
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
         """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
+
+
+class TokenRuntime(Protocol):
+    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` streams of codes; the rest as in `Runtime`."""
+
+    def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
+
+    def stepper(self) -> Stepper:
+        """Something new that makes codes of states, with a cache of its own. Any number of threads may have one each."""
+
+    def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Codes (B, F, G), real frames of each row (B,) -> samples (B, S), about -1 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
