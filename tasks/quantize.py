@@ -22,6 +22,7 @@ from sonorant.training.acoustic import AcousticTrainConfig
 from sonorant.training.codec import CodecTrainConfig
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
+from sonorant.training.language_model import LanguageModelTrainConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks.params import load
 from tasks.stage import run
@@ -31,6 +32,7 @@ TRAINING: dict[str, tuple[str, type[TrainConfig]]] = {
     "acoustic": ("train_acoustic", AcousticTrainConfig),
     "vocoder": ("train_vocoder", VocoderTrainConfig),
     "codec": ("train_codec", CodecTrainConfig),
+    "language_model": ("train_language_model", LanguageModelTrainConfig),
 }
 """Kind of model -> section of its training's settings, and their owner."""
 

@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sonorant.data.features import FeatureStore
+from sonorant.errors import SonorantError
 from sonorant.models.quantized import quantizable
 from sonorant.models.saved import load_model, save_model
 from sonorant.quantization.calibration import Scales, calibrate
 from sonorant.quantization.comparison import above, choose, summary
 from sonorant.quantization.config import QuantizeConfig
-from sonorant.quantization.judge import AcousticJudge, Judged, VocoderJudge, judge_of
+from sonorant.quantization.judge import Judge, Judged, judge_of
 from sonorant.quantization.post_training import Sensitivity, quantized_copy, sensitivity_of
 from sonorant.training.acoustic import AcousticRecipe
 from sonorant.training.codec import CodecRecipe
+from sonorant.training.language_model import LanguageModelRecipe
 from sonorant.training.recipe import utterances_of
 from sonorant.training.vocoder import VocoderRecipe
 
@@ -28,7 +30,7 @@ RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {
     "vocoder": VocoderRecipe,
     "codec": CodecRecipe,
 }
-"""By kind of model."""
+"""By kind of model; a language model's needs codes too."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class PostTrained:
     description: dict[str, Any]
     """Content of its `model.json`."""
     model: nn.Module
-    judge: AcousticJudge | VocoderJudge
+    judge: Judge
     as_float: Judged
     as_ptq: Judged
     scales: Scales
@@ -101,7 +103,11 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 def recipe_of(kind: str, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Any:
     """The recipe that a model of `kind` was trained by, for its data and its losses."""
-    return RECIPES[kind](model, train, features)
+    if kind != LanguageModelRecipe.name:
+        return RECIPES[kind](model, train, features)
+    if codes is None:
+        raise SonorantError("a language model is quantised with the codes it learned from; give --codes, what train_vocoder wrote")
+    return LanguageModelRecipe(model, train, features, codes)
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
