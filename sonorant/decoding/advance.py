@@ -45,16 +45,18 @@ def advance(
     arrived_B = state.pointer_B + hop_B
     finished_B = alive_B & (arrived_B >= rules.phonemes_B)
     spent_B = alive_B & ~finished_B & (state.step + 1 >= rules.budget_B)
-    moved_B = alive_B & ~finished_B & (hop_B > 0)
+    left_B = finished_B | spent_B
+    moved_B = alive_B & ~left_B & (hop_B > 0)
     rows_S = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device)
     return State(
         step=state.step + 1,
         codes_BG=codes_BG,
-        pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
-        age_B=xp.where(moved_B, 0, state.age_B + 1),
+        # While the delayed streams are completed, the model sees the last phoneme, as in training.
+        pointer_B=xp.where(left_B, rules.phonemes_B - 1, xp.where(moved_B, arrived_B, state.pointer_B)),
+        age_B=xp.where(moved_B | left_B, 0, state.age_B + 1),
         log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
         position_B=state.position_B + 1,
-        ended_B=xp.where(finished_B | spent_B, state.step + 1, state.ended_B),
+        ended_B=xp.where(left_B, state.step + 1, state.ended_B),
         verdict_B=xp.where(spent_B & (watched.verdict_B == 0), int(Verdict.BUDGET), watched.verdict_B),
         log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
         silent_B=watched.silent_B,

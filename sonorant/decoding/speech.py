@@ -1,0 +1,141 @@
+"""A batch decoded to its end: several candidates, other attempts where one went wrong, the best of them kept. Knows nothing of sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.guards import Verdict
+from sonorant.decoding.session import Prompt, Session, Stepper
+from sonorant.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.errors import SonorantError
+
+BLOCK = 32
+"""Frames after which is asked whether all rows have ended: to ask may mean to wait for a device."""
+RETRY_TEMPERATURE = 0.7
+"""Attempts after the first are drawn at least at this temperature: a greedy one would go wrong the same way again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """What became of a batch of texts."""
+
+    codes_BFG: NDArray[np.int64]
+    """Silence past a row's end."""
+    lengths_B: NDArray[np.int64]
+    """Code frames of each row."""
+    verdicts_B: NDArray[np.int64]
+    """`Verdict` of what was kept; anything but `WELL` is a runaway."""
+    cut_B: NDArray[np.bool_]
+    """Whether what was kept ended with its budget, so that some of its text may be missing."""
+    attempts_B: NDArray[np.int64]
+    """How many attempts were made; 1 = the first went well, or there are no others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One row that was decoded to its end."""
+
+    codes_FG: NDArray[np.int64]
+    verdict: Verdict
+    cut: bool
+    log_probability: float
+
+    @property
+    def rank(self) -> tuple[bool, bool, float]:
+        """The larger the better."""
+        return self.verdict == Verdict.WELL, not self.cut, self.log_probability
+
+
+def speak(
+    stepper: Stepper,
+    states_BNC: NDArray[np.float32],
+    lengths_B: NDArray[np.int64],
+    description: DecodingDescription,
+    config: DecodingConfig,
+    *,
+    seed: int = 0,
+    candidates: int = 1,
+    prompt: Prompt | None = None,
+) -> Spoken:
+    """Decode a batch of texts to the end. A row is as it would be alone, whatever is beside it.
+
+    The policy: the first attempt is decoded as `config` says. Rows whose best candidate has another verdict than `WELL` are spoken anew, up
+    to `config.retries` times, with the noise of the next attempt, at a temperature of at least `RETRY_TEMPERATURE`, the pointer by the
+    median rule. Of all candidates of all attempts the best is kept: one that went well before one that did not, one that came to the text's
+    end before one that was cut, then by the mean log-probability of its codes. So every text ends, and what went wrong is told.
+
+    Args:
+        stepper: what runs the model; it is used for one batch after the other.
+        states_BNC: what the encoder gave, float32.
+        lengths_B: phonemes of each row, `^` and `$` included, int64.
+        description: of the voice.
+        config: how to decode.
+        seed: of the noise; the same seed, the same codes.
+        candidates: rows of each text in a batch, each with noise of its own.
+        prompt: for voices that take one.
+
+    Raises SonorantError where the seed is negative, or the candidates would all be the same.
+    """
+    _check(config, seed, candidates)
+    best: list[Attempt | None] = [None] * len(lengths_B)
+    attempts_B = np.zeros(len(lengths_B), np.int64)
+    for number in range(config.retries + 1):
+        texts = np.array([text for text, kept in enumerate(best) if kept is None or kept.verdict != Verdict.WELL], np.int64)
+        if not len(texts):
+            break
+        attempts_B[texts] += 1
+        rows = np.repeat(texts, candidates)
+        keys = [(seed, candidate, number) for _ in texts for candidate in range(candidates)]
+        row_prompt = Prompt(prompt.codes_BPG[rows], prompt.lengths_B[rows]) if prompt else None
+        how = config if number == 0 else _otherwise(config)
+        session = Session(stepper, states_BNC[rows], lengths_B[rows], description, how, keys, row_prompt)
+        for text, attempt in zip(rows, _attempts(session), strict=True):
+            kept = best[text]
+            best[text] = attempt if kept is None else max(kept, attempt, key=lambda one: one.rank)
+    return _spoken([attempt for attempt in best if attempt], attempts_B, description)
+
+
+def _check(config: DecodingConfig, seed: int, candidates: int) -> None:
+    if seed < 0:
+        raise SonorantError(f"seed must be at least 0, not {seed}")
+    if candidates < 1:
+        raise SonorantError(f"candidates must be at least 1, not {candidates}")
+    if candidates > 1 and config.temperature == 0 and config.advance == "median":
+        raise SonorantError(f"{candidates} candidates would all be the same at temperature 0; set temperature, such as 0.7")
+
+
+def _otherwise(config: DecodingConfig) -> DecodingConfig:
+    return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), advance="median")
+
+
+def _attempts(session: Session) -> Iterator[Attempt]:
+    """Decode a session to its end; row by row."""
+    blocks = []
+    while not session.ended:
+        blocks.append(session.more(BLOCK))
+    codes_BFG = np.concatenate(blocks, axis=1) if blocks else session.more(0)
+    for row, length in enumerate(session.lengths_B):
+        yield Attempt(
+            codes_FG=codes_BFG[row, :length],
+            verdict=Verdict(int(session.verdicts_B[row])),
+            cut=bool(session.cut_B[row]),
+            log_probability=float(session.log_probability_B[row]),
+        )
+
+
+def _spoken(kept: list[Attempt], attempts_B: NDArray[np.int64], description: DecodingDescription) -> Spoken:
+    lengths_B = np.array([len(attempt.codes_FG) for attempt in kept], np.int64)
+    codes_BFG = np.tile(np.array(description.silence, np.int64), (len(kept), lengths_B.max(initial=0), 1))
+    for row, attempt in enumerate(kept):
+        codes_BFG[row, : lengths_B[row]] = attempt.codes_FG
+    return Spoken(
+        codes_BFG=codes_BFG,
+        lengths_B=lengths_B,
+        verdicts_B=np.array([attempt.verdict for attempt in kept], np.int64),
+        cut_B=np.array([attempt.cut for attempt in kept], bool),
+        attempts_B=attempts_B,
+    )

@@ -1,0 +1,129 @@
+"""Models that never end do end, within their budget, and it is told what was wrong; sound ones are left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sonorant.decoding.guards import Verdict
+from sonorant.decoding.session import Session
+from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, Plant, TinyStepper, loops, silent, stays, texts
+
+SECOND = round(DESCRIPTION.frames_per_second)
+P99 = DESCRIPTION.frames_per_phoneme.p99
+
+
+def decoded(stepper: TinyStepper, lengths: tuple[int, ...], **change: object) -> tuple[Session, np.ndarray]:
+    states, counts = texts(*lengths)
+    config = replace(CONFIG, **change)  # type: ignore[arg-type]
+    session = Session(stepper, states, counts, DESCRIPTION, config, [(0, 0, 0)] * len(lengths))
+    blocks = []
+    while not session.ended:
+        blocks.append(session.more(7))
+    return session, np.concatenate(blocks, axis=1)
+
+
+@pytest.mark.parametrize(
+    ("plant", "verdict"),
+    [(stays, Verdict.STUCK), (silent, Verdict.SILENCE), (loops, Verdict.REPETITION)],
+    ids=lambda one: str(one)[:20],
+)
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_what_never_ends_ends_within_its_budget_and_says_why(plant: Plant, verdict: Verdict, library: str) -> None:
+    lengths = (4, 10, 25)
+    session, codes = decoded(TinyStepper(library, plant), lengths)
+    assert session.verdicts_B.tolist() == [verdict] * 3
+    assert (session.lengths_B <= np.ceil(CONFIG.budget * P99 * np.array(lengths))).all()
+    assert codes.shape[1] == session.lengths_B.max()
+
+
+def test_a_stuck_pointer_is_pushed_on_to_the_end_of_the_text() -> None:
+    session, _ = decoded(TinyStepper(plant=stays), (6,), longest_phoneme=0.2, longest_repeat=9.0)
+    assert session.verdicts_B[0] == Verdict.STUCK and not session.cut_B[0]
+    pushes = session.lengths_B[0] / (0.2 * SECOND)
+    assert pushes == round(pushes) and pushes <= 6  # each phoneme is stood on for just so long
+
+
+def never(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ever other codes, and a pointer that never moves: nothing but the budget ends it where no phoneme is too long."""
+    logits[:] = np.random.default_rng(step).standard_normal(logits.shape) * 9
+    return stays(logits, hop, step)
+
+
+def test_the_budget_is_the_last_word() -> None:
+    session, _ = decoded(TinyStepper(plant=never), (4, 12), longest_phoneme=1e6)
+    assert session.verdicts_B.tolist() == [Verdict.BUDGET] * 2 and session.cut_B.all()
+    assert session.lengths_B.tolist() == [np.ceil(CONFIG.budget * P99 * length) for length in (4, 12)]
+
+
+def pause(frames: int) -> Plant:
+    """So many frames of silence on the first phoneme, then other codes and one phoneme a frame."""
+
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits, hop = never(logits, hop, step) if step >= frames else silent(logits, hop, step)
+        hop[:, 0], hop[:, 1] = (30.0, 0.0) if step < frames else (0.0, 30.0)
+        return logits, hop
+
+    return plant
+
+
+def test_silence_as_long_as_a_pause_is_no_fault() -> None:
+    longest = round(CONFIG.longest_silence * SECOND)
+    session, codes = decoded(TinyStepper(plant=pause(longest - 2)), (12,))
+    assert session.verdicts_B[0] == Verdict.WELL and (codes[0, : longest - 3] == SILENCE).all()
+    session, _ = decoded(TinyStepper(plant=pause(longest + 2)), (12,))
+    assert session.verdicts_B[0] == Verdict.SILENCE
+
+
+def loop(period: int, frames: int) -> Plant:
+    """So many frames of a loop while the pointer moves on every third frame, then other codes."""
+
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits, hop = never(logits, hop, step)
+        if step < frames:
+            logits[:, :, step % period] = 90.0
+        hop[:, 0], hop[:, 1] = (0.0, 30.0) if step % 3 == 2 else (30.0, 0.0)
+        return logits, hop
+
+    return plant
+
+
+@pytest.mark.parametrize("period", range(1, 10))
+def test_loops_of_one_to_eight_frames_are_noticed(period: int) -> None:
+    longest = round(CONFIG.longest_repeat * SECOND)
+    session, codes = decoded(TinyStepper(plant=loop(period, longest + period + 2)), (16,))
+    assert (codes[0, :longest, 0] == np.arange(longest) % period).all()
+    assert session.verdicts_B[0] == (Verdict.REPETITION if period <= 8 else Verdict.WELL)
+    session, _ = decoded(TinyStepper(plant=loop(period, longest + period - 2)), (16,))
+    assert session.verdicts_B[0] == Verdict.WELL
+
+
+def test_a_loop_while_the_pointer_moves_takes_no_phoneme_away() -> None:
+    session, _ = decoded(TinyStepper(plant=loop(3, 1000)), (16,))
+    assert session.verdicts_B[0] == Verdict.REPETITION
+    assert session.lengths_B[0] == 16 * 3
+
+
+def test_one_bad_row_leaves_the_others_alone() -> None:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits[1, :, CODES - 1] = 50.0
+        hop[1, 0] = 30.0
+        return logits, hop
+
+    session, codes = decoded(TinyStepper(plant=plant), (9, 9, 9))
+    alone, expected = decoded(TinyStepper(), (9,))
+    assert session.verdicts_B.tolist() == [Verdict.WELL, Verdict.REPETITION, Verdict.WELL]
+    length = alone.lengths_B[0]
+    assert (codes[[0, 2], :length] == expected[0]).all()
+
+
+def test_without_a_pointer_the_text_is_no_phoneme_to_be_stuck_on() -> None:
+    states, lengths = texts(10)
+    description = replace(DESCRIPTION, text="prefix")
+    for plant, verdict in ((never, Verdict.BUDGET), (silent, Verdict.SILENCE), (loops, Verdict.REPETITION)):
+        session = Session(TinyStepper(plant=plant), states, lengths, description, CONFIG, [(0, 0, 0)])
+        while not session.ended:
+            session.more(5)
+        assert session.verdicts_B[0] == verdict

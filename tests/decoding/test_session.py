@@ -1,0 +1,142 @@
+"""Frames come the same in pieces of any size, alone or in a batch, from numpy or torch; what is told of a batch is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sonorant.decoding.session import Prompt, Session
+from sonorant.decoding.state import Rules, State, cut_state, make_rules, padded_rules, padded_state, start
+from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, texts
+
+DRAWN = {"temperature": 0.9, "top_k": 8, "top_p": 0.95, "repetition_penalty": 1.2, "advance": "sample"}
+LENGTHS = (9, 3, 17, 12)
+
+
+def session(lengths: tuple[int, ...], change: dict, *, library: str = "numpy", keys: list | None = None, **more: object) -> Session:
+    states, counts = texts(*lengths)
+    config = replace(CONFIG, **change)
+    return Session(TinyStepper(library), states, counts, DESCRIPTION, config, keys or [(5, 0, 0)] * len(lengths), **more)  # type: ignore[arg-type]
+
+
+def whole(made: Session, piece: int = 1000) -> np.ndarray:
+    blocks = [made.more(piece)]
+    while not made.ended:
+        blocks.append(made.more(piece))
+    return np.concatenate(blocks, axis=1)
+
+
+@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("piece", [1, 2, 5, 33])
+def test_pieces_of_any_size_make_the_whole(change: dict, piece: int) -> None:
+    at_once, in_pieces = session(LENGTHS, change), session(LENGTHS, change)
+    expected = whole(at_once)
+    sizes = []
+    while not in_pieces.ended:
+        sizes.append(in_pieces.more(piece))
+    assert all(part.shape[1] == piece for part in sizes[:-1]) and sizes[-1].shape[1] <= piece
+    assert (np.concatenate(sizes, axis=1) == expected).all()
+    assert in_pieces.more(piece).shape == (len(LENGTHS), 0, STREAMS)
+    assert (in_pieces.lengths_B == at_once.lengths_B).all()
+
+
+@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+def test_a_row_is_as_it_would_be_alone(change: dict) -> None:
+    together = session(LENGTHS, change)
+    codes = whole(together)
+    assert codes.shape[1] == together.lengths_B.max() and len(set(together.lengths_B)) > 1
+    assert codes.min() >= 0 and codes.max() < CODES
+    for row, length in enumerate(LENGTHS):
+        alone = session((length,), change)
+        expected = whole(alone)
+        assert alone.lengths_B[0] == together.lengths_B[row] > 0
+        assert (codes[row, : expected.shape[1]] == expected[0]).all()
+        assert (codes[row, expected.shape[1] :] == SILENCE).all()
+        np.testing.assert_allclose(alone.log_probability_B[0], together.log_probability_B[row], rtol=1e-5)
+
+
+@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+def test_numpy_and_torch_go_through_the_same_states(change: dict) -> None:
+    states, lengths = texts(*LENGTHS)
+    config, keys = replace(CONFIG, **change), [(1, 0, 0)] * 4
+    sessions = [Session(TinyStepper(library), states, lengths, DESCRIPTION, config, keys) for library in ("numpy", "torch")]
+    steps = 0
+    while not sessions[0].ended:
+        assert (sessions[0].more(1) == sessions[1].more(1)).all()
+        for name, one, other in zip(State._fields, sessions[0]._state, sessions[1]._state, strict=True):
+            assert one.dtype == other.dtype and one.shape == other.shape, name
+            np.testing.assert_allclose(one, other, atol=1e-4, err_msg=name)
+        steps += 1
+    assert steps > 10 and sessions[1].ended
+
+
+def test_a_seed_reproduces_and_another_differs() -> None:
+    first, again, other = (whole(session((12,), DRAWN, keys=[(seed, 0, 0)])) for seed in (1, 1, 2))
+    assert first.tobytes() == again.tobytes() != other.tobytes()
+
+
+def test_each_stream_is_told_without_its_delay() -> None:
+    made = session((12,), {})
+    codes = whole(made)
+    grid = made._state.grid_BSG
+    frames = made.lengths_B[0]
+    for stream in range(STREAMS):
+        assert (grid[0, stream : stream + frames, stream] == codes[0, :, stream]).all()
+        assert (grid[0, :stream, stream] == CODES).all() and (grid[0, stream + frames :, stream] == CODES).all()
+
+
+def test_the_first_frame_costs_one_step_a_stream() -> None:
+    made = session((12,), {})
+    assert made.more(1).shape[1] == 1
+    assert made._state.step == STREAMS
+
+
+@pytest.mark.parametrize("lengths", [(0,), (1,), (2,), (2, 0)])
+def test_an_empty_text_ends_at_once(lengths: tuple[int, ...]) -> None:
+    stepper = TinyStepper()
+    states, counts = np.zeros((len(lengths), 2, 6), np.float32), np.array(lengths)
+    made = Session(stepper, states, counts, DESCRIPTION, CONFIG, [(0, 0, 0)] * len(lengths))
+    assert made.ended and made.lengths_B.tolist() == [0] * len(lengths) and made.more(9).shape == (len(lengths), 0, STREAMS)
+    assert stepper.batches == []
+
+
+def test_an_empty_text_beside_another_has_no_frames() -> None:
+    made, alone = session((2, 9), {}), session((9,), {})
+    codes, expected = whole(made), whole(alone)
+    assert made.lengths_B.tolist() == [0, alone.lengths_B[0]] and (codes[0] == SILENCE).all() and (codes[1] == expected[0]).all()
+
+
+def test_a_prompt_is_heard_by_its_own_row() -> None:
+    prompt = Prompt(np.random.default_rng(0).integers(0, CODES, (2, 5, STREAMS)), np.array([5, 0]))
+    made, without = session((9, 9), {}, prompt=prompt), session((9, 9), {})
+    codes, expected = whole(made), whole(without)
+    assert codes[0].tobytes() != expected[0].tobytes()
+    length = without.lengths_B[1]
+    assert (codes[1, :length] == expected[1, :length]).all()
+    assert made._state.position_B[0] == made._state.position_B[1] + 5
+
+
+@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+def test_padding_a_batch_changes_nothing(change: dict) -> None:
+    """As steppers of fixed shapes do it."""
+    states, lengths = texts(9, 12)
+    config = replace(CONFIG, **change)
+    draw = np.random.default_rng(0)
+    rules = make_rules(lengths, DESCRIPTION, config, lambda steps, numbers: draw.random((2, steps, numbers), dtype=np.float32))
+    state = start(rules, lengths, np.zeros(2, np.int64), DESCRIPTION)
+    steps = rules.noise_BSG.shape[1]
+    expected = run(states, lengths, rules, state, steps)
+    wide, room = padded_rules(rules, 4, steps + 9), padded_state(state, 4, steps + 9)
+    padded_states = np.concatenate([states, np.zeros_like(states)])
+    padded = run(padded_states, np.append(lengths, [1, 1]), wide, room, steps)
+    assert padded.ended_B[2:].tolist() == [0, 0]
+    for name, one, other in zip(State._fields, expected, cut_state(padded, 2, steps), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6, err_msg=name)
+
+
+def run(states: np.ndarray, lengths: np.ndarray, rules: Rules, state: State, steps: int) -> State:
+    stepper = TinyStepper()
+    stepper.begin(states, lengths, np.zeros((len(lengths), 1, STREAMS), np.int64), np.zeros(len(lengths), np.int64), rules)
+    return stepper.run(state, steps)

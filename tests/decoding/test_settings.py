@@ -1,0 +1,45 @@
+"""Contradictions in the settings are refused by name, and params.yaml holds settings that are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sonorant.decoding.settings import DecodingConfig
+from tasks.params import load
+from tests.decoding.tiny_model import CONFIG, DESCRIPTION
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": -0.1},
+        {"temperature": float("nan")},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+        {"top_k": -1},
+        {"repetition_penalty": 0.5},
+        {"repetition_window": -1},
+        {"advance": "argmax"},
+        {"budget": 0.0},
+        {"longest_phoneme": 0.0},
+        {"longest_silence": -1.0},
+        {"longest_repeat": float("inf")},
+        {"retries": -1},
+    ],
+    ids=str,
+)
+def test_a_contradiction_is_named(change: dict) -> None:
+    with pytest.raises(ValueError, match=next(iter(change))):
+        replace(CONFIG, **change)
+
+
+def test_silence_has_a_code_for_each_stream() -> None:
+    with pytest.raises(ValueError, match="2 streams"):
+        replace(DESCRIPTION, silence=(1,))
+
+
+def test_the_params_are_in_order() -> None:
+    load("decoding", DecodingConfig, Path(__file__).parents[2] / "params.yaml")

@@ -1,0 +1,126 @@
+"""The policy: what goes well is left alone, what goes wrong is spoken anew, the best is kept, and all of it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sonorant.decoding.guards import Verdict
+from sonorant.decoding.sampling import uniform_noise
+from sonorant.decoding.session import Session
+from sonorant.decoding.speech import RETRY_TEMPERATURE, speak
+from sonorant.decoding.state import Rules
+from sonorant.errors import SonorantError
+from tests.decoding.tiny_model import CONFIG, DESCRIPTION, SILENCE, TinyStepper, stays, texts
+
+DRAWN = replace(CONFIG, temperature=1.0, top_k=6)
+
+
+class FirstAttemptsFail(TinyStepper):
+    """The pointer never moves in the first batches; keeps the rules of each."""
+
+    def __init__(self, failing: int) -> None:
+        super().__init__(plant=self._fail)
+        self.failing, self.rules = failing, list[Rules]()
+
+    def _fail(self, logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        if len(self.batches) > self.failing:
+            return logits, hop
+        # Only longer texts fail, so that rows differ.
+        hop[:, 0] = np.where(self.rules[-1].phonemes_B[:, None] > 8, 30.0, hop[:, :1])[:, 0]
+        return logits, hop
+
+    def begin(self, states_BNC: np.ndarray, lengths_B: np.ndarray, *rest: object) -> None:
+        super().begin(states_BNC, lengths_B, *rest)  # type: ignore[arg-type]
+        self.rules.append(rest[-1])  # type: ignore[arg-type]
+
+
+def test_what_goes_well_is_spoken_once() -> None:
+    stepper = TinyStepper()
+    states, lengths = texts(9, 4, 13)
+    spoken = speak(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=3))
+    assert stepper.batches == [3]
+    assert spoken.attempts_B.tolist() == [1, 1, 1] and spoken.verdicts_B.tolist() == [Verdict.WELL] * 3 and not spoken.cut_B.any()
+    session = Session(TinyStepper(), states, lengths, DESCRIPTION, CONFIG, [(0, 0, 0)] * 3)
+    assert (spoken.codes_BFG == session.more(1000)).all() and (spoken.lengths_B == session.lengths_B).all()
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2, 3])
+def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(failing: int) -> None:
+    stepper = FirstAttemptsFail(failing)
+    states, lengths = texts(12, 4, 10)
+    spoken = speak(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=2, advance="sample"), seed=7)
+    assert stepper.batches == [3, 2, 2][: failing + 1]
+    assert spoken.attempts_B.tolist() == [min(3, failing + 1), 1, min(3, failing + 1)]
+    assert (spoken.verdicts_B == Verdict.WELL).tolist() == [failing < 3, True, failing < 3]
+    for number, rules in enumerate(stepper.rules[1:], 1):
+        assert (rules.temperature_B == np.float32(RETRY_TEMPERATURE)).all() and rules.median_B.all()
+        assert (rules.noise_BSG == uniform_noise([(7, 0, number)] * 2, *rules.noise_BSG.shape[1:])).all()
+
+
+def test_a_warmer_voice_is_not_cooled_by_a_retry() -> None:
+    stepper = FirstAttemptsFail(1)
+    states, lengths = texts(12)
+    speak(stepper, states, lengths, DESCRIPTION, replace(DRAWN, retries=1))
+    assert stepper.rules[1].temperature_B.tolist() == [1.0]
+
+
+def test_where_all_attempts_fail_the_verdict_says_so() -> None:
+    states, lengths = texts(9)
+    spoken = speak(TinyStepper(plant=stays), states, lengths, DESCRIPTION, replace(CONFIG, retries=2))
+    assert spoken.attempts_B[0] == 3 and spoken.verdicts_B[0] != Verdict.WELL
+    assert 0 < spoken.lengths_B[0] <= np.ceil(CONFIG.budget * DESCRIPTION.frames_per_phoneme.p99 * 9)
+
+
+def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
+    states, lengths = texts(9, 14)
+    spoken = speak(TinyStepper(), states, lengths, DESCRIPTION, DRAWN, seed=3, candidates=5)
+    for row in range(2):
+        made = []
+        for candidate in range(5):
+            session = Session(TinyStepper(), states[row : row + 1], lengths[row : row + 1], DESCRIPTION, DRAWN, [(3, candidate, 0)])
+            codes = session.more(1000)[0]
+            made.append((session.verdicts_B[0] == Verdict.WELL, float(session.log_probability_B[0]), codes))
+        assert len({codes.tobytes() for *_, codes in made}) == 5
+        best = max(made, key=lambda one: one[:2])[2]
+        assert (spoken.codes_BFG[row, : spoken.lengths_B[row]] == best).all()
+
+
+def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() -> None:
+    config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # so strict that some rows fail
+    lengths = (11, 6, 14, 9, 18, 5)
+    states, counts = texts(*lengths)
+    together = speak(TinyStepper(), states, counts, DESCRIPTION, config, seed=1, candidates=2)
+    assert len(set(together.attempts_B.tolist())) > 1
+    for row, length in enumerate(lengths):
+        alone = speak(TinyStepper(), *texts(length), DESCRIPTION, config, seed=1, candidates=2)
+        frames = alone.lengths_B[0]
+        assert (together.lengths_B[row], together.attempts_B[row]) == (frames, alone.attempts_B[0])
+        assert (together.codes_BFG[row, :frames] == alone.codes_BFG[0]).all()
+        assert (together.codes_BFG[row, frames:] == SILENCE).all()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_seed_reproduces(library: str) -> None:
+    states, lengths = texts(9, 14)
+    first, again, other = (
+        speak(TinyStepper(kind), states, lengths, DESCRIPTION, DRAWN, seed=seed)
+        for kind, seed in (("numpy", 4), (library, 4), (library, 5))
+    )
+    assert first.codes_BFG.tobytes() == again.codes_BFG.tobytes() != other.codes_BFG.tobytes()
+
+
+def test_empty_texts_are_no_failure() -> None:
+    stepper = TinyStepper()
+    spoken = speak(stepper, *texts(2, 1), DESCRIPTION, replace(CONFIG, retries=2))
+    assert spoken.codes_BFG.shape == (2, 0, 2) and spoken.verdicts_B.tolist() == [0, 0] and stepper.batches == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [({"seed": -1}, "seed"), ({"candidates": 0}, "candidates"), ({"candidates": 2}, "temperature")]
+)
+def test_what_makes_no_sense_is_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(SonorantError, match=message):
+        speak(TinyStepper(), *texts(9), DESCRIPTION, CONFIG, **arguments)
