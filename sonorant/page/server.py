@@ -20,7 +20,7 @@ from typing import Any
 from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
 from sonorant.page.synthesis import BusyError, Synthesis, Wish
-from sonorant.runtime.speaking import FASTEST, SLOWEST
+from sonorant.runtime.parallel import FASTEST, SLOWEST
 
 ADDRESS = "127.0.0.1"
 PAGES = {

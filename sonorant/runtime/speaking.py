@@ -1,36 +1,53 @@
-"""What a voice's graphs make of phonemes, whole or in parts. Knows nothing of text."""
+"""How a voice is asked to speak, and what its graphs make of phonemes. Knows nothing of text, and no family of voices in particular."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import VoiceDescription
+from sonorant.decoding.guards import Verdict
+from sonorant.decoding.settings import DecodingConfig
 from sonorant.runtime.limits import Allowance
-from sonorant.runtime.parts import decode_parts, speak, vocode_parts
-from sonorant.runtime.runtimes import Runtime
-
-SLOWEST, FASTEST = 0.5, 2.0
-"""Speeds beyond these sound like no voice."""
-FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to compute."""
-BATCH_FRAMES = 8192
-"""Mel frames that `synthesize` computes at once, all rows together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How a text is spoken."""
+    """How a text is spoken. What concerns decoding is for voices that speak codes one after the other (family codec_lm)."""
 
     speaker: int = 0
     """Id of who speaks."""
     speed: float = 1.0
     """2.0 is twice as fast."""
+    whole: bool = True
+    """No part of a sentence is given before all of it was decoded, so that a bad attempt can be taken back; else parts come at once."""
+    decoding: DecodingConfig | None = None
+    """How codes are chosen; None = the voice's defaults."""
+    seed: int | None = None
+    """Of the noise that codes are drawn with: the same seed says the same; None = 0."""
+    candidates: int = 1
+    """How often each sentence is spoken, with other noise, so that the best can be taken."""
+    prompt: NDArray[np.int64] | None = None
+    """Codes (P, G) of a reference that the voice shall go on from."""
+    lookahead: int | None = None
+    """Code frames that the first part waits for behind its own; None = as many as it depends on."""
+
+
+@dataclass(frozen=True)
+class Synthesized:
+    """What became of a batch."""
+
+    samples: NDArray[np.float32]
+    """(B, S) in -1..1, zero past each end."""
+    lengths: NDArray[np.int64]
+    """Samples of each row (B,)."""
+    verdicts: NDArray[np.int64]
+    """`Verdict` of each row (B,)."""
+    attempts: NDArray[np.int64]
+    """How often each row was spoken (B,)."""
 
 
 class Speaking(Protocol):
@@ -41,50 +58,13 @@ class Speaking(Protocol):
 
     def synthesize(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> samples (B, S), any at a row's end, and their lengths (B,)."""
+    ) -> Synthesized:
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; its samples may be anything at a row's end and beyond -1..1."""
 
     def parts(
-        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, streamed: bool, first: bool
-    ) -> Iterator[NDArray[np.float32]]:
-        """One piece's tokens (N, 3) -> its samples (S,) in parts, each of at most `taken.limits.frames` mel frames.
+        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[NDArray[np.float32], None, Verdict]:
+        """One piece's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it went.
 
-        `streamed`: parts are heard as they come; `first`: and nothing was heard before. What is heard is counted in `taken`.
+        `first`: nothing was heard before, so the first part shall come soon. What is given is counted in `taken`.
         """
-
-
-@dataclass(frozen=True)
-class ParallelSpeaking:
-    """All frames of an utterance are known at once: encoder, decoder, vocoder."""
-
-    runtime: Runtime
-    description: VoiceDescription
-
-    def check(self, manner: Manner) -> None:
-        """Raise SonorantError if the speed is none."""
-        if not SLOWEST <= manner.speed <= FASTEST:
-            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
-
-    def synthesize(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Speak a batch, as `Speaking.synthesize`."""
-        states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
-        samples = speak(self.runtime, states, ends, self.description.context, BATCH_FRAMES)
-        return samples, ends[:, -1] * self.description.audio.hop
-
-    def parts(
-        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, streamed: bool, first: bool
-    ) -> Iterator[NDArray[np.float32]]:
-        """Speak a piece, as `Speaking.parts`."""
-        speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
-        states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)
-        frames = ends[:, -1]
-        seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
-        taken.check_durations(seconds * manner.speed, len(tokens))
-        taken.take_audio(seconds)
-        most, context = taken.limits.frames, self.description.context
-        sizes = (*(min(size, most) for size in FIRST_FRAMES if streamed and first), most)
-        mel = decode_parts(self.runtime, states, ends, context.decoder, (sizes[0] + context.vocoder, *sizes[1:]))
-        for samples in vocode_parts(self.runtime, mel, frames, context.vocoder, sizes):
-            yield samples[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.decoding.guards import Verdict
 from sonorant.errors import SonorantError
 from sonorant.runtime.limits import Allowance, Limits
 from sonorant.runtime.speaking import Manner
@@ -40,7 +41,6 @@ class Speech(Iterator[NDArray[np.float32]]):
         manner: Manner,
         limits: Limits,
         chunk: int,
-        streamed: bool = True,
     ) -> None:
         """Prepare; nothing is computed yet.
 
@@ -50,7 +50,6 @@ class Speech(Iterator[NDArray[np.float32]]):
             manner: how it is spoken.
             limits: the most the text may take.
             chunk: samples of each chunk but the last.
-            streamed: chunks are heard as they come; else nothing is before all are there.
 
         Raises SonorantError if the voice cannot speak in this manner.
         """
@@ -60,7 +59,9 @@ class Speech(Iterator[NDArray[np.float32]]):
         self.unknown: dict[str, None] = {}
         """Characters that could not be spoken so far, in order of appearance."""
         self.taken = Allowance(limits)
-        self._voice, self._manner, self._streamed = voice, manner, streamed
+        self.verdicts: list[Verdict] = []
+        """How each sentence spoken so far went; a long one may count as several."""
+        self._voice, self._manner = voice, manner
         self._speaking = voice.speaking
         self._speaking.check(manner)
         self._chunks = _chunks(self._checked(self._parts(text)), chunk)
@@ -86,10 +87,16 @@ class Speech(Iterator[NDArray[np.float32]]):
                 continue
             if paused:
                 yield pause
-            yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, streamed=self._streamed, first=first)
+            self._judge((yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first)))
             first, paused = False, not piece.goes_on
         if not self.taken.audio_seconds:
             raise self._nothing(met)
+
+    def _judge(self, verdict: Verdict) -> None:
+        self.verdicts.append(verdict)
+        if verdict != Verdict.WELL:
+            number, what = len(self.verdicts), verdict.name.lower()
+            _log.warning("sentence %d did not go well (%s) and is given as it is; another seed may help", number, what)
 
     def _checked(self, parts: Iterator[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
         """The parts in -1..1, as long as they are numbers and there is time left."""
@@ -106,6 +113,8 @@ class Speech(Iterator[NDArray[np.float32]]):
             _log.warning("left out what cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new))
 
     def _nothing(self, met: str) -> SonorantError:
+        if self.verdicts:
+            return SonorantError("the voice ends before it has said anything; train it further, or give it more than this text")
         if not met:
             return SonorantError("the text is empty; give at least one word")
         shown = met if len(met) <= 40 else met[:40] + "..."

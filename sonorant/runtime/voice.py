@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
+from sonorant.runtime.codec_lm import CodecLmSpeaking
 from sonorant.runtime.limits import Limits
-from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
-from sonorant.runtime.speaking import Manner, ParallelSpeaking, Speaking
+from sonorant.runtime.parallel import NO_DECODING, ParallelSpeaking
+from sonorant.runtime.runtimes import LoadOptions, Runtime, TokenRuntime, load_runtime
+from sonorant.runtime.speaking import Manner, Speaking, Synthesized
 from sonorant.runtime.streaming import CHUNK, Speech
 from sonorant.text import Frontend, SymbolTable, load_frontend
 
@@ -27,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Voice:
     """A bundle and a runtime for its graphs."""
 
-    def __init__(self, bundle: Bundle, runtime: Runtime) -> None:
+    def __init__(self, bundle: Bundle, runtime: Runtime | TokenRuntime) -> None:
         """Compose a voice; `Voice.load` is the usual way."""
         self.bundle = bundle
         self.runtime = runtime
@@ -80,8 +85,11 @@ class Voice:
 
     @property
     def speaking(self) -> Speaking:
-        """How the family of the voice makes speech of phonemes."""
-        return ParallelSpeaking(self.runtime, self.description)
+        """How the family of the voice makes speech of phonemes; something new each time, for one thread at a time."""
+        decoding = self.description.decoding
+        if decoding is None:
+            return ParallelSpeaking(cast(Runtime, self.runtime), self.description)
+        return CodecLmSpeaking(cast(TokenRuntime, self.runtime), decoding, self.description.context.vocoder)
 
     @cached_property
     def symbols(self) -> SymbolTable:
@@ -101,19 +109,56 @@ class Voice:
             )
         return frontend
 
-    def say(self, text: str, speaker: str | None = None, speed: float = 1.0, *, limits: Limits = AT_ONCE) -> NDArray[np.float32]:
+    def decoding(
+        self, *, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None
+    ) -> DecodingConfig | None:
+        """The voice's own way of decoding but for what is given; None where that is nothing.
+
+        Raises SonorantError for values that there are not, and for anything given to a voice that decodes nothing.
+        """
+        asked = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        if not changes:
+            return None
+        if self.description.decoding is None:
+            raise SonorantError(NO_DECODING)
+        try:
+            return dataclasses.replace(self.description.decoding.defaults, **changes)
+        except ValueError as error:
+            raise SonorantError(str(error)) from None
+
+    def say(
+        self,
+        text: str,
+        speaker: str | None = None,
+        speed: float = 1.0,
+        *,
+        limits: Limits = AT_ONCE,
+        seed: int | None = None,
+        decoding: DecodingConfig | None = None,
+        candidates: int = 1,
+        prompt: NDArray[np.int64] | None = None,
+    ) -> NDArray[np.float32]:
         """Speak a text, sentence by sentence.
 
         Args:
             text: characters that cannot be spoken are left out with a warning in the log.
             speaker: one of `speakers`; None = the first.
-            speed: 2.0 is twice as fast; 0.5 to 2.0.
+            speed: 2.0 is twice as fast; 0.5 to 2.0. A voice of the family codec_lm speaks at its own pace, 1.0.
             limits: the most the text may take.
+            seed: family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. Each sentence begins
+                with it, so it sounds the same wherever it stands.
+            decoding: how codes are chosen; `self.decoding` makes one; None = the voice's own way.
+            candidates: how often each sentence is spoken, for the best to be taken.
+            prompt: codes (P, G) of a reference that the voice goes on from.
 
         Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an argument is
         outside what is allowed, or a limit is reached.
         """
-        return np.concatenate(list(self._speech(text, speaker, speed, limits, CHUNK, streamed=False)))
+        manner = Manner(
+            speaker=self._speaker_id(speaker), speed=speed, seed=seed, decoding=decoding, candidates=candidates, prompt=prompt
+        )
+        return np.concatenate(list(Speech(self, text, manner=manner, limits=limits, chunk=CHUNK)))
 
     def stream(
         self,
@@ -123,46 +168,68 @@ class Voice:
         *,
         chunk: int = CHUNK,
         limits: Limits | None = None,
+        whole: bool = False,
+        seed: int | None = None,
+        decoding: DecodingConfig | None = None,
+        candidates: int = 1,
+        prompt: NDArray[np.int64] | None = None,
+        lookahead: int | None = None,
     ) -> Speech:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
 
         Args:
             text: a string, or strings that make the text when joined; they are asked for when speech needs them.
-            speaker: as for `say`.
+            speaker: as for `say`, as is what is not named here.
             speed: as for `say`.
             chunk: samples of each chunk but the last.
             limits: the most the text may take; None = `Limits()`.
+            whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken back, and candidates
+                be compared; first speech comes later.
+            seed: as for `say`.
+            decoding: as for `say`.
+            candidates: as for `say`; more than 1 only if `whole`.
+            prompt: as for `say`.
+            lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that its samples
+                depend on. Fewer come sooner and change the end of that part a little.
 
-        The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in fp32.
-        Raises SonorantError as `say`, for the arguments at once and for the text when it is reached.
+        The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in fp32; and where
+        a sentence went wrong, which `Speech.verdicts` tells: what was heard cannot be taken back. Raises SonorantError as `say`, for
+        the arguments at once and for the text when it is reached.
         """
-        return self._speech(text, speaker, speed, limits or Limits(), chunk, streamed=True)
+        manner = Manner(
+            speaker=self._speaker_id(speaker),
+            speed=speed,
+            whole=whole,
+            seed=seed,
+            decoding=decoding,
+            candidates=candidates,
+            prompt=prompt,
+            lookahead=lookahead,
+        )
+        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk)
 
     def synthesize(
         self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], speaker: NDArray[np.integer], speed: NDArray[np.floating]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,).
 
-        Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,).
+        Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,). Raises SonorantError for a speed that
+        the voice does not have.
         """
-        samples, sample_lengths = self.speaking.synthesize(
+        judged = self.synthesize_judged(tokens, lengths, speaker, speed)
+        return judged.samples, judged.lengths
+
+    def synthesize_judged(
+        self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], speaker: NDArray[np.integer], speed: NDArray[np.floating]
+    ) -> Synthesized:
+        """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
+        made = self.speaking.synthesize(
             tokens.astype(np.int64), lengths.astype(np.int64), speaker.astype(np.int64), speed.astype(np.float32)
         )
         # The last windows reach past an utterance's end.
-        spoken = np.arange(samples.shape[1]) < sample_lengths[:, None]
-        return np.where(spoken, np.clip(samples, -1.0, 1.0), np.float32(0.0)), sample_lengths
-
-    def _speech(
-        self,
-        text: str | Iterable[str],
-        speaker: str | None,
-        speed: float,
-        limits: Limits,
-        chunk: int,
-        streamed: bool,
-    ) -> Speech:
-        manner = Manner(speaker=self._speaker_id(speaker), speed=speed)
-        return Speech(self, text, manner=manner, limits=limits, chunk=chunk, streamed=streamed)
+        spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]
+        samples = np.where(spoken, np.clip(made.samples, -1.0, 1.0), np.float32(0.0))
+        return dataclasses.replace(made, samples=samples)
 
     def _speaker_id(self, speaker: str | None) -> int:
         if speaker is None:

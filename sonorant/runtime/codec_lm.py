@@ -1,0 +1,115 @@
+"""Speech of the family codec_lm: a language model's codes, frame after frame, and the codec's decoder behind it. Knows nothing of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.guards import Verdict
+from sonorant.decoding.session import Prompt, Session, Stepper
+from sonorant.decoding.settings import DecodingDescription
+from sonorant.decoding.speech import speak
+from sonorant.errors import SonorantError
+from sonorant.runtime.limits import Allowance
+from sonorant.runtime.parts import vocode_parts
+from sonorant.runtime.runtimes import TokenRuntime
+from sonorant.runtime.speaking import Manner, Synthesized
+
+PART_SECONDS = (0.25, 0.75, 1.0)
+"""Speech in the first parts of a stream and in all that follow, so that none is waited for longer than the one before is heard."""
+BATCH_FRAMES = 4096
+"""Code frames that the codec's decoder makes sound of at once, all rows together."""
+MOST_CANDIDATES = 16
+LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class CodecLmSpeaking:
+    """One frame after the other; how long a sentence is shows at its end. For one thread at a time."""
+
+    runtime: TokenRuntime
+    decoding: DecodingDescription
+    context: int
+    """Code frames on either side that a frame's samples depend on."""
+
+    @cached_property
+    def _stepper(self) -> Stepper:
+        return self.runtime.stepper()
+
+    def check(self, manner: Manner) -> None:
+        """Raise SonorantError for another speed than 1, and for what the voice cannot be decoded with."""
+        config = manner.decoding or self.decoding.defaults
+        if manner.speed != 1:
+            raise SonorantError(f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}")
+        if not 0 <= (manner.seed or 0) <= LARGEST_SEED:
+            raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
+        if not 1 <= manner.candidates <= MOST_CANDIDATES:
+            raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {manner.candidates}")
+        if manner.candidates > 1 and config.temperature == 0 and config.advance == "median":
+            raise SonorantError("candidates at temperature 0 are all the same: give a temperature too, such as 0.7")
+        if manner.candidates > 1 and not manner.whole:
+            raise SonorantError("candidates are compared when they are whole: ask for whole sentences, or for 1 candidate")
+        if manner.lookahead is not None and manner.lookahead < 0:
+            raise SonorantError(f"lookahead must be at least 0 code frames, not {manner.lookahead}")
+        if manner.prompt is not None and not 0 < len(manner.prompt) <= self.decoding.prompt_frames:
+            raise SonorantError(f"a prompt has 1 to {self.decoding.prompt_frames} code frames, not {len(manner.prompt)}")
+
+    def synthesize(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+    ) -> Synthesized:
+        """Speak a batch as the voice does by default, as `Speaking.synthesize`. Raises SonorantError for a speed other than 1."""
+        for one in speed:
+            self.check(Manner(speed=float(one)))
+        states = self.runtime.encode(tokens, lengths, speaker)
+        spoken = speak(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
+        size = max(1, BATCH_FRAMES // len(lengths))
+        parts = vocode_parts(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.context, [size], axis=1)
+        samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
+        return Synthesized(samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.verdicts_B, spoken.attempts_B)
+
+    def parts(
+        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[NDArray[np.float32], None, Verdict]:
+        """Speak a piece, as `Speaking.parts`."""
+        lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
+        states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
+        config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
+        if manner.whole:
+            spoken = speak(
+                self._stepper, states, lengths, self.decoding, config, seed=seed, candidates=manner.candidates, prompt=prompt
+            )
+            yield from self._sound([spoken.codes_BFG], (most,), self.context, taken)
+            return Verdict(int(spoken.verdicts_B[0]))
+        first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
+        session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
+        sizes = [min(most, math.ceil(seconds * self.decoding.frames_per_second)) for seconds in PART_SECONDS[0 if first else -1 :]]
+        after = self.context if manner.lookahead is None else min(self.context, manner.lookahead)
+        yield from self._sound(_as_asked_for(session, (sizes[0] + after, *sizes[1:])), sizes, after, taken)
+        return Verdict(int(session.verdicts_B[0]))
+
+    def _sound(
+        self, codes: Iterable[NDArray[np.int64]], sizes: Sequence[int], first_after: int, taken: Allowance
+    ) -> Iterator[NDArray[np.float32]]:
+        """The samples of one row's codes, in parts."""
+        rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
+        for samples in vocode_parts(self.runtime, codes, None, self.context, sizes, axis=1, first_after=first_after):
+            taken.take_audio(samples.shape[1] / rate)
+            yield samples[0]
+
+
+def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """A session's codes; nothing is decoded before it is asked for."""
+    for size in chain(sizes, repeat(sizes[-1])):
+        if session.ended:
+            return
+        yield session.more(size)
+
+
+def _prompt(manner: Manner) -> Prompt | None:
+    return None if manner.prompt is None else Prompt(manner.prompt[None], np.array([len(manner.prompt)]))
