@@ -47,11 +47,11 @@ def check_values(runtime: Runtime, expected: Expected, audio: MelConfig, toleran
             ("decoder", "mel", runtime.decode(case.states, case.ends, case.time), case.mel),
             ("vocoder", "samples", runtime.vocode(case.mel, case.lengths), case.samples),
         ):
-            where = _where(graph, output, len(case.time), case.batch)
+            where = where_of(graph, output, len(case.time), case.batch)
             found = difference(output, got, wanted, audio, where)
             found.check(tolerance, where, expected.name)
-            rows[graph].append(_row(len(case.time), case.batch, found))
-    return {graph: _summary(cases, tolerance) for graph, cases in rows.items()}
+            rows[graph].append(row_of(len(case.time), case.batch, found))
+    return {graph: summary_of(cases, tolerance) for graph, cases in rows.items()}
 
 
 def _encoder_values(runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
@@ -68,11 +68,11 @@ def _encoder_values(runtime: Runtime, expected: Expected, case: Case, audio: Mel
 
 def _compare_encoder(runtime: Runtime, case: Case, audio: MelConfig, tolerance: Tolerance, name: str) -> dict[str, Any]:
     states, ends = runtime.encode(**case.inputs)
-    where = _where("encoder", "states", case.tokens, case.batch)
+    where = where_of("encoder", "states", case.tokens, case.batch)
     found = difference("states", states, case.states, audio, where)
     found.check(tolerance, where, name)
-    off = check_ends(ends, case.ends, tolerance, _where("encoder", "ends", case.tokens, case.batch), name)
-    return _row(case.tokens, case.batch, found) | {"frames_off": off}
+    off = check_ends(ends, case.ends, tolerance, where_of("encoder", "ends", case.tokens, case.batch), name)
+    return row_of(case.tokens, case.batch, found) | {"frames_off": off}
 
 
 def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tol
                 _same("decoder", "mel", mel[number : number + 1, :, :frames], alone[2], case.batch, audio, tolerance),
                 _same("vocoder", "samples", samples[number : number + 1, : frames * hop], alone[3], case.batch, audio, tolerance),
             ]
-            where = _where("encoder", "ends", one.tokens, case.batch)
+            where = where_of("encoder", "ends", one.tokens, case.batch)
             loose = Tolerance(
                 max_abs_diff=0,
                 relative_error=0,
@@ -125,7 +125,7 @@ def check_parts(runtime: Runtime, case: Case, context: Context, audio: MelConfig
         ("decoder", "mel", decoded, runtime.decode(case.states, case.ends, case.time)),
         ("vocoder", "samples", spoken, runtime.vocode(case.mel, case.lengths)),
     ):
-        where = _where(graph, output, len(case.time), case.batch)
+        where = where_of(graph, output, len(case.time), case.batch)
         value = difference(output, np.concatenate(parts, axis=-1), whole, audio, where)
         value.check(tolerance, f"{where}, in {len(parts)} parts", "the whole")
         found.append(value.max_abs_diff)
@@ -135,23 +135,26 @@ def check_parts(runtime: Runtime, case: Case, context: Context, audio: MelConfig
 def _same(
     graph: str, output: str, got: NDArray[Any], alone: NDArray[Any], batch: int, audio: MelConfig, tolerance: Tolerance
 ) -> Difference:
-    where = _where(graph, output, alone.shape[1] if output == "states" else alone.shape[-1], batch)
+    where = where_of(graph, output, alone.shape[1] if output == "states" else alone.shape[-1], batch)
     found = difference(output, got, alone, audio, where)
     found.check(tolerance, where, "the row alone")
     return found
 
 
-def _where(graph: str, output: str, length: int, batch: int) -> str:
+def where_of(graph: str, output: str, length: int, batch: int) -> str:
+    """How a fault begins."""
     return f"graph {graph}, output {output}, length {length}, batch {batch}"
 
 
-def _row(length: int, batch: int, found: Difference) -> dict[str, Any]:
+def row_of(length: int, batch: int, found: Difference) -> dict[str, Any]:
+    """A case of the report."""
     row = {"length": length, "batch": batch, "output": found.output, "max_abs_diff": found.max_abs_diff}
     row["relative_error"] = found.relative_error
     return row | {name: value for name in ("log_mel_db", "correlation") if (value := getattr(found, name)) is not None}
 
 
-def _summary(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
+def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
+    """The worst of a graph's cases, and all of them."""
     worst = max(cases, key=lambda case: case["max_abs_diff"])
     measures = [name for name in ("relative_error", "log_mel_db", "frames_off") if name in worst]
     correlations = [case["correlation"] for case in cases if "correlation" in case]

@@ -43,6 +43,8 @@ class VerifyConfig:
     """Mean absolute difference of the log-mel, of mel and samples."""
     correlation: dict[str, float]
     """Of the samples with those expected, at least; -1 to 1."""
+    tokens: dict[str, float]
+    """Share of the greedy tokens, at least, that are those of the models; of voices that speak code by code."""
     int8_size: float
     """Bytes of all int8 graphs over those of fp32, at most."""
     runtimes: list[str]
@@ -56,6 +58,9 @@ class VerifyConfig:
                 raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}")
             if min(values.values()) <= 0:
                 raise ValueError(f"{name} must be above 0")
+        for variant in ("fp32", "int8"):
+            if not 0 < self.tokens.get(variant, 0) <= 1:
+                raise ValueError(f"tokens must be above 0 and at most 1 for {variant}, not {self.tokens.get(variant)}")
 
     def tolerance(self, variant: str) -> Tolerance:
         """Of one variant. Raises SonorantError if there is none."""

@@ -1,8 +1,9 @@
 """The ladder: every runtime that can run here with every variant of a voice, checked rung by rung against torch.
 
 Rungs in order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values, float (int8
-against the float models), written (fp16 as the file says), padding, parts, size (int8). The first that fails, or raises whatever it may,
-names itself and stops that candidate, no other. int8 is compared with torch's fake-quantised models, all else with its float models.
+against the float models), written (fp16 as the file says), tokens (of voices that speak code by code), padding, parts, size (int8). The
+first that fails, or raises whatever it may, names itself and stops that candidate, no other. int8 is compared with torch's fake-quantised
+models, all else with its float models.
 Knows nothing of how the graphs were written, or of what is fast.
 """
 
@@ -17,6 +18,7 @@ from tqdm import tqdm
 
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Candidate, Expected, Trained, climb
+from sonorant.export.codec_lm import TokenCandidate, expect_tokens
 from sonorant.export.parallel import ParallelCandidate, expect_parallel
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.runtime.baseline import BASELINE
@@ -25,6 +27,7 @@ from sonorant.runtime.runtimes import RUNTIMES
 
 LADDERS: dict[str, tuple[type[Candidate], Callable[[Bundle, Trained, Sequence[NDArray[np.integer]], str], Expected]]] = {
     "parallel": (ParallelCandidate, expect_parallel),
+    "codec_lm": (TokenCandidate, expect_tokens),
 }
 """By family: its candidates, and what they are compared with."""
 

@@ -33,6 +33,7 @@ class Quantized(nn.Module):
     output_scale: torch.Tensor
     stored_weight: torch.Tensor
     weight_scale: torch.Tensor
+    grid_weight: torch.Tensor
     channel_axis = 0
     """Axis of the output channels in the weight."""
     quantizes_output = False
@@ -46,15 +47,18 @@ class Quantized(nn.Module):
             self.register_buffer("output_scale", torch.ones((), device=device))
         self.register_buffer("weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False)
         self.register_buffer("stored_weight", torch.zeros_like(self.weight, dtype=torch.int8), persistent=False)
+        # A decoder asks for the weights at each of its steps: to round them anew would take longer than the step.
+        self.register_buffer("grid_weight", torch.zeros_like(self.weight, dtype=torch.float32), persistent=False)
         self.register_load_state_dict_post_hook(lambda module, _: module.store())
         self.store()
 
     @torch.no_grad()
     def store(self) -> None:
-        """Bring the int8 weights and their scales up to date with the weights."""
+        """Bring the int8 weights, their scales and what they stand for up to date with the weights."""
         self.weight_scale.copy_(self._scale_of_weight())
         shape = [-1 if axis == self.channel_axis else 1 for axis in range(self.weight.ndim)]
         self.stored_weight.copy_((self.weight / self.weight_scale.reshape(shape)).round())
+        self.grid_weight.copy_(self.stored_weight * self.weight_scale.reshape(shape))
 
     def train(self, mode: bool = True) -> Any:
         """As torch's; in evaluation mode the int8 weights are up to date."""
@@ -74,6 +78,8 @@ class Quantized(nn.Module):
         """The weights on their grid, float32; an exported graph holds them as int8."""
         if torch.compiler.is_exporting():
             return self.stored(self.stored_weight, self.channel_axis)
+        if not self.training and not torch.is_grad_enabled():
+            return self.grid_weight
         scale = self._scale_of_weight()
         zero = torch.zeros(len(scale), dtype=torch.int32, device=scale.device)
         return torch.fake_quantize_per_channel_affine(self.weight.float(), scale, zero, self.channel_axis, -LARGEST, LARGEST)
