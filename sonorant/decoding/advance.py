@@ -51,9 +51,9 @@ def advance(
     return State(
         step=state.step + 1,
         codes_BG=codes_BG,
-        # While the delayed streams are completed, the model sees the last phoneme, as in training.
-        pointer_B=xp.where(left_B, rules.phonemes_B - 1, xp.where(moved_B, arrived_B, state.pointer_B)),
-        age_B=xp.where(moved_B | left_B, 0, state.age_B + 1),
+        # While the delayed streams are completed, the model sees the last frame's phoneme, as in training.
+        pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
+        age_B=xp.where(moved_B, 0, state.age_B + 1),
         log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
         position_B=state.position_B + 1,
         ended_B=xp.where(left_B, state.step + 1, state.ended_B),

@@ -55,25 +55,26 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """A code of each stream int64 (B, G), drawn at the rows' temperature from the top k, of them the top p; row by row 0 < u < 1."""
+    """A code of each stream int64 (B, G), drawn at the rows' temperature from the top k, of them the top p (and what equals the last)."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
-    order_BGK = xp.argsort(-scores_BGK, axis=-1, stable=True)
-    sorted_BGK = xp.take_along_axis(scores_BGK, order_BGK, axis=-1) / temperature_B11
-    weights_BGK = xp.exp(sorted_BGK - sorted_BGK[:, :, :1])
-    ranks_K = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device)
-    weights_BGK = xp.where(ranks_K < rules.top_k_B[:, None, None], weights_BGK, 0.0)
-    sums_BGK = xp.cumulative_sum(weights_BGK, axis=-1)
+    scaled_BGK = scores_BGK / temperature_B11
+    # Only values are sorted: codes stay in their order, so that equal ones are the same on every library.
+    sorted_BGK = -xp.sort(-scaled_BGK, axis=-1)
+    highest_BG1 = sorted_BGK[:, :, :1]
+    weights_BGK = xp.exp(sorted_BGK - highest_BG1)
+    top_BGK = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device) < rules.top_k_B[:, None, None]
+    sums_BGK = xp.cumulative_sum(xp.where(top_BGK, weights_BGK, 0.0), axis=-1)
     # A code is in the nucleus if those before it do not fill it yet; the likeliest always is.
-    inside_BGK = sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:]
-    sums_BGK = xp.cumulative_sum(xp.where(inside_BGK, weights_BGK, 0.0), axis=-1)
-    ranks_BG = rank_at(sums_BGK, noise_BG, xp)
-    return xp.take_along_axis(order_BGK, ranks_BG[:, :, None], axis=-1)[:, :, 0]
+    inside_BGK = top_BGK & (sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:])
+    lowest_BG1 = xp.min(xp.where(inside_BGK, sorted_BGK, highest_BG1), axis=-1, keepdims=True)
+    weights_BGK = xp.where(scaled_BGK >= lowest_BG1, xp.exp(scaled_BGK - highest_BG1), 0.0)
+    return rank_at(xp.cumulative_sum(weights_BGK, axis=-1), noise_BG, xp)
 
 
 def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
     """Where cumulative sums (..., K) first exceed so much of their total (...): int64 (...)."""
     total = sums[..., -1:]
-    below = xp.sum(xp.astype(sums <= noise[..., None] * total, xp.int64), axis=-1)
+    below = xp.count_nonzero(sums <= noise[..., None] * total, axis=-1)
     # Rounding may make the product the total itself; the last with any weight is where the sum first reaches the total.
-    last = xp.sum(xp.astype(sums < total, xp.int64), axis=-1)
+    last = xp.count_nonzero(sums < total, axis=-1)
     return xp.minimum(below, last)

@@ -64,9 +64,9 @@ class State(NamedTuple):
     codes_BG: Array
     """The grid's last row, K before the first step."""
     pointer_B: Array
-    """The phoneme that the next frame belongs to; after a row's end the last one."""
+    """The phoneme that the next frame belongs to; after a row's end it stays where it was, and ages."""
     age_B: Array
-    """Frames that the pointer stood there before the next one; after a row's end, steps since."""
+    """Frames that the pointer stood there before the next one."""
     log_survival_B: Array
     """Logarithm of the probability that the phoneme would have lasted so long."""
     position_B: Array
