@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.data.features import FeatureStore
+from sonorant.decoding.settings import DecodingConfig
 from sonorant.export.cases import spread_lengths
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, corpus_lengths, export_variants
@@ -18,15 +19,18 @@ MEASURED = 3
 
 
 def main() -> None:
-    """Read section `export`, write the bundle and what was measured for it."""
+    """Read the sections `export` and `decoding`, write the bundle and what was measured for it."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.export",
-        description="Write a voice bundle: voice.json and the three ONNX graphs in float32, float16, bfloat16 and, where there are "
-        "quantised models, int8. Settings: params.yaml, section 'export'.",
+        description="Write a voice bundle: voice.json and the ONNX graphs of the voice's family in float32, for the parallel family in "
+        "float16 and bfloat16 too, and, where there are quantised models, in int8. "
+        "Settings: params.yaml, sections 'export' and 'decoding'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument(
+        "--acoustic", type=Path, required=True, help="trained folder of the acoustic model, or of the language model"
+    )
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder, or of the codec")
     parser.add_argument(
         "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; without it no int8"
     )
@@ -40,6 +44,7 @@ def main() -> None:
         arguments.vocoder,
         quantized=(arguments.quantized / "acoustic", arguments.quantized / "vocoder") if arguments.quantized else None,
         utterances=[store.tokens(i) for i in spread_lengths(store.tokens_count, MEASURED)],
+        decoding=load("decoding", DecodingConfig),
     )
     lengths = corpus_lengths(store.tokens_count, store.frames)
     measured = export_variants(sources, arguments.out, lengths, load("export", ExportConfig))

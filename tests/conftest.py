@@ -63,6 +63,26 @@ def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
+def trained_codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Trained folders of a tiny codec language model (speakers anna and ben) and of its tiny codec, weights random."""
+    from tests.tiny_voice import write_trained_codec_lm
+
+    return write_trained_codec_lm(tmp_path_factory.mktemp("trained_codec_lm"))
+
+
+@pytest.fixture(scope="session")
+def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The voice bundle exported from `trained_codec_lm`; read it, copy it, do not change it."""
+    from sonorant.export.onnx import ExportConfig
+    from sonorant.export.voice import export_voice
+    from tests.tiny_voice import CORPUS, DECODING
+
+    bundle = tmp_path_factory.mktemp("exported_codec_lm") / "voice"
+    export_voice(*trained_codec_lm, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), DECODING)
+    return bundle
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A real headless Chromium; a test that wants it is skipped by name where it is not installed."""
     started = start_browser()

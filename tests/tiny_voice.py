@@ -1,4 +1,4 @@
-"""A voice of real parts and random weights, small enough to export in seconds. Says nothing a person would understand."""
+"""Voices of real parts and random weights, small enough to export in seconds. They say nothing a person would understand."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from typing import Any
 
 import torch
 
-from sonorant.models.saved import build_acoustic, build_vocoder, save_model
+from sonorant.decoding.settings import DecodingConfig
+from sonorant.files import sha256_file
+from sonorant.models.saved import build, save_model
 from sonorant.runtime.bundle import Lengths
 from sonorant.text import load_frontend
 
 AUDIO = {"sample_rate": 16000, "n_fft": 1024, "hop": 256, "n_mels": 20, "f_min": 0.0, "f_max": 8000.0}
 CORPUS = Lengths(tokens=(3, 20, 60, 120), frames=(8, 80, 240, 480))
 """As if of a corpus."""
+DECODING = DecodingConfig(
+    temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=1.0, repetition_window=16, advance="median", budget=2.0,
+    longest_phoneme=1.5, longest_silence=2.0, longest_repeat=1.0, retries=2,
+)  # fmt: skip
+"""Greedy, as params.yaml has it."""
 
 
 def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None) -> tuple[Path, Path]:
     """Write trained folders of an acoustic model with two speakers and of a vocoder; always the same weights."""
-    frontend = load_frontend("gruut", "en-us")
-    common = {
-        "audio": audio or AUDIO,
-        "symbols": list(frontend.symbols),
-        "speakers": ["anna", "ben"],
-        "frontend": {"name": frontend.name, "version": frontend.version, "language": frontend.language},
-        "mel_mean": -5.0,
-        "mel_std": 2.0,
-        "provenance": {"git_commit": "0" * 40, "data_hash": "1" * 64, "steps": 0},
-    }
+    common = _common(audio or AUDIO)
     acoustic = {
         **common,
         "kind": "acoustic",
@@ -38,6 +36,59 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
     }  # fmt: skip
     vocoder = {**common, "kind": "vocoder", "config": {"channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}}
     torch.manual_seed(0)
-    for build, description in ((build_acoustic, acoustic), (build_vocoder, vocoder)):
+    for description in (acoustic, vocoder):
         save_model(folder / description["kind"], build(description).state_dict(), description)
     return folder / "acoustic", folder / "vocoder"
+
+
+def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tuple[Path, Path]:
+    """Write trained folders of a language model with two speakers and of its codec; the same weights for the same arguments.
+
+    `changes` are settings of the language model other than those here, such as text="both". Its two streams have 15 codes each; it moves
+    through a text at some frames a phoneme, as weights of chance have it.
+    """
+    common = _common(AUDIO)
+    codec = {
+        **common,
+        "kind": "codec",
+        "config": {
+            "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "streams": 2,
+            "levels": [5, 3], "stream_dropout": 0.2, "pretrained": None,
+        },
+    }  # fmt: skip
+    config = {
+        "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5, "layers": 2, "heads": 2, "feed_forward": 24,
+        "dropout": 0.05, "text": "pointer", "attention": "full", "window": 8, "most_advance": 2, "prompt_frames": 0,
+    }  # fmt: skip
+    torch.manual_seed(seed)
+    save_model(folder / "codec", build(codec).state_dict(), codec)
+    language_model = {
+        **common,
+        "kind": "language_model",
+        "config": config | changes,
+        "codec": {"streams": 2, "codes": 15, "stride": 2, "sha256": sha256_file(folder / "codec" / "weights.pt")},
+        "pace": {"frames_per_phoneme": {"median": 2.0, "p99": 4.0}},
+    }
+    model = build(language_model)
+    with torch.no_grad():
+        for (
+            layer
+        ) in model.modules():  # logits of the first weights hardly differ: more, and what is said follows from what was said
+            if isinstance(layer, torch.nn.Linear):
+                layer.weight *= 3.0
+    save_model(folder / "language_model", model.state_dict(), language_model)
+    return folder / "language_model", folder / "codec"
+
+
+def _common(audio: dict[str, Any]) -> dict[str, Any]:
+    """What `model.json` says of all these models."""
+    frontend = load_frontend("gruut", "en-us")
+    return {
+        "audio": audio,
+        "symbols": list(frontend.symbols),
+        "speakers": ["anna", "ben"],
+        "frontend": {"name": frontend.name, "version": frontend.version, "language": frontend.language},
+        "mel_mean": -5.0,
+        "mel_std": 2.0,
+        "provenance": {"git_commit": "0" * 40, "data_hash": "1" * 64, "steps": 0},
+    }

@@ -1,4 +1,4 @@
-"""The trained models as ONNX graphs. Knows nothing of bundles, sample rates or the meaning of a symbol."""
+"""A traced module as an ONNX graph: valid, the same bytes every time, any sizes. Knows nothing of the models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import logging
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +16,6 @@ import torch
 from torch import nn
 
 from sonorant.errors import SonorantError
-from sonorant.models.acoustic import AcousticModel
-from sonorant.models.vocoder import Vocoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,97 +36,35 @@ class ExportConfig:
             raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 
 
-class _Encoding(nn.Module):
-    """`AcousticModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
-
-    def __init__(self, model: AcousticModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, tokens: torch.Tensor, lengths: torch.Tensor, speaker: torch.Tensor, speed: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.model.encode_speech(tokens, lengths, speaker, speed)
-
-
-class _Decoding(nn.Module):
-    """`AcousticModel.decode` in the same way."""
-
-    def __init__(self, model: AcousticModel) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, states: torch.Tensor, ends: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
-        return self.model.decode(states, ends, time)
-
-
-class _Vocoding(nn.Module):
-    """The vocoder in the same way."""
-
-    def __init__(self, model: Vocoder) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, mel: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        return self.model(mel, lengths)
-
-
 # In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or 1 for constants.
 
 
-def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph tokens, lengths, speaker, speed -> states, ends, of any batch and any number of tokens.
-
-    Names, shapes and dtypes are those of `AcousticModel.encode_speech`. Raises SonorantError if the result is not valid ONNX.
-    """
-    example = {
-        "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
-        "lengths": torch.tensor([7, 5]),
-        "speaker": torch.zeros(2, dtype=torch.int64),
-        "speed": torch.ones(2),
-    }
-    inputs = {"tokens": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}, "speaker": {0: "batch"}, "speed": {0: "batch"}}
-    _export(_Encoding(model), example, inputs, ("states", "ends"), path, config)
-
-
-def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph states, ends, time -> mel, of any batch and any numbers of tokens and frames.
-
-    Names, shapes and dtypes are those of `AcousticModel.decode`. Raises SonorantError if the result is not valid ONNX.
-    """
-    example = {
-        "states": torch.zeros(2, 7, model.config.channels),
-        "ends": torch.arange(1, 8).repeat(2, 1),
-        "time": torch.arange(9),
-    }
-    inputs = {"states": {0: "batch", 1: "tokens"}, "ends": {0: "batch", 1: "tokens"}, "time": {0: "frames"}}
-    _export(_Decoding(model), example, inputs, ("mel",), path, config)
-
-
-def export_vocoder(model: Vocoder, mels: int, path: Path, config: ExportConfig) -> None:
-    """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop) float32, of any batch
-    and length.
-
-    Raises SonorantError if the result is not valid ONNX.
-    """
-    example = {"mel": torch.zeros(2, mels, 9), "lengths": torch.tensor([9, 8])}
-    inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
-    _export(_Vocoding(model), example, inputs, ("samples",), path, config)
-
-
-def _export(
+def write_graph(
     module: nn.Module,
-    example: dict[str, torch.Tensor],
+    example: Mapping[str, torch.Tensor | list[torch.Tensor]],
     inputs: dict[str, dict[int, str]],
-    outputs: tuple[str, ...],
+    outputs: Sequence[str],
     path: Path,
     config: ExportConfig,
 ) -> None:
-    """`inputs` name the dimensions that vary; those of the outputs follow from them, never from values: engines need that."""
-    dimensions = {name: torch.export.Dim(name) for shape in inputs.values() for name in shape.values()}
-    shapes = {name: {axis: dimensions[dimension] for axis, dimension in shape.items()} for name, shape in inputs.items()}
+    """Write what `module` computes from keyword arguments.
+
+    Args:
+        module: is put into evaluation mode.
+        example: arguments to trace it with; a list of tensors stands for as many inputs of the graph.
+        inputs: the graph's inputs in the order of the arguments, and the dimensions of each that vary, axis to name. Those of the outputs
+            follow from them, never from values: engines need that.
+        outputs: names of the results.
+        path: of the file.
+        config: how graphs are written.
+
+    Raises SonorantError if the result is not valid ONNX.
+    """
+    sizes = {name: torch.export.Dim(name) for shape in inputs.values() for name in shape.values()}
+    varying = iter([{axis: sizes[name] for axis, name in shape.items()} for shape in inputs.values()])
+    shapes = {name: [next(varying) for _ in value] if isinstance(value, list) else next(varying) for name, value in example.items()}
     with _quiet(), torch.no_grad():
-        traced = torch.export.export(module.eval(), (), example, dynamic_shapes=shapes, strict=True)
+        traced = torch.export.export(module.eval(), (), dict(example), dynamic_shapes=shapes, strict=True)
         program = torch.onnx.export(
             traced,
             input_names=list(inputs),

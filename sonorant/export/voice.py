@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
 from sonorant.export.cases import batches
+from sonorant.export.codec_lm_graphs import CodecLanguageModels
 from sonorant.export.halves import export_halves
-from sonorant.export.onnx import ExportConfig, export_decoder, export_encoder, export_vocoder
-from sonorant.families import FAMILIES
-from sonorant.models.acoustic import AcousticModel
-from sonorant.models.saved import load_acoustic, load_vocoder
-from sonorant.models.vocoder import Vocoder
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.parallel_graphs import ParallelModels
+from sonorant.families import FAMILIES, Family
+from sonorant.files import read_json
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,
@@ -39,19 +40,55 @@ from sonorant.runtime.bundle import (
 class Sources:
     """What a voice is exported from."""
 
-    acoustic: Path
-    """Trained folder of the acoustic model."""
-    vocoder: Path
-    """Trained folder of the vocoder."""
+    speech: Path
+    """Trained folder of the model that speaks: acoustic or language model, which says of what family the voice is."""
+    sound: Path
+    """Trained folder of the model that sounds: vocoder or codec."""
     quantized: tuple[Path, Path] | None = None
     """The two fake-quantised, for the variant int8; None: there is none."""
     utterances: Sequence[NDArray[np.integer]] = ()
-    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some."""
+    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some, by the parallel family."""
+    decoding: DecodingConfig | None = None
+    """How codes are chosen where nothing else is asked for, for a family that speaks codes one after the other."""
 
 
-def export_voice(acoustic: Path, vocoder: Path, out: Path, lengths: Lengths, config: ExportConfig) -> None:
+class Models(Protocol):
+    """The two models of a voice, and what differs from family to family in making a bundle of them."""
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """`model.json` of the model that speaks."""
+        ...
+
+    @property
+    def sound_described(self) -> dict[str, Any]:
+        """`model.json` of the model that sounds."""
+        ...
+
+    @property
+    def context(self) -> Context:
+        """How far the graphs see."""
+        ...
+
+    def check_pair(self, sound: Path) -> None:
+        """Raises SonorantError, naming the folder `sound` of the model that sounds, if the two do not belong together."""
+
+    def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
+        """Write the family's graphs: name to file. Raises SonorantError if one is not valid ONNX."""
+
+    def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
+        """How codes are decoded, None where none are. Raises SonorantError if that needs defaults and there are none."""
+
+
+MODELS: dict[Family, Callable[[Path, Path], Models]] = {"parallel": ParallelModels.load, "codec_lm": CodecLanguageModels.load}
+"""How a family's trained folders are read, speech and sound."""
+
+
+def export_voice(
+    speech: Path, sound: Path, out: Path, lengths: Lengths, config: ExportConfig, decoding: DecodingConfig | None = None
+) -> None:
     """Write a voice bundle of float32 graphs alone; see `export_variants`."""
-    export_variants(Sources(acoustic, vocoder), out, lengths, config)
+    export_variants(Sources(speech, sound, decoding=decoding), out, lengths, config)
 
 
 def export_variants(sources: Sources, out: Path, lengths: Lengths, config: ExportConfig) -> dict[str, Any]:
@@ -61,65 +98,68 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
 
     Returns what was measured for the 16-bit variants: `{variant: {graph: {nodes, kept, largest, loss}}}`, see `sonorant.export.ranges`.
 
-    Raises SonorantError if a folder holds no such model, or the models were trained on different mels.
+    Raises SonorantError if a folder holds no such model, or the models do not belong together.
     """
-    acoustic_model, described = load_acoustic(sources.acoustic)
-    vocoder_model, vocoder_described = load_vocoder(sources.vocoder)
-    _check_same_mel(described["audio"], vocoder_described["audio"], sources.vocoder)
-    quantized = _load_quantized(sources.quantized) if sources.quantized is not None else None
+    family = family_of(sources.speech)
+    models = MODELS[family](sources.speech, sources.sound)
+    _check_same_mel(models, sources.sound)
+    models.check_pair(sources.sound)
+    quantized = _load_quantized(family, sources.quantized) if sources.quantized is not None else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        mels = described["audio"]["n_mels"]
-        files = {"fp32": _write_graphs(acoustic_model, vocoder_model, mels, folder, "fp32", config)}
+        files = {"fp32": _write_graphs(family, models, folder, "fp32", config)}
         halves: dict[str, Any] = {}
-        if sources.utterances:
-            speakers = len(described["speakers"])
+        if sources.utterances and family == "parallel":  # a language model computes in 16 bits under torch, on GPUs
+            speakers = len(models.described["speakers"])
             written, halves = export_halves(files["fp32"], list(batches(sources.utterances, speakers)), folder, config)
             files |= written
         if quantized is not None:  # whose layers write QuantizeLinear and DequantizeLinear themselves
-            files["int8"] = _write_graphs(*quantized, mels, folder, "int8", config)
+            files["int8"] = _write_graphs(family, quantized, folder, "int8", config)
         description = VoiceDescription(
             schema_version=SCHEMA_VERSION,
-            family="parallel",
-            audio=AudioSettings(**described["audio"]),
-            frontend=FrontendSettings(**described["frontend"]),
-            symbols=tuple(described["symbols"]),
-            speakers=tuple(described["speakers"]),
-            graphs={
-                name: _describe({variant: graphs[name] for variant, graphs in files.items()})
-                for name in FAMILIES["parallel"].graphs
-            },
-            context=Context(decoder=acoustic_model.context, vocoder=vocoder_model.context),
+            family=family,
+            audio=AudioSettings(**models.described["audio"]),
+            frontend=FrontendSettings(**models.described["frontend"]),
+            symbols=tuple(models.described["symbols"]),
+            speakers=tuple(models.described["speakers"]),
+            graphs={name: _describe({variant: graphs[name] for variant, graphs in files.items()}) for name in files["fp32"]},
+            context=models.context,
             lengths=lengths,
-            decoding=None,
+            decoding=models.decoding(sources.decoding),
             choice={},
             provenance={
                 "sonorant": metadata.version("sonorant"),
-                "acoustic": described["provenance"],
-                "vocoder": vocoder_described["provenance"],
+                models.described["kind"]: models.described["provenance"],
+                models.sound_described["kind"]: models.sound_described["provenance"],
             },
         )
         write_bundle(out, description, [file for graphs in files.values() for file in graphs.values()])
     return halves
 
 
-def _write_graphs(
-    acoustic: AcousticModel, vocoder: Vocoder, mels: int, folder: Path, variant: str, config: ExportConfig
-) -> dict[str, Path]:
-    files = {name: folder / f"{name}.{variant}.onnx" for name in FAMILIES["parallel"].graphs}
-    export_encoder(acoustic, files["encoder"], config)
-    export_decoder(acoustic, files["decoder"], config)
-    export_vocoder(vocoder, mels, files["vocoder"], config)
+def family_of(speech: Path) -> Family:
+    """The family whose model that speaks lies in the folder. Raises SonorantError if that is no such model."""
+    kind = read_json(speech / "model.json").get("kind")
+    for family, parts in FAMILIES.items():
+        if parts.speech == kind:
+            return cast(Family, family)
+    speaking = " or ".join(f"'{parts.speech}'" for parts in FAMILIES.values())
+    raise SonorantError(f"{speech}: holds a model of kind '{kind}', not {speaking}")
+
+
+def _write_graphs(family: Family, models: Models, folder: Path, variant: str, config: ExportConfig) -> dict[str, Path]:
+    files = {name: folder / f"{name}.{variant}.onnx" for name in FAMILIES[family].graphs}
+    models.write_graphs(files, config)
     return files
 
 
-def _load_quantized(folders: tuple[Path, Path]) -> tuple[AcousticModel, Vocoder]:
-    (acoustic, described), (vocoder, vocoder_described) = load_acoustic(folders[0]), load_vocoder(folders[1])
-    for found, folder in zip((described, vocoder_described), folders, strict=True):
+def _load_quantized(family: Family, folders: tuple[Path, Path]) -> Models:
+    models = MODELS[family](*folders)
+    for found, folder in zip((models.described, models.sound_described), folders, strict=True):
         if not found.get("quantization"):
             raise SonorantError(f"{folder}: no layer of this model is quantised; run the stage quantize, or leave out --quantized")
-    _check_same_mel(described["audio"], vocoder_described["audio"], folders[1])
-    return acoustic, vocoder
+    _check_same_mel(models, folders[1])
+    return models
 
 
 def corpus_lengths(tokens: NDArray[np.int64], frames: NDArray[np.int64]) -> Lengths:
@@ -157,10 +197,10 @@ def _tensor(value: onnx.ValueInfoProto) -> Tensor:
     )
 
 
-def _check_same_mel(acoustic: dict[str, Any], vocoder: dict[str, Any], folder: Path) -> None:
-    for key, value in acoustic.items():
-        if vocoder.get(key) != value:
+def _check_same_mel(models: Models, sound: Path) -> None:
+    heard = models.sound_described["audio"]
+    for key, value in models.described["audio"].items():
+        if heard.get(key) != value:
             raise SonorantError(
-                f"{folder}: trained on another mel than the acoustic model (audio.{key} is {vocoder.get(key)}, not {value}); "
-                "train both again"
+                f"{sound}: trained on another mel than what speaks (audio.{key} is {heard.get(key)}, not {value}); train both again"
             )

@@ -54,8 +54,9 @@ class DynamicCache(StoringCache):
     def __init__(self, layers: int) -> None:
         """Empty, for so many layers; batch, heads and device are those of the first keys."""
         self.positions = torch.empty(0)
-        self._keys: list[torch.Tensor] = []
-        self._values: list[torch.Tensor] = []
+        self.keys: list[torch.Tensor] = []
+        """Of each layer (B, H, S, D), as are the values."""
+        self.values: list[torch.Tensor] = []
         self._layers = layers
 
     def take(self, position_BQ: torch.Tensor) -> None:
@@ -64,13 +65,13 @@ class DynamicCache(StoringCache):
 
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """As `StoringCache.extend`."""
-        if len(self._keys) < self._layers:
-            self._keys.append(key_BHQD)
-            self._values.append(value_BHQD)
+        if len(self.keys) < self._layers:
+            self.keys.append(key_BHQD)
+            self.values.append(value_BHQD)
         else:
-            self._keys[layer] = torch.cat([self._keys[layer], key_BHQD], 2)
-            self._values[layer] = torch.cat([self._values[layer], value_BHQD], 2)
-        return self._keys[layer], self._values[layer]
+            self.keys[layer] = torch.cat([self.keys[layer], key_BHQD], 2)
+            self.values[layer] = torch.cat([self.values[layer], value_BHQD], 2)
+        return self.keys[layer], self.values[layer]
 
 
 class StaticCache(StoringCache):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -10,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from sonorant.models.attention import Kind, SelfAttention, Sight
 from sonorant.models.cache import Cache
 from sonorant.models.dropout import Dropout
+from sonorant.models.rms_norm import RMSNorm
 from sonorant.models.rotary import Turns, turns
 
 
@@ -21,9 +24,9 @@ class TransformerLayer(nn.Module):
 
     def __init__(self, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int) -> None:
         super().__init__()
-        self.attention_norm = nn.RMSNorm(channels, eps=1e-5)
+        self.attention_norm = RMSNorm(channels, eps=1e-5)
         self.attention = SelfAttention(channels, heads, attention, window)
-        self.norm = nn.RMSNorm(channels, eps=1e-5)
+        self.norm = RMSNorm(channels, eps=1e-5)
         self.expand = nn.Linear(channels, 2 * feed_forward, bias=False)
         self.contract = nn.Linear(feed_forward, channels, bias=False)
         self.dropout = Dropout(dropout)
@@ -53,7 +56,7 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(
             TransformerLayer(channels, heads, feed_forward, dropout, attention, window) for _ in range(layers)
         )
-        self.norm = nn.RMSNorm(channels, eps=1e-5)
+        self.norm = RMSNorm(channels, eps=1e-5)
         self.width = channels // heads
         self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
@@ -67,9 +70,8 @@ class Transformer(nn.Module):
 
     def step(self, x_BQC: torch.Tensor, position_BQ: torch.Tensor, cache: Cache) -> torch.Tensor:
         """The next Q positions of each row (RoPE positions (B, Q) int64, -1 = padding) after those in `cache` -> (B, Q, C)."""
-        first = self.layers[0]
-        assert isinstance(first, TransformerLayer)
-        sight = first.attention.sight(position_BQ, cache)
-        for number, layer in enumerate(self.layers):
+        layers = [cast(TransformerLayer, layer) for layer in self.layers]
+        sight = layers[0].attention.sight(position_BQ, cache)
+        for number, layer in enumerate(layers):
             x_BQC = layer.step(x_BQC, sight, cache, number)
         return self.norm(x_BQC)

@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
-from sonorant.export.onnx import ExportConfig, export_decoder, export_vocoder
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.parallel_graphs import export_decoder, export_vocoder
 from sonorant.models.quantized import quantizable
 from sonorant.models.saved import load_acoustic, load_vocoder
 from sonorant.quantization.calibration import calibrate
