@@ -5,14 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.synthetic_corpus import TINY, write_corpus
-from sonorant.training.worker import Job
+from sonorant.training.recipe import Recipe
+from sonorant.training.worker import RECIPES, Job
 
 
 def tiny_features(folder: Path) -> Path:
     """Make a feature store of 20 utterances of 1.0 to 1.6 s in `folder`, 16 of them to train on."""
     write_corpus(folder / "features", TINY, 20, (1.0, 1.6))
     return folder / "features"
+
+
+def tiny_codes(features: Path) -> Path:
+    """The token store beside `features`, made there if it is not yet, by a tiny codec that has not learned to speak."""
+    out = features.with_name(f"{features.name}-codes")
+    if not out.exists():
+        from sonorant.data.codes import write_codes
+        from sonorant.data.features import FeatureStore
+        from sonorant.models.codec import Codec, CodecConfig
+
+        store = FeatureStore.open(features)
+        sizes = CodecConfig(channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, streams=2, levels=[3, 3],
+                            stream_dropout=0.0, pretrained=None)  # fmt: skip
+        torch.manual_seed(1)
+        audio = store.audio
+        write_codes(out, store, Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval(), "of a codec never saved")
+    return out
+
+
+def tiny_recipe(kind: str, features: Path, **changes: Any) -> Recipe:
+    """The recipe of `tiny_job`."""
+    return RECIPES[kind](tiny_job(kind, features, features.parent, **changes))
 
 
 def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
@@ -23,6 +48,7 @@ def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
         model=model,
         train=train,
         features=str(features),
+        codes=str(tiny_codes(features)) if kind == "language_model" else None,
         run=str(folder / "run"),
         out=str(folder / "model"),
         fingerprint="tiny",
@@ -31,7 +57,7 @@ def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
 
 
 def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Model and training settings of a tiny model of `kind` (acoustic or vocoder)."""
+    """Model and training settings of a tiny model of `kind` (a key of the worker's RECIPES)."""
     train: dict[str, Any] = {
         "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01, "clip_norm": 1.0,
         "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2, "log_every": 1,
@@ -43,6 +69,10 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
         model = {"decoder": "regression", "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3,
                  "decoder_blocks": 2, "decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}  # fmt: skip
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
+    elif kind == "language_model":
+        model = {"channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24,
+                 "dropout": 0.1, "text": "pointer", "attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}  # fmt: skip
+        train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
     else:
         model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
         train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}

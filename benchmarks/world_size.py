@@ -36,6 +36,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vocoder, adversarial": ("vocoder", {**SLOWLY, "adversarial": True, "segments_per_micro_batch": 2}),
     "acoustic, regression": ("acoustic", {"frames_per_micro_batch": 400}),
     "acoustic, flow": ("acoustic", {"frames_per_micro_batch": 400, "decoder": "flow"}),
+    "language model": ("language_model", {"frames_per_micro_batch": 400, "prompt_frames": 4}),
 }
 FIRST_STEPS, FIRST_BOUND = 10, 1e-5
 """Largest relative difference of a loss in the first steps: without averaging it is 6e-5 and more."""

@@ -1,4 +1,5 @@
-"""Stage `train_acoustic`: train the acoustic under torchrun in runs/train_acoustic/<fingerprint>, resuming what is there."""
+"""Stage `train_acoustic`: train what speaks, an acoustic model or a codec language model, under torchrun in
+runs/train_<kind>/<fingerprint>, resuming what is there."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
+from sonorant.families import VoiceConfig
 from sonorant.models.acoustic import AcousticConfig
+from sonorant.models.language_model import LanguageModelConfig
 from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.language_model import LanguageModelTrainConfig
 from tasks import params
 from tasks.stage import run
 from tasks.training import train
@@ -17,6 +21,7 @@ def main() -> None:
     """Read params, train, leave the model in --out."""
     parser = argparse.ArgumentParser(prog="python -m tasks.train_acoustic", description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
+    parser.add_argument("--codes", type=Path, required=True, help="token store, an output of the stage train_vocoder")
     parser.add_argument(
         "--runs", type=Path, required=True, help="where run directories are kept; outside DVC, so that checkpoints survive"
     )
@@ -25,10 +30,15 @@ def main() -> None:
         "--profile", nargs="?", const="auto", metavar="FIRST:LAST", help="write a trace of these steps, by default a few"
     )
     arguments = parser.parse_args()
-    model = asdict(params.load("acoustic", AcousticConfig))
-    settings = asdict(params.load("train_acoustic", AcousticTrainConfig))
     paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}
-    train("acoustic", model, settings, **paths, profile=arguments.profile)
+    if params.load("voice", VoiceConfig).family == "parallel":
+        model = asdict(params.load("acoustic", AcousticConfig))
+        settings = asdict(params.load("train_acoustic", AcousticTrainConfig))
+        train("acoustic", model, settings, **paths, profile=arguments.profile)
+        return
+    model = asdict(params.load("language_model", LanguageModelConfig))
+    settings = asdict(params.load("train_language_model", LanguageModelTrainConfig))
+    train("language_model", model, settings, **paths, codes=arguments.codes, profile=arguments.profile)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.families import FAMILIES
 from sonorant.tracking import stage_run
@@ -38,14 +39,15 @@ def train(
     features: Path,
     runs: Path,
     out: Path,
+    codes: Path | None = None,
     profile: str | None = None,
     stage: str | None = None,
     initial: Initial | None = None,
 ) -> bool:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
 
-    `stage`: the stage of dvc.yaml this is part of, whose code and params count; None: the one that trains such models. `initial`: weights
-    to start from, where it is not `settings` that name them.
+    `codes`: the token store of `features`, for recipes that learn codes. `stage`: the stage of dvc.yaml this is part of, whose code and
+    params count; None: the one that trains such models. `initial`: weights to start from, where it is not `settings` that name them.
 
     Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow, writes `out` and
     returns true.
@@ -53,10 +55,12 @@ def train(
     name = f"{stage or 'train'}_{recipe}"
     stage = stage or STAGES[recipe]
     data_hash = hash_of(features)
+    codes_hash = hash_of_codes(codes, features) if codes else None
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
     # By what it holds, not by its name: an alias of the registry moves, and a file may be another tomorrow.
     hashed = settings | {"init_from": initial.content() if initial else None}
+    hashed |= {"codes": codes_hash} if codes_hash else {}
     key = fingerprint(stage, {"model": model, "train": hashed}, data_hash)
     run = runs / name / key
     job = Job(
@@ -64,6 +68,7 @@ def train(
         model=model,
         train=settings,
         features=str(features),
+        codes=str(codes) if codes else None,
         run=str(run),
         out=str(out),
         fingerprint=key,
@@ -97,3 +102,9 @@ def hash_of(features: Path) -> str:
     """`store_hash` of a feature store that can be opened; a damaged one is refused here, in one line."""
     FeatureStore.open(features)
     return store_hash(features)
+
+
+def hash_of_codes(codes: Path, features: Path) -> str:
+    """`code_hash` of the token store of `features`; one that is damaged or of other features is refused here, in one line."""
+    CodeStore.open(codes, FeatureStore.open(features))
+    return code_hash(codes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -189,7 +189,13 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units."""
+        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units.
+
+        What knows codes starts anew where they are another codec's: the same numbers mean other sounds there.
+        """
+        if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
+            weights = {name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")}
+            initial = replace(initial, weights=weights)
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it

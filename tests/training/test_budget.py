@@ -8,34 +8,36 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.tiny_training import settings
+from benchmarks.tiny_training import tiny_recipe
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
 from sonorant.training import budget, checkpoint, memory
-from sonorant.training.acoustic import AcousticRecipe
 from sonorant.training.ranks import AllRanksError, Ranks
+from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
-from sonorant.training.vocoder import VocoderRecipe
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
-RECIPES = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
-AUTO = {"acoustic": {"frames_per_micro_batch": "auto"}, "vocoder": {"segments_per_micro_batch": "auto"}}
+AUTO = {
+    "acoustic": {"frames_per_micro_batch": "auto"},
+    "vocoder": {"segments_per_micro_batch": "auto"},
+    "language_model": {"frames_per_micro_batch": "auto"},
+}
 
 
-def recipe(kind: str, features: Path, **changes: Any) -> AcousticRecipe | VocoderRecipe:
-    return RECIPES[kind](*settings(kind, **AUTO[kind], **changes), features)
+def recipe(kind: str, features: Path, **changes: Any) -> Recipe:
+    return tiny_recipe(kind, features, **AUTO[kind], **changes)
 
 
 def test_without_a_budget_there_is_no_plan(features: Path) -> None:
-    for kind in RECIPES:
+    for kind in AUTO:
         with pytest.raises(SonorantError, match="auto and not yet found"):
             recipe(kind, features).plan.steps(0)
 
 
-@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("kind", AUTO)
 def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
     kind: str, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,7 +96,7 @@ class SavedTensors:
     def forget(self, device: torch.device) -> None:
         self.peak = self.fixed
 
-    def peak_of_heaviest(self, chosen: AcousticRecipe | VocoderRecipe) -> int:
+    def peak_of_heaviest(self, chosen: Recipe) -> int:
         self.forget(torch.device("cpu"))
         batches = chosen.dataset(chosen.heaviest())
         for index in range(len(batches)):  # type: ignore[arg-type]

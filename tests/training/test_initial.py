@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.acoustic import AcousticRecipe
@@ -18,7 +19,6 @@ from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.vocoder import VocoderRecipe
 from tasks.initial import find_initial
 from tests.training.conftest import settings
 
@@ -26,8 +26,7 @@ ALONE = Ranks(0, 1, 0, torch.device("cpu"))
 
 
 def recipe_of(kind: str, features: Path, **changes: Any) -> Recipe:
-    model, train = settings(kind, **changes)
-    return AcousticRecipe(model, train, features) if kind == "acoustic" else VocoderRecipe(model, train, features)
+    return tiny_recipe(kind, features, **changes)
 
 
 def trained(kind: str, features: Path, run: Path, **changes: Any) -> Trainer:
@@ -51,7 +50,9 @@ def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[s
     return to
 
 
-@pytest.mark.parametrize(("kind", "changes"), [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {})])
+@pytest.mark.parametrize(
+    ("kind", "changes"), [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("language_model", {})]
+)
 def test_fine_tuning_starts_at_the_validation_loss_of_what_it_starts_from(
     kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None
 ) -> None:

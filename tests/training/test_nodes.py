@@ -19,7 +19,7 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from benchmarks.tiny_training import tiny_job
+from benchmarks.tiny_training import tiny_codes, tiny_job
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.agreement import refuse_other_copies
@@ -217,29 +217,37 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     with (flipped / "mels.npy").open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x7f")
+    codes = tiny_codes(features)
+    other = Path(shutil.copytree(codes, tmp_path / "other-codes"))
+    (other / "header.json").write_text((codes / "header.json").read_text() + " ")
     cases = [
-        (features, "f"),
-        (with_another_split(features, tmp_path / "split"), "f"),
-        (flipped, "f"),
-        (features, "g"),
-        (tmp_path, "f"),
+        (features, codes, "f"),
+        (with_another_split(features, tmp_path / "split"), None, "f"),
+        (flipped, None, "f"),
+        (features, codes, "g"),
+        (tmp_path, codes, "f"),
+        (features, other, "f"),
     ]
-    torch.multiprocessing.spawn(_second_of_two, (features, cases, str(tmp_path)), nprocs=2)
-    same, split, bits, code, absent = json.loads((tmp_path / "said").read_text())
+    torch.multiprocessing.spawn(_second_of_two, (features, codes, cases, str(tmp_path)), nprocs=2)
+    same, split, bits, code, absent, tokens = json.loads((tmp_path / "said").read_text())
     assert same == ""
     assert "its features (" in split and f"there: dvc pull {features}" in split
     assert "the arrays are not those the header was written for" in bits and "dvc pull" in bits
     assert "its code or params (fingerprint g)" in code and "check out the same commit" in code
     assert "header.json: no such file" in absent
+    assert "its codes (" in tokens and f"there: dvc pull {codes}" in tokens
 
 
-def _second_of_two(rank: int, features: Path, cases: list[tuple[Path, str]], folder: str) -> None:
+def _second_of_two(rank: int, features: Path, codes: Path, cases: list[tuple[Path, Path | None, str]], folder: str) -> None:
     os.environ["LOCAL_WORLD_SIZE"] = "1"
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []
-    for own, fingerprint in cases:
+    for own, tokens, fingerprint in cases:
         try:
-            refuse_other_copies(own if rank else features, fingerprint if rank else "f", ranks)
+            if rank:
+                refuse_other_copies(own, tokens, fingerprint, ranks)
+            else:
+                refuse_other_copies(features, codes if tokens else None, "f", ranks)
             said.append("")
         except SonorantError as error:
             said.append(str(error))

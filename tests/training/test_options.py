@@ -9,21 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.tiny_training import settings
+from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
-from sonorant.training.acoustic import AcousticRecipe
 from sonorant.training.blocks import compile_blocks
 from sonorant.training.ranks import Ranks
 from sonorant.training.step import TrainStep
 from sonorant.training.stopwatch import Stopwatch
-from sonorant.training.vocoder import VocoderRecipe
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
-RECIPES = {"acoustic": AcousticRecipe, "vocoder": VocoderRecipe}
 
 
 def step_of(kind: str, features: Path, **changes: Any) -> TrainStep:
-    return TrainStep(RECIPES[kind](*settings(kind, **changes), features), CPU, Stopwatch())
+    return TrainStep(tiny_recipe(kind, features, **changes), CPU, Stopwatch())
 
 
 def gradients_of(trained: TrainStep) -> tuple[torch.Tensor, int]:
@@ -47,7 +44,12 @@ def gradients_of(trained: TrainStep) -> tuple[torch.Tensor, int]:
 
 @pytest.mark.parametrize(
     ("kind", "changes", "part"),
-    [("acoustic", {"dropout": 0.3}, 0.7), ("acoustic", {"decoder": "flow"}, 0.7), ("vocoder", {}, 0.9)],
+    [
+        ("acoustic", {"dropout": 0.3}, 0.7),
+        ("acoustic", {"decoder": "flow"}, 0.7),
+        ("vocoder", {}, 0.9),
+        ("language_model", {"dropout": 0.3, "layers": 6}, 0.7),
+    ],
 )
 def test_recomputed_activations_give_the_same_gradients_with_less_memory(
     kind: str, changes: dict[str, Any], part: float, features: Path, alone: None

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
-from sonorant.training.acoustic import AcousticRecipe
 from sonorant.training.launch import environment
 from sonorant.training.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.vocoder import VocoderRecipe
 from sonorant.training.worker import Job
 from tests.training.conftest import settings
 
@@ -33,13 +32,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("acoustic", {"precision": "bf16"}),
     ("vocoder", {}),
     ("vocoder", {"adversarial": True}),
+    ("language_model", {"prompt_frames": 5}),
+    ("language_model", {"precision": "bf16", "text": "both", "attention": "sliding"}),
 ]
 
 
 def trainer(kind: str, changes: dict[str, Any], features: Path, run: Path, fingerprint: str = "f") -> Trainer:
-    model, train = settings(kind, **changes)
-    recipe = AcousticRecipe(model, train, features) if kind == "acoustic" else VocoderRecipe(model, train, features)
-    return Trainer(recipe, ALONE, RunDirectory(run), fingerprint)
+    return Trainer(tiny_recipe(kind, features, **changes), ALONE, RunDirectory(run), fingerprint)
 
 
 def assert_same(first: Any, second: Any, where: str = "") -> None:
@@ -76,14 +75,14 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict[str, Any], featur
     assert len(logged) == len(set(logged)), "a metric of a step was logged twice"
 
 
-def test_training_learns(features: Path, tmp_path: Path, alone: None) -> None:
+@pytest.mark.parametrize(("kind", "loss"), [("acoustic", "mel"), ("language_model", "codes"), ("language_model", "advance")])
+def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, alone: None) -> None:
     """Not part of resuming, but without it equality could be that of two trainings that do nothing."""
     (tmp_path / "run").mkdir()
-    trainer("acoustic", {"steps": 40, "validate_every": 40, "checkpoint_every": 40}, features, tmp_path / "run").train()
-    mels = [
-        row["metrics"]["train/mel"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "train/mel" in row["metrics"]
-    ]
-    assert sum(mels[-5:]) < 0.8 * sum(mels[:5])
+    trainer(kind, {"steps": 40, "validate_every": 40, "checkpoint_every": 40}, features, tmp_path / "run").train()
+    rows = [row["metrics"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    losses = [row[f"train/{loss}"] for row in rows if f"train/{loss}" in row]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
 
 
 def flip(data: bytes) -> bytes:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.world_size import CASES, FIRST_BOUND, FIRST_STEPS, curves, difference
 
 
-@pytest.mark.parametrize("case", ["vocoder, adversarial", "acoustic, flow"])
+@pytest.mark.parametrize("case", ["vocoder, adversarial", "acoustic, flow", "language model"])
 def test_two_ranks_follow_the_curve_of_one(case: str, features: Path, tmp_path: Path) -> None:
     kind, changes = CASES[case]
     alone, together = (curves(kind, features, tmp_path / str(n), n, FIRST_STEPS, **changes) for n in (1, 2))

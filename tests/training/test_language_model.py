@@ -1,0 +1,171 @@
+"""What the codec language model learns from: pointers that reach the end, targets that are the codes, losses however batched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.tiny_training import tiny_recipe
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch
+from sonorant.training.alignment import ages, align, owners, pointers, stay_at_end
+from sonorant.training.initial import Initial
+from sonorant.training.language_model import LanguageModelLosses, LanguageModelRecipe
+from sonorant.training.recipe import weighted
+
+STRIDE = 2
+
+
+def recipe(features: Path, **changes: object) -> LanguageModelRecipe:
+    found = tiny_recipe("language_model", features, **changes)
+    assert isinstance(found, LanguageModelRecipe)
+    return found
+
+
+def losses(of: LanguageModelRecipe, training: bool = False) -> LanguageModelLosses:
+    module = of.phases[0].module
+    assert isinstance(module, LanguageModelLosses)
+    return module.train(training)
+
+
+def batch_of(of: LanguageModelRecipe, items: list[int]) -> Batch:
+    return of.dataset([MicroBatch(0, 0, np.array(items))])[0]
+
+
+@pytest.mark.parametrize("most_advance", [1, 3])
+def test_a_pointer_visits_the_phonemes_in_order_and_has_left_the_last_when_the_frames_end(most_advance: int) -> None:
+    generator = torch.Generator().manual_seed(3)
+    tokens_B = torch.tensor([9, 4, 7])
+    durations_BN = torch.randint(1, 9, (3, 9), generator=generator) * (torch.arange(9) < tokens_B[:, None])
+    durations_BN[0, :3] = 1  # shorter than a code frame: some must be passed over
+    frames_B = -(-durations_BN.sum(1) // STRIDE)
+    steps = int(frames_B.max()) + 1
+    path_BT = pointers(durations_BN, tokens_B, frames_B, STRIDE, most_advance, steps)
+    assert path_BT.shape == (3, steps + 1)
+    for path_T, tokens, frames, durations_N in zip(path_BT, tokens_B, frames_B, durations_BN, strict=True):
+        assert path_T[0] == 0 and (path_T[frames:] == tokens).all() and (path_T[:frames] < tokens).all()
+        assert (path_T.diff() >= 0).all() and (path_T.diff() <= most_advance).all()
+        if most_advance == 3:  # then it is where the search says, but for the first frame
+            owner = torch.repeat_interleave(torch.arange(9), durations_N)
+            middle = (torch.arange(1, int(frames)) * STRIDE + STRIDE // 2).clamp(max=len(owner) - 1)
+            assert torch.equal(path_T[1:frames], owner[middle])
+
+
+def test_a_pointer_is_as_old_as_its_stay_and_stays_at_the_end() -> None:
+    path_BT = torch.tensor([[0, 0, 1, 1, 1, 4, 5, 5], [0, 1, 2, 2, 2, 3, 3, 3]])
+    assert ages(path_BT).tolist() == [[0, 1, 0, 1, 2, 0, 0, 1], [0, 0, 0, 1, 2, 0, 1, 2]]
+    assert stay_at_end(path_BT, torch.tensor([6, 4])).tolist() == [[0, 0, 1, 1, 1, 4, 4, 4], [0, 1, 2, 2, 2, 2, 2, 2]]
+
+
+def test_frames_belong_to_the_phonemes_whose_durations_hold_them() -> None:
+    durations_BN = torch.tensor([[2, 1, 3], [1, 4, 0]])
+    time_BT = torch.arange(7).expand(2, -1).contiguous()
+    assert owners(durations_BN, time_BT, torch.tensor([3, 2])).tolist() == [[0, 0, 1, 2, 2, 2, 2], [0, 1, 1, 1, 1, 1, 1]]
+
+
+def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
+    generator = torch.Generator().manual_seed(5)
+    prior_BNM = 3 * torch.randn(1, 4, 6, generator=generator)
+    durations = torch.tensor([[3, 1, 5, 2]])
+    mel_BTM = torch.repeat_interleave(prior_BNM, durations[0], dim=1) + 0.1 * torch.randn(1, 11, 6, generator=generator)
+    assert torch.equal(align(prior_BNM, mel_BTM, torch.tensor([4]), torch.tensor([11])), durations)
+
+
+def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Path) -> None:
+    clean, corrupted = (recipe(features, corruption=part, dropout=0.0) for part in (0.0, 0.9))
+    batch = batch_of(clean, clean.items[:3].tolist())
+    torch.manual_seed(0)
+    first, second = (losses(of, training=True).predict(batch) for of in (clean, corrupted))
+    assert torch.equal(first.codes_BTG, second.codes_BTG) and torch.equal(first.advances_BT, second.advances_BT)
+    assert not torch.allclose(first.logits_BTGK, second.logits_BTGK)
+    assert torch.equal(first.logits_BTGK[:, 0], second.logits_BTGK[:, 0]), "where no code is fed, none is replaced"
+    streams = clean.codes.streams
+    for row, item in enumerate(clean.items[:3]):
+        codes_FG = torch.from_numpy(clean.codes.codes(int(item)).astype(np.int64))
+        for stream in range(streams):
+            target_T = second.codes_BTG[row, :, stream]
+            assert torch.equal(target_T[target_T >= 0], codes_FG[:, stream])
+            assert (target_T[:stream] == -1).all() and target_T[stream] >= 0
+        assert int((second.advances_BT[row] >= 0).sum()) == len(codes_FG)
+    judged = losses(corrupted).predict(batch)
+    assert torch.allclose(judged.logits_BTGK, losses(corrupted).predict(batch).logits_BTGK), "judging is not corrupted"
+
+
+def test_a_loss_is_the_same_however_utterances_are_batched(features: Path) -> None:
+    """A sum over the plan's counts: rows apart, with less padding, add up to the rows together."""
+    of = recipe(features, corruption=0.0)
+    items = of.items[:4].tolist()
+    with torch.no_grad():
+        module = losses(of)
+        together = module(batch_of(of, items), 99)
+        apart = [module(batch_of(of, [item]), 99) for item in items]
+    for name, value in together.items():
+        torch.testing.assert_close(value, torch.stack([one[name] for one in apart]).sum(), rtol=1e-4, atol=1e-4)
+    units = of.units(MicroBatch(0, 0, np.array(items)))
+    assert units["code_frames"] == sum(len(of.codes.codes(item)) for item in items)
+    uniform = np.log(of.codes.codes_per_stream)
+    assert float(together["codes"]) / units["code_frames"] == pytest.approx(uniform, rel=0.5), "of the size of a guess"
+    assert float(weighted(of.phases[0], together, units)) > 0
+
+
+def test_durations_that_are_given_are_used(features: Path) -> None:
+    of = recipe(features)
+    batch = batch_of(of, of.items[:2].tolist())
+    found = losses(of).predict(batch).durations_BN
+    last = batch["token_lengths"] - 1
+    other = torch.zeros_like(found).index_put_((torch.arange(2), last), batch["mel_lengths"] - last) + (
+        torch.arange(found.shape[1]) < last[:, None]
+    )
+    said = losses(of).predict(batch | {"durations": other})
+    assert torch.equal(said.durations_BN, other)
+    assert not torch.equal(said.advances_BT, losses(of).predict(batch).advances_BT)
+
+
+def test_prompts_are_pieces_of_other_utterances_of_the_speaker_and_drawn_anew_each_epoch(features: Path) -> None:
+    of = recipe(features, prompt_frames=6)
+    item = int(of.items[0])
+    seen = set()
+    for epoch in range(12):
+        planned = MicroBatch(epoch, 0, of.items[:1])
+        batch, again = of.dataset([planned])[0], of.dataset([planned])[0]
+        assert torch.equal(batch["prompt"], again["prompt"])
+        length = int(batch["prompt_lengths"][0])
+        assert 0 <= length <= 6
+        prompt = batch["prompt"][0, :length].numpy()
+        same_speaker = [other for other in of.items if other != item and of.store.speaker[other] == of.store.speaker[item]]
+        windows = [np.lib.stride_tricks.sliding_window_view(of.codes.codes(int(other)), length, axis=0) for other in same_speaker]
+        assert not length or any((window.swapaxes(1, 2) == prompt).all((1, 2)).any() for window in windows)
+        seen.add((length, prompt.tobytes()))
+    assert len(seen) > 4
+
+
+def test_the_model_remembers_its_codec_and_its_pace(features: Path) -> None:
+    of = recipe(features)
+    said = of.description()
+    assert said["kind"] == "language_model" and said["codec"] == of.codes.codec
+    per_phoneme = [len(of.codes.codes(int(item))) / int(of.store.tokens_count[item]) for item in of.items]
+    assert said["pace"]["frames_per_phoneme"]["median"] == pytest.approx(float(np.median(per_phoneme)))
+    assert max(per_phoneme) >= said["pace"]["frames_per_phoneme"]["p99"] > float(np.median(per_phoneme))
+
+
+def test_a_sample_to_look_at_is_written(features: Path, tmp_path: Path) -> None:
+    of = recipe(features)
+    of.write_sample(of.model.eval(), tmp_path)
+    with np.load(tmp_path / "alignment.npz") as file:
+        alignment = file["alignment"]
+    frames = int(of.store.frames[of.example().items[0]])
+    assert alignment.shape[1] == frames and (alignment.sum(0) == 1).all()
+    with np.load(tmp_path / "mel.npz") as file:
+        assert file["predicted"].shape == file["target"].shape
+
+
+def test_another_codecs_codes_are_not_taken_over(features: Path) -> None:
+    old, new = recipe(features), recipe(features, seed=2)
+    description = old.description() | {"codec": old.codes.codec | {"sha256": "another"}}
+    for said, fits in ((old.description(), True), (description, False)):
+        taken = new.start_from(Initial(source="here", weights=old.model.state_dict(), description=said))
+        assert ("code.weight" in taken.fitting) == ("logits.weight" in taken.fitting) == fits
+        assert "transformer.norm.weight" in taken.fitting
