@@ -9,6 +9,7 @@ from sonorant.audio.mel import MelConfig
 from sonorant.choice.decision import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
+from sonorant.decoding.settings import DecodingConfig
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.export.onnx import ExportConfig
@@ -41,6 +42,7 @@ OWNERS: dict[str, type] = {
     "train_codec": CodecTrainConfig,
     "acoustic": AcousticConfig,
     "train_acoustic": AcousticTrainConfig,
+    "decoding": DecodingConfig,
     "data": DataConfig,
     "machine": MachineConfig,
     "quantize": QuantizeConfig,
