@@ -7,6 +7,7 @@ A codec's codes of the whole corpus are the stage's second output; a pretrained 
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,13 +16,16 @@ from sonorant.data.features import FeatureStore
 from sonorant.families import VoiceConfig
 from sonorant.files import sha256_file
 from sonorant.models.codec import CodecConfig
-from sonorant.models.saved import load_codec
+from sonorant.models.pretrained_codec import take_pretrained
+from sonorant.models.saved import describe, load_codec, save_model
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.training.codec import CodecTrainConfig
+from sonorant.training.node import Node
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks import params
+from tasks.origin import origin_tags
 from tasks.stage import run
-from tasks.training import train
+from tasks.training import hash_of, train
 
 
 def main() -> None:
@@ -44,11 +48,32 @@ def main() -> None:
         if train("vocoder", model, settings, **paths, profile=arguments.profile):
             write_no_codes(arguments.codes)
         return
-    model, settings = asdict(params.load("codec", CodecConfig)), asdict(params.load("train_codec", CodecTrainConfig))
-    if not train("codec", model, settings, **paths, profile=arguments.profile):
+    config, settings = params.load("codec", CodecConfig), asdict(params.load("train_codec", CodecTrainConfig))
+    if config.pretrained:
+        if not Node.of(os.environ).first:
+            return
+        _take(config, arguments.features, arguments.out)
+    elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):
         return
     codec, _ = load_codec(arguments.out)
     write_codes(arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt"))
+
+
+def _take(config: CodecConfig, features: Path, out: Path) -> None:
+    """Write the codec that `codec.pretrained` names as if it had been trained here."""
+    assert config.pretrained
+    data_hash = hash_of(features)
+    store = FeatureStore.open(features)
+    codec, about = take_pretrained(config.pretrained, store.audio, config.streams)
+    provenance = {
+        "git_commit": origin_tags().get("git_commit", "unknown"),
+        "data": data_hash,
+        "steps": 0,
+        "pretrained": about["name"],
+    }
+    described = describe("codec", config, store.header) | {"pretrained": about, "provenance": provenance}
+    save_model(out, codec.state_dict(), described)
+    print(f"{about['name']} ({about['revision']}): {codec.streams} streams of {codec.codes} codes, taken as it is", flush=True)
 
 
 if __name__ == "__main__":

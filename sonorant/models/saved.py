@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, write_json
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.codec import Codec, CodecConfig
 from sonorant.models.language_model import LanguageModel, LanguageModelConfig
+from sonorant.models.pretrained_codec import PretrainedCodec, build_pretrained
 from sonorant.models.quantized import quantize_layers
 from sonorant.models.vocoder import Vocoder, VocoderConfig
 from sonorant.text.symbols import SymbolTable
@@ -50,9 +52,11 @@ def build_language_model(description: dict[str, Any]) -> LanguageModel:
     )
 
 
-def build_codec(description: dict[str, Any]) -> Codec:
-    """An untrained codec of the sizes a `model.json` names."""
+def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
+    """An untrained codec of the sizes a `model.json` names, or one of transformers if it names such."""
     audio = description["audio"]
+    if "pretrained" in description:
+        return build_pretrained(description["pretrained"], MelConfig(**audio))
     return Codec(
         CodecConfig(**description["config"]),
         mels=audio["n_mels"],
@@ -125,10 +129,10 @@ def load_vocoder(folder: Path) -> tuple[Vocoder, dict[str, Any]]:
     return model, description
 
 
-def load_codec(folder: Path) -> tuple[Codec, dict[str, Any]]:
-    """A codec saved by `save_model`."""
+def load_codec(folder: Path) -> tuple[Codec | PretrainedCodec, dict[str, Any]]:
+    """A codec saved by `save_model`; both kinds are a `SoundCodec`."""
     model, description = load_model(folder, "codec")
-    assert isinstance(model, Codec)
+    assert isinstance(model, Codec | PretrainedCodec)
     return model, description
 
 
