@@ -112,7 +112,7 @@ def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: st
     first = 0
     for i, frames in enumerate(frames_U.tolist()):
         mel_MT = np.ascontiguousarray(features.mel(i).T, dtype=np.float32)
-        encoded_FG = codec.encode_utterance(mel_MT, features.samples(i).astype(np.float32) / 32768)
+        encoded_FG = codec.encode_utterance(mel_MT, np.array(features.samples(i) / 32768, dtype=np.float32))
         if encoded_FG.shape != (frames, codec.streams):
             raise SonorantError(
                 f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, not {(frames, codec.streams)}; "
