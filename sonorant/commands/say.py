@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sonorant.commands.voices import add_voice, bundle_folder
 from sonorant.errors import SonorantError
@@ -30,6 +30,13 @@ examples:
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 22050
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
+
+A voice of the family codec_lm draws what it says code by code; at the temperature that most are shipped with, 0, it always says a text
+the same way:
+  sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
+  sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
+A sentence that does not come to its end as it should is spoken anew, and told on standard error if it never does. With --stream it is
+heard while it is made, and cannot be taken back: it is told only. It has a pace of its own, so --speed is refused.
 """
 _BYTES_AT_ONCE = 4096
 _TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")
@@ -54,6 +61,7 @@ def add(commands: argparse._SubParsersAction) -> None:
     say.add_argument("--raw", action="store_true", help="samples without a wav header: 16 bits, little-endian, mono")
     say.add_argument("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
     say.add_argument("--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0")
+    _add_decoding(say)
     say.add_argument("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
     say.add_argument("--runtime", default="onnxruntime", metavar="NAME", help="what runs the graphs; default onnxruntime")
     say.add_argument(
@@ -61,6 +69,26 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     say.add_argument("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
     say.set_defaults(run=run)
+
+
+def _add_decoding(say: argparse.ArgumentParser) -> None:
+    group = say.add_argument_group(
+        "voices of the family codec_lm", "refused by other voices; without them it speaks as it was shipped"
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="another seed says it another way, above temperature 0; default 0")
+    group.add_argument(
+        "--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as it learned"
+    )
+    group.add_argument("--top-k", type=int, metavar="N", help="draw from the N likeliest codes only; 0 = from all")
+    group.add_argument(
+        "--top-p", type=float, metavar="X", help="draw from the likeliest codes that make up this probability; 1 = all"
+    )
+    group.add_argument(
+        "--candidates", type=int, default=1, metavar="N", help="speak each sentence N times and keep the best; default 1"
+    )
+    group.add_argument(
+        "--prompt", type=Path, metavar="WAV", help="a recording to go on like, where the voice was trained with references"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -105,10 +133,17 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.
     from sonorant.runtime.voice import AT_ONCE
 
     text = _standard_input() if arguments.text == "-" else iter([arguments.text])
+    how: dict[str, Any] = {
+        "seed": arguments.seed,
+        "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
+        "candidates": arguments.candidates,
+        "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
+    }
     if arguments.stream:
-        return voice.stream(text, arguments.speaker, arguments.speed)
+        # Candidates can be compared only when they are whole.
+        return voice.stream(text, arguments.speaker, arguments.speed, whole=arguments.candidates > 1, **how)
     whole = "".join(Allowance(AT_ONCE).read(text))  # reads no further than the limit
-    return iter([voice.say(whole, arguments.speaker, arguments.speed)])
+    return iter([voice.say(whole, arguments.speaker, arguments.speed, **how)])
 
 
 def _standard_input() -> Iterator[str]:

@@ -9,12 +9,24 @@ function tell(id, line) {
   element(id).textContent = line;
 }
 
+function show(id) {
+  tell(`${id}-shown`, element(id).valueAsNumber.toFixed(2));
+}
+
 async function showVoice() {
   const voice = await (await fetch("voice")).json();
   const fill = (id, options) => element(id).replaceChildren(...options.map(([label, value]) => new Option(label, value)));
   fill("speaker", voice.speakers.map((name) => [name, name]));
   fill("variant", [["the voice's own choice", ""], ...voice.variants.map((name) => [name, name])]);
-  [element("speed").min, element("speed").max] = voice.speeds;
+  const offer = (id, offered) => (element(id).parentElement.hidden = !offered);
+  const decodes = voice.temperature !== null;
+  offer("speed", !decodes);
+  offer("temperature", decodes);
+  offer("seed", decodes);
+  if (decodes) element("temperature").value = voice.temperature;
+  else [element("speed").min, element("speed").max] = voice.speeds;
+  show("temperature");
+  player.decodes = decodes;
   element("text").maxLength = voice.characters;
   tell("language", `(${voice.language}, at most ${voice.characters} characters)`);
   player.rate = voice.sample_rate;
@@ -55,6 +67,7 @@ async function listen(response) {
   for await (const line of linesOf(response)) {
     if (line.pcm) play(samplesOf(line.pcm));
     if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because it cannot be spoken:"} ${line.unknown}`);
+    if (line.bad) tell("bad", `A sentence did not go well (${line.bad.join(", ")}): another seed may help.`);
     if (line.error) throw new Error(line.error);
     if (line.end) {
       player.complete = performance.now();
@@ -69,7 +82,7 @@ async function stop() {
   await player.context?.close();
   Object.assign(player, { context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null });
   element("stop").disabled = true;
-  for (const id of ["status", "unknown", "error"]) tell(id, "");
+  for (const id of ["status", "unknown", "bad", "error"]) tell(id, "");
 }
 
 async function speak() {
@@ -83,9 +96,9 @@ async function speak() {
   const wish = {
     text: element("text").value,
     speaker: element("speaker").value || null,
-    speed: element("speed").valueAsNumber,
     variant: element("variant").value || null,
   };
+  for (const id of player.decodes ? ["temperature", "seed"] : ["speed"]) wish[id] = element(id).valueAsNumber;
   try {
     const response = await fetch("speech", {
       method: "POST",
@@ -114,6 +127,6 @@ element("form").addEventListener("submit", (event) => {
   speak();
 });
 element("stop").addEventListener("click", stop);
-element("speed").addEventListener("input", () => tell("speed-shown", element("speed").valueAsNumber.toFixed(2)));
+for (const id of ["speed", "temperature"]) element(id).addEventListener("input", () => show(id));
 setInterval(showProgress, 200);
 showVoice().catch(() => tell("error", "the server cannot be reached"));

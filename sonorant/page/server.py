@@ -96,8 +96,9 @@ class PageRequest(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
 
     def do_POST(self) -> None:
-        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, where there are any}, the
-        last one {"end": true} or {"error": a line}. A text that cannot be spoken is an answer too, not an error of HTTP.
+        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, "bad": verdicts of
+        sentences that did not go well}, each key only where there is something, the last line {"end": true} or {"error": a line}. A text
+        that cannot be spoken is an answer too, not an error of HTTP.
         """
         if not self._is_own():
             return
@@ -127,9 +128,10 @@ class PageRequest(BaseHTTPRequestHandler):
             self.server.synthesis.speak(wish)
         ) as chunks:  # a listener who has gone makes writing fail, which ends the work
             try:
-                for samples, unknown in chunks:
-                    speech = {"pcm": base64.b64encode(pcm16(samples).tobytes()).decode()}
-                    self._line(speech | ({"unknown": unknown} if unknown else {}))
+                for samples, unknown, bad in chunks:
+                    pcm = None if samples is None else base64.b64encode(pcm16(samples).tobytes()).decode()
+                    line = {"pcm": pcm, "unknown": unknown, "bad": bad}
+                    self._line({key: value for key, value in line.items() if value})
                 self._line({"end": True})
             except SonorantError as error:
                 self._line({"error": str(error)})
@@ -139,12 +141,14 @@ class PageRequest(BaseHTTPRequestHandler):
 
     def _voice(self) -> dict[str, Any]:
         description = self.server.synthesis.description
+        decoding = description.decoding
         return {
             "language": description.frontend.language,
             "sample_rate": description.audio.sample_rate,
             "speakers": description.speakers,
             "variants": self.server.synthesis.variants,
-            "speeds": [SLOWEST, FASTEST],
+            "speeds": [SLOWEST, FASTEST] if decoding is None else None,
+            "temperature": decoding and decoding.defaults.temperature,
             "characters": self.server.synthesis.limits.characters,
         }
 

@@ -9,14 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.decoding.guards import Verdict
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.limits import Limits
+from sonorant.runtime.streaming import Speech
 from sonorant.runtime.voice import Voice
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
@@ -37,6 +39,10 @@ class Wish:
     """Who says it; None = the voice's first."""
     speed: float = 1.0
     """As `Voice.say`."""
+    seed: int | None = None
+    """As `Voice.say`: for voices that decode, as is the temperature."""
+    temperature: float | None = None
+    """As `Voice.decoding`."""
     variant: str | None = None
     """Precision of the graphs; None = the voice's own choice."""
 
@@ -47,6 +53,8 @@ class Wish:
             "text": (str,),
             "speaker": (str, type(None)),
             "speed": (int, float),
+            "seed": (int, type(None)),
+            "temperature": (int, float, type(None)),
             "variant": (str, type(None)),
         }
         if not isinstance(value, dict) or "text" not in value:
@@ -57,6 +65,17 @@ class Wish:
             if not isinstance(given, kinds[key]) or isinstance(given, bool):
                 raise SonorantError(f"the request's {key} is of type {type(given).__name__}")
         return cls(**value)
+
+
+class Heard(NamedTuple):
+    """A chunk of speech, and what there is to tell since the one before."""
+
+    samples: NDArray[np.float32] | None
+    """float32 (S,) in -1..1."""
+    unknown: str
+    """Characters met that cannot be spoken."""
+    bad: list[str]
+    """Verdicts of sentences that did not go well."""
 
 
 class Synthesis:
@@ -100,21 +119,28 @@ class Synthesis:
             with self._lock:
                 self.speaking -= 1
 
-    def speak(self, wish: Wish) -> Generator[tuple[NDArray[np.float32], str], None, None]:
-        """Chunks of samples, each with the characters met since the one before that cannot be spoken. To be used in a `place`.
+    def speak(self, wish: Wish) -> Generator[Heard, None, None]:
+        """Speech as it is computed; the last has no samples where there is only something left to tell. To be used in a `place`.
 
         Requests take turns by chunks, so that a long one delays no other. Closing the generator ends the work.
         """
-        speech = self._pool.submit(
-            lambda: self._voice(wish.variant).stream(wish.text, wish.speaker, wish.speed, limits=self.limits)
-        ).result()
-        told = 0
+        speech = self._pool.submit(lambda: self._begin(wish)).result()
+        unknown = sentences = 0
         try:
-            while (samples := self._pool.submit(next, speech, None).result()) is not None:
-                yield samples, "".join(list(speech.unknown)[told:])
-                told = len(speech.unknown)
+            samples: NDArray[np.float32] | None = np.zeros(0, np.float32)
+            while samples is not None:
+                samples = self._pool.submit(next, speech, None).result()
+                bad = [verdict.name.lower() for verdict in speech.verdicts[sentences:] if verdict != Verdict.WELL]
+                if samples is not None or bad:
+                    yield Heard(samples, "".join(list(speech.unknown)[unknown:]), bad)
+                unknown, sentences = len(speech.unknown), len(speech.verdicts)
         finally:
             speech.close()
+
+    def _begin(self, wish: Wish) -> Speech:
+        voice = self._voice(wish.variant)
+        decoding = voice.decoding(temperature=wish.temperature)
+        return voice.stream(wish.text, wish.speaker, wish.speed, limits=self.limits, seed=wish.seed, decoding=decoding)
 
     def close(self) -> None:
         """Take no more work."""

@@ -127,6 +127,15 @@ class Voice:
         except ValueError as error:
             raise SonorantError(str(error)) from None
 
+    def prompt(self, recording: Path) -> NDArray[np.int64]:
+        """Codes (P, G) of a recording, for `say` to go on from. Raises SonorantError, since no bundle can make them yet."""
+        decoding = self.description.decoding
+        if decoding is None:
+            raise SonorantError(NO_DECODING)
+        if not decoding.prompt_frames:
+            raise SonorantError(f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt")
+        raise SonorantError(f"{recording}: this voice's bundle has no graph that makes codes of a recording; leave out the prompt")
+
     def say(
         self,
         text: str,

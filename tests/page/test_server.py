@@ -87,6 +87,7 @@ def test_tells_of_the_voice(page: str) -> None:
         "speakers": ["anna", "ben"],
         "variants": ["fp32", "quiet"],
         "speeds": [0.5, 2.0],
+        "temperature": None,
         "characters": LIMITS.characters,
     }
 
