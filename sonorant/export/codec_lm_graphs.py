@@ -23,6 +23,7 @@ from sonorant.models.codec import SoundCodec
 from sonorant.models.language_model import LanguageModel
 from sonorant.models.saved import load_codec, load_language_model
 from sonorant.runtime.bundle import Context
+from sonorant.runtime.onnx_tokens import cache_names
 
 LOWEST = torch.finfo(torch.float32).min
 
@@ -205,7 +206,7 @@ def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> No
         "prompt": {0: "batch", 1: "prompt"},
         "prompt_lengths": {0: "batch"},
     }
-    write_graph(_Prefilling(model), example, inputs, (*_caches(model), "position"), path, config)
+    write_graph(_Prefilling(model), example, inputs, (*cache_names(model.config.layers), "position"), path, config)
 
 
 def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
@@ -223,9 +224,10 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
         "age": torch.zeros(batch, dtype=torch.int64),
         "position": torch.full((batch,), slots),
         "slot_position": torch.arange(slots).repeat(batch, 1),
-        "caches": [side for _ in range(settings.layers) for side in (key, value)],
+        # Each a tensor of its own: of one given twice the tracer makes one input.
+        "caches": [side.clone() for _ in range(settings.layers) for side in (key, value)],
     }
-    caches = {name: {0: "batch", (3 if name.startswith("key") else 2): "slots"} for name in _caches(model)}
+    caches = {name: {0: "batch", (3 if name.startswith("key") else 2): "slots"} for name in cache_names(settings.layers)}
     rows = {name: {0: "batch"} for name in ("codes", "state", "age", "position")}
     inputs = {**rows, "slot_position": {0: "batch", 1: "slots"}, **caches}
     outputs = ("logits", "advance", *(f"new_{name}" for name in caches))
@@ -241,7 +243,3 @@ def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
     example = {"codes": torch.zeros(2, 9, codec.streams, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
     inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
-
-
-def _caches(model: LanguageModel) -> list[str]:
-    return [f"{side}_{layer}" for layer in range(model.config.layers) for side in ("key", "value")]
