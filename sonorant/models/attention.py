@@ -28,7 +28,7 @@ def allowed(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor) -> 
     if kind == "sliding":
         return seen & (query - key < window)
     if kind == "block":
-        return seen & (query // window - key // window <= 1)
+        return seen & (query - key <= window + query % window)
     return seen
 
 

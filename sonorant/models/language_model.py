@@ -176,7 +176,8 @@ class LanguageModel(PhonemeEncoder):
         Arguments as in `forward`. Padded slots are invalid, position -1, and count in no row's RoPE positions.
         """
         before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
-        self.transformer.step(before_BSC, torch.where(valid_BS, valid_BS.long().cumsum(1) - 1, -1), cache)
+        position_BS = valid_BS.float().cumsum(1).long() - 1  # in float: TensorRT has no sums and limits of integers
+        self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
 
     def step(
         self, codes_BG: torch.Tensor, state_BC: torch.Tensor, age_B: torch.Tensor, position_B: torch.Tensor, cache: Cache
@@ -191,7 +192,7 @@ class LanguageModel(PhonemeEncoder):
         self, states_BNC: torch.Tensor, lengths_B: torch.Tensor, prompt_BPG: torch.Tensor, prompt_lengths_B: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What stands before the codes (B, S, C), and which of it is real (B, S) bool."""
-        mean_BC = states_BNC.sum(1) / lengths_B[:, None].clamp(min=1)
+        mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
         parts = [(self.start + self.text(mean_BC))[:, None]]
         valid = [torch.ones_like(lengths_B, dtype=torch.bool)[:, None]]
         if self.prefixed:
@@ -208,7 +209,7 @@ class LanguageModel(PhonemeEncoder):
         return self.code(codes_BTG + offset_G).sum(2)
 
     def _step_input(self, codes_BTG: torch.Tensor, state_BTC: torch.Tensor, age_BT: torch.Tensor) -> torch.Tensor:
-        x_BTC = self._embed(codes_BTG) + self.age(age_BT.clamp(max=AGES - 1))
+        x_BTC = self._embed(codes_BTG) + self.age(torch.where(age_BT < AGES, age_BT, AGES - 1))
         if self.config.text == "prefix":  # a linear layer of zeros: the weights keep a gradient, the step a shape
             state_BTC = torch.zeros_like(state_BTC)
         return x_BTC + self.text(state_BTC)

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.decoding.session import Stepper
+from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
+from sonorant.families import Family
 from sonorant.runtime.bundle import Bundle
 
 
@@ -70,23 +72,38 @@ class LoadOptions:
             raise SonorantError(f"threads must be at least 1, not {self.threads}")
 
 
-def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Runtime:
-    """Load a runtime by name. Raises SonorantError listing the names there are, or as the runtime's own loader does."""
+def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
+    """Load a runtime by name: a `Runtime` for a bundle of the family parallel, a `TokenRuntime` for one of codec_lm.
+
+    Raises SonorantError listing the names there are, or naming the families that the runtime speaks, or as its own loader does.
+    """
     if name not in RUNTIMES:
         raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(RUNTIMES)}")
-    return RUNTIMES[name](bundle, options)
+    family = bundle.description.family
+    if family not in RUNTIMES[name]:
+        others = [other for other in RUNTIMES if family in RUNTIMES[other]]
+        raise SonorantError(
+            f"the runtime {name} speaks the family {' and '.join(RUNTIMES[name])}; a voice of {family} is spoken by: {', '.join(others)}"
+        )
+    return RUNTIMES[name][family](bundle, options)
 
 
 def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.runtime.onnx import OnnxRuntime
 
-    return OnnxRuntime({graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}, threads=options.threads)
+    return OnnxRuntime(_files(bundle, options), threads=options.threads)
+
+
+def _onnxruntime_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
+    from sonorant.runtime.onnx_tokens import OnnxTokenRuntime
+
+    return OnnxTokenRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
 
 
 def _onnxruntime_cuda(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.runtime.onnx import OnnxCudaRuntime
 
-    return OnnxCudaRuntime({graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}, threads=options.threads)
+    return OnnxCudaRuntime(_files(bundle, options), threads=options.threads)
 
 
 def _torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
@@ -117,20 +134,31 @@ def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
     return load_tensorrt(bundle, engines, options)
 
 
+def _files(bundle: Bundle, options: LoadOptions) -> dict[str, Path]:
+    return {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
+
+
+def _decoding(bundle: Bundle) -> DecodingDescription:
+    assert bundle.description.decoding is not None  # or `read_bundle` had refused it
+    return bundle.description.decoding
+
+
 def _trained(options: LoadOptions) -> tuple[Path, Path]:
     if options.trained is None:
         raise SonorantError("the torch runtimes need the folders of the trained models; a bundle alone is spoken by onnxruntime")
     return options.trained
 
 
-RUNTIMES: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
-    "onnxruntime": _onnxruntime,
-    "onnxruntime-cuda": _onnxruntime_cuda,
-    "torch": _torch,
-    "torch-compiled": _torch_compiled,
-    "torch-cuda": partial(_torch, device="cuda"),
-    "torch-cuda-compiled": partial(_torch_compiled, device="cuda"),
-    "torch-cuda-graphs": _torch_graphs,
-    "tensorrt": _tensorrt,
+Loader = Callable[[Bundle, LoadOptions], Any]
+RUNTIMES: dict[str, dict[Family, Loader]] = {
+    "onnxruntime": {"parallel": _onnxruntime, "codec_lm": _onnxruntime_tokens},
+    "onnxruntime-cuda": {"parallel": _onnxruntime_cuda},
+    "torch": {"parallel": _torch},
+    "torch-compiled": {"parallel": _torch_compiled},
+    "torch-cuda": {"parallel": partial(_torch, device="cuda")},
+    "torch-cuda-compiled": {"parallel": partial(_torch_compiled, device="cuda")},
+    "torch-cuda-graphs": {"parallel": _torch_graphs},
+    "tensorrt": {"parallel": _tensorrt},
 }
-"""Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of `torch-cuda`."""
+"""Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of `torch-cuda`. For each
+family that it speaks, what loads it."""
