@@ -163,7 +163,7 @@ def listen(project: Path, systems: dict[str, System], sentences: int | None) -> 
     language = utterances[0].language
     counts: dict[System, ErrorCounts] = {}
     for system in dict.fromkeys(systems.values()):
-        rendered = render(system.bundle, [system.variant], utterances, project / "data" / "corpus")
+        rendered = render(system.bundle, None, [system.variant], utterances, project / "data" / "corpus")
         clips = [Clip(samples, rendered.rate) for samples in rendered.sounds[system.variant]]
         counts[system] = score(references, transcribe(clips, config.name, language), Normalizer(language))
     return {name: counts[system] for name, system in systems.items()}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sonorant.evaluation.evaluation import EvaluateConfig, Inputs, evaluate
 from sonorant.evaluation.recognizers import RecognizerConfig
-from sonorant.evaluation.samples import write_samples
+from sonorant.evaluation.samples import write_family, write_samples
 from sonorant.files import write_json
 from tasks.params import load
 from tasks.stage import run
@@ -25,11 +25,17 @@ def main() -> None:
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
     parser.add_argument("--recordings", type=Path, required=True, help="JSON the stage recognize_recordings wrote")
     parser.add_argument("--voice", type=Path, required=True, help="the bundle with all variants")
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model, to time it under torch")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder, to time it under torch")
+    parser.add_argument(
+        "--acoustic", type=Path, required=True, help="trained folder of the model that speaks, to time it under torch"
+    )
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder or codec, the same")
+    parser.add_argument("--codes", type=Path, required=True, help="token store the stage train_vocoder wrote")
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--metrics", type=Path, required=True, help="JSON to write: every figure")
     parser.add_argument("--out", type=Path, required=True, help="folder to write: sentences.jsonl, samples")
+    parser.add_argument(
+        "--family", type=Path, required=True, help="folder to write: what stands beside the other family in its report"
+    )
     arguments = parser.parse_args()
     inputs = Inputs(
         corpus=arguments.corpus,
@@ -37,10 +43,12 @@ def main() -> None:
         recordings=arguments.recordings,
         voice=arguments.voice,
         trained=(arguments.acoustic, arguments.vocoder),
+        codes=arguments.codes,
         parity=arguments.parity,
     )
     evaluation = evaluate(inputs, load("evaluate", EvaluateConfig), load("recognizer", RecognizerConfig).name)
     write_samples(arguments.out, evaluation)
+    write_family(arguments.family, evaluation)
     write_json(arguments.metrics, evaluation.metrics)
 
 

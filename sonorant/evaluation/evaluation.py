@@ -13,14 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.wav import read_audio
+from sonorant.data.codes import read_header
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
-from sonorant.evaluation import mos
+from sonorant.evaluation import mos, runaways
 from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.distances import Sounds, distances
 from sonorant.evaluation.distances import summarize as summarize_distances
 from sonorant.evaluation.environment import describe_environment
 from sonorant.evaluation.error_rates import ErrorCounts, compare, summarize
+from sonorant.evaluation.first_audio import FIRST_AUDIO_SENTENCES, measure_first_audio
 from sonorant.evaluation.latency import measure, sentence_classes
 from sonorant.evaluation.memory import measure_memory
 from sonorant.evaluation.normalizer import Normalizer
@@ -38,6 +40,7 @@ from sonorant.evaluation.self_test import (
 )
 from sonorant.evaluation.speaker_similarity import speaker_similarities
 from sonorant.evaluation.transcription import Clip, transcribe
+from sonorant.families import FAMILIES
 from sonorant.runtime.bundle import Bundle, read_bundle
 
 Rated = dict[str, NDArray[np.float64] | str]
@@ -74,7 +77,9 @@ class Inputs:
     voice: Path
     """The bundle with all variants."""
     trained: tuple[Path, Path]
-    """Trained folders of the acoustic model and the vocoder, for the torch runtime."""
+    """Trained folders of the model that speaks and of the one that makes sound, for the torch runtime and the copies."""
+    codes: Path
+    """The token store that the stage `train_vocoder` wrote; of the family parallel a header alone."""
     parity: Path
     """What the stage `verify` wrote."""
 
@@ -88,7 +93,7 @@ class Evaluation:
     references: tuple[str, ...]
     """What was to be said, one entry a sentence, as for the others here."""
     transcripts: dict[str, tuple[str, ...]]
-    """What was heard in the recordings, the vocoder's copies and each variant."""
+    """What was heard in the recordings, the copies and each variant."""
     counts: dict[str, ErrorCounts]
     """Errors of the same."""
     renderings: Renderings
@@ -108,7 +113,7 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     normalizer = Normalizer(known.language)
     texts_tested = check_texts(known.references, known.transcripts, normalizer)
     sentences, bundle = _chosen(inputs, known), read_bundle(inputs.voice)
-    renderings = render(inputs.voice, judged_variants(parity), sentences, inputs.corpus)
+    renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
     repeated = [Clip(*read_audio(inputs.corpus / str(sentence.audio))) for sentence in sentences[:REPEATED_CLIPS]]
     transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
@@ -117,8 +122,10 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     rated = _mos(renderings, config)
     metrics = {
+        "family": bundle.description.family,
         "intelligibility": intelligibility(counts, config.bootstrap, beside) | not_spoken,
         "naturalness": _naturalness(renderings, rated, config, [sentence.speaker for sentence in sentences]) | not_spoken,
+        "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
         "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
         "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
         "size": size(bundle),
@@ -128,6 +135,10 @@ def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluat
         | ears_tested,
         "environment": describe_environment(),
     }
+    if FAMILIES[bundle.description.family].runs_away:
+        metrics["decoding"] = decoding(renderings) | not_spoken
+    if "report" in (codes := read_header(inputs.codes)):
+        metrics["codec"] = codes["report"]
     return Evaluation(
         metrics=metrics,
         references=known.references,
@@ -204,6 +215,11 @@ def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, s
     itself = dict.fromkeys(found[VOCODER], "not run: compared with themselves")
     kept = {"utterances": found[VOCODER]["utterances"], "dnsmos": summaries[RECORDINGS]}
     return {RECORDINGS: itself | kept} | found
+
+
+def decoding(renderings: Renderings) -> dict[str, Any]:
+    """How often each variant ran away; nothing where it cannot."""
+    return {variant: runaways.summarize(decoded) for variant, decoded in renderings.decoded.items()}
 
 
 def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:

@@ -1,9 +1,13 @@
-"""The judged sentences as recorded, as the vocoder copies them, and as each variant speaks them. Knows nothing of how they are judged."""
+"""The judged sentences as recorded, as what makes sound copies them, and as each variant speaks them.
+
+What makes sound is a vocoder, which is given the recording's mel, or a codec, which is given what it encodes the recording as itself.
+Knows nothing of how they are judged.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,12 +17,17 @@ from tqdm import tqdm
 
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
+from sonorant.decoding.guards import Verdict
 from sonorant.errors import SonorantError
+from sonorant.evaluation.runaways import Decoded
 from sonorant.evaluation.sentences import spoken_text
+from sonorant.families import FAMILIES
 from sonorant.runtime.voice import Voice
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
-"""The kinds of rendering that are no variant."""
+"""The kinds of rendering that are no variant; the second one of either family's sound model, a codec's too."""
+TOGETHER = 16
+"""Sentences that a voice decodes at once where it speaks token by token: a step of many rows takes little longer than that of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +38,10 @@ class Renderings:
     tokens: tuple[NDArray[np.int64], ...]
     """Phoneme ids (N, 3) that the voice spoke."""
     sounds: dict[str, tuple[NDArray[np.float32], ...]]
-    """Samples (S,) in -1..1 at `rate`: the recordings, the vocoder's copies of them (what is lost after the acoustic model), and each
-    variant speaking the text."""
+    """Samples (S,) in -1..1 at `rate`: the recordings, the sound model's copies of them (what is lost after the model that speaks), and
+    each variant speaking the text."""
+    decoded: dict[str, Decoded]
+    """Of each variant that spoke token by token, how that went; empty in the other family."""
     unspoken: dict[str, str]
     """Variants that gave no sound to be judged, and why."""
     rate: int
@@ -38,7 +49,7 @@ class Renderings:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What the recordings are compared with: the vocoder, then the variants."""
+        """What the recordings are compared with: the copies, then the variants."""
         return tuple(kind for kind in self.sounds if kind != RECORDINGS)
 
     @property
@@ -47,32 +58,36 @@ class Renderings:
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
 
-def render(bundle: Path, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path) -> Renderings:
+def render(bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path) -> Renderings:
     """Render each utterance by the bundle's graphs under ONNX Runtime; the text is the manifest's, through the voice's frontend.
 
-    The vocoder's copies are by the first of the `variants`. `corpus`: folder that audio paths are relative to. Raises SonorantError
-    naming the utterance or file that cannot be rendered, also where the first variant gives NaN; another variant is then `unspoken`.
+    The copies are by the first of the `variants`. `sound`: trained folder of the model that makes sound, for what no graph holds; None: no
+    copies. `corpus`: folder that audio paths are relative to. Raises SonorantError naming the utterance or file that cannot be rendered,
+    also where the first variant gives NaN; another variant is then `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_audio(corpus / str(utterance.audio), voice.sample_rate)[0] for utterance in utterances)
     tokens = tuple(_tokens(voice, utterance) for utterance in utterances)
     speakers = [_speaker(voice, utterance) for utterance in utterances]
-    copies = tuple(vocoder_copy(voice, recording) for recording in tqdm(recordings, desc="vocode", unit="clip", file=sys.stderr))
-    sounds, unspoken = {RECORDINGS: recordings, VOCODER: copies}, {}
+    sounds: dict[str, tuple[NDArray[np.float32], ...]] = {RECORDINGS: recordings}
+    decoded: dict[str, Decoded] = {}
+    unspoken: dict[str, str] = {}
+    if sound:
+        copied = copier(voice, sound)
+        sounds[VOCODER] = tuple(copied(recording) for recording in tqdm(recordings, desc="copy", unit="clip", file=sys.stderr))
     for variant in variants:
         speaking = Voice.load(bundle, variant=variant)
-        progress = tqdm(
-            zip(tokens, speakers, strict=True), desc=f"speak {variant}", total=len(tokens), unit="sentence", file=sys.stderr
-        )
-        spoken = tuple(_speak(speaking, *sentence) for sentence in progress)
+        spoken, went = _speak_all(speaking, tokens, speakers, f"speak {variant}")
         broken = [utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()]
         if not broken:
             sounds[variant] = spoken
+            decoded |= {variant: went} if went else {}
             continue
         unspoken[variant] = f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'"
         if variant == variants[0]:
             raise SonorantError(f"{bundle}: variant {variant}: {unspoken[variant]}; train and export the voice again")
-    return Renderings(ids=tuple(u.id for u in utterances), tokens=tokens, sounds=sounds, unspoken=unspoken, rate=voice.sample_rate)
+    ids = tuple(utterance.id for utterance in utterances)
+    return Renderings(ids=ids, tokens=tokens, sounds=sounds, decoded=decoded, unspoken=unspoken, rate=voice.sample_rate)
 
 
 def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:
@@ -92,16 +107,57 @@ def _speaker(voice: Voice, utterance: Utterance) -> int:
     return voice.speakers.index(utterance.speaker)
 
 
-def _speak(voice: Voice, tokens: NDArray[np.int64], speaker: int) -> NDArray[np.float32]:
-    samples, _ = voice.synthesize(tokens[None], np.array([len(tokens)]), np.array([speaker]), np.ones(1, np.float32))
-    return samples[0]
+def _speak_all(
+    voice: Voice, tokens: Sequence[NDArray[np.int64]], speakers: Sequence[int], label: str
+) -> tuple[tuple[NDArray[np.float32], ...], Decoded | None]:
+    """Speak every sentence; of a voice that may run away, sentences of like length together, and how each went."""
+    guarded = FAMILIES[voice.description.family].runs_away
+    together = TOGETHER if guarded else 1
+    longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
+    order = longest_first if guarded else range(len(tokens))
+    sounds: dict[int, NDArray[np.float32]] = {}
+    verdicts, attempts = {}, {}
+    with tqdm(total=len(tokens), desc=label, unit="sentence", file=sys.stderr) as progress:
+        for start in range(0, len(tokens), together):
+            chosen = order[start : start + together]
+            lengths = np.array([len(tokens[index]) for index in chosen])
+            batch = np.zeros((len(chosen), lengths.max(), 3), np.int64)
+            for row, index in enumerate(chosen):
+                batch[row, : lengths[row]] = tokens[index]
+            spoken = voice.synthesize_judged(
+                batch, lengths, np.array([speakers[index] for index in chosen]), np.ones(len(chosen), np.float32)
+            )
+            for row, index in enumerate(chosen):
+                sounds[index] = spoken.samples[row, : spoken.lengths[row]]
+                verdicts[index], attempts[index] = Verdict(int(spoken.verdicts[row])).name.lower(), int(spoken.attempts[row])
+            progress.update(len(chosen))
+    in_order = range(len(tokens))
+    went = (
+        Decoded(verdicts=tuple(verdicts[i] for i in in_order), attempts=tuple(attempts[i] for i in in_order)) if guarded else None
+    )
+    return tuple(sounds[index] for index in in_order), went
 
 
-def vocoder_copy(voice: Voice, recording: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A recording (S,) at the voice's rate -> mel -> the voice's vocoder -> samples (S,) in -1..1."""
+def copier(voice: Voice, sound: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """A recording (S,) at the voice's rate -> what the voice's sound model makes of it again: samples (S,) in -1..1.
+
+    `sound`: trained folder of that model; a codec's encoder, which no graph holds, is taken from it.
+    """
     import torch  # here, because the processes that recognise import this module too and need no torch
 
     from sonorant.audio.mel import MelConfig, log_mel
+    from sonorant.models.saved import load_codec
 
-    mel = log_mel(torch.from_numpy(recording)[None], MelConfig(**asdict(voice.description.audio)))
-    return np.clip(voice.runtime.vocode(mel.numpy(), np.array([mel.shape[2]]))[0, : len(recording)], -1.0, 1.0)
+    audio = MelConfig(**asdict(voice.description.audio))
+    codec = load_codec(sound)[0] if FAMILIES[voice.description.family].sound == "codec" else None
+
+    def copied(recording: NDArray[np.float32]) -> NDArray[np.float32]:
+        mel_MT = log_mel(torch.from_numpy(recording), audio).numpy()
+        heard = mel_MT
+        if codec is not None:
+            padded = np.pad(recording, (0, mel_MT.shape[1] * audio.hop - len(recording)))
+            heard = codec.encode_utterance(mel_MT, padded)
+        frames = np.array([mel_MT.shape[1] if codec is None else len(heard)])
+        return np.clip(voice.runtime.vocode(heard[None], frames)[0, : len(recording)], -1.0, 1.0)
+
+    return copied

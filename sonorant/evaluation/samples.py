@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,13 @@ import numpy as np
 
 from sonorant.audio.wav import write_wav
 from sonorant.evaluation.evaluation import Evaluation
-from sonorant.evaluation.renderings import RECORDINGS
+from sonorant.evaluation.renderings import RECORDINGS, VOCODER
 from sonorant.evaluation.sample_files import sample_file
-from sonorant.files import atomic_folder, write_jsonl
+from sonorant.files import atomic_folder, write_json, write_jsonl
+from sonorant.runtime.baseline import BASELINE
 
+RUNTIME = BASELINE.split("/")[0]
+"""Under which every variant was heard."""
 FIRST, WORST = 3, 3
 """Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst in."""
 
@@ -27,6 +33,47 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
                 write_wav(sample_file(folder, renderings.ids[index], index, kind), sounds[index], renderings.rate)
 
 
+def write_family(out: Path, evaluation: Evaluation) -> None:
+    """Write what the report of another family shows beside its own into the folder `out`: `family.json`, `sentences.jsonl`, few samples.
+
+    `family.json`: `family`, `sentences` (how many, and a hash that tells whether another family was judged on the same ones),
+    `recordings` and `copy` (their figures), `variants`: each with its figures. Samples are those of the first sentences, which any family
+    judged on the same ones has, in the recording and the first variant.
+    """
+    renderings = evaluation.renderings
+    rows = _sentences(evaluation)
+    with atomic_folder(out) as folder:
+        write_json(folder / "family.json", family_figures(evaluation.metrics, rows, renderings.variants))
+        write_jsonl(folder / "sentences.jsonl", rows)
+        for index in range(min(FIRST, len(rows))):
+            for kind in (RECORDINGS, renderings.variants[0]):
+                path = sample_file(folder, renderings.ids[index], index, kind)
+                write_wav(path, renderings.sounds[kind][index], renderings.rate)
+
+
+def family_figures(metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], variants: Sequence[str]) -> dict[str, Any]:
+    """The content of `family.json`."""
+    texts = json.dumps([[row["id"], row["reference"]] for row in rows], ensure_ascii=False)
+    heard, beside = metrics["intelligibility"], metrics["naturalness"]
+    return {
+        "family": metrics["family"],
+        "sentences": {"count": len(rows), "sha256": hashlib.sha256(texts.encode()).hexdigest()},
+        "recordings": {"intelligibility": heard[RECORDINGS], "naturalness": beside[RECORDINGS]},
+        "copy": {"intelligibility": heard[VOCODER], "naturalness": beside[VOCODER]},
+        "variants": {
+            variant: {
+                "intelligibility": heard[variant],
+                "naturalness": beside[variant],
+                "size": metrics["size"].get(variant),
+                "speed": metrics["speed"].get(f"{RUNTIME}/{variant}"),
+                "first_audio": metrics["first_audio"].get(variant),
+                "decoding": metrics.get("decoding", {}).get(variant),
+            }
+            for variant in variants
+        },
+    }
+
+
 def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
     return [
         {
@@ -35,6 +82,7 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
             "words": int(evaluation.counts[RECORDINGS].words[index]),
             "transcripts": {kind: texts[index] for kind, texts in evaluation.transcripts.items()},
             "word_errors": {kind: int(counts.word_errors[index]) for kind, counts in evaluation.counts.items()},
+            "verdicts": {variant: decoded.verdicts[index] for variant, decoded in evaluation.renderings.decoded.items()},
             "dnsmos": {kind: round(float(scores[index]), 3) for kind, scores in evaluation.opinions.items() if index < len(scores)},
         }
         for index, sentence in enumerate(evaluation.renderings.ids)

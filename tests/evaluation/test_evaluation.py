@@ -15,6 +15,7 @@ import pytest
 import soundfile
 import yaml
 
+from sonorant.data.codes import write_no_codes
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
@@ -59,13 +60,15 @@ def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, train
     bundle = with_copies(voice_bundle, folder / "voice", "fp16", "bf16", "int8")
     replace_graph(bundle, "vocoder", "bf16", plant(bundle / "vocoder.fp32.onnx", folder / "nan.onnx", PLANTED_NAN))
     write_json(folder / "parity.json", parity())
+    write_no_codes(folder / "codes")
     return folder
 
 
 RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
 EVALUATE = (
     "--corpus", ".", "--prepared", "prepared", "--recordings", "recordings.json", "--voice", "voice", "--acoustic", "acoustic",
-    "--vocoder", "vocoder", "--parity", "parity.json", "--metrics", "metrics.json", "--out", "evaluation",
+    "--vocoder", "vocoder", "--codes", "codes", "--parity", "parity.json", "--family", "parallel", "--metrics", "metrics.json",
+    "--out", "evaluation",
 )  # fmt: skip
 
 
@@ -181,6 +184,23 @@ def test_sentences_and_samples_are_kept(metrics: dict[str, Any], place: Path) ->
     wavs = sorted((place / "evaluation" / "samples").glob("*.wav"))
     assert len(wavs) == 12 and {wav.name.split(".")[1] for wav in wavs} == {"recording", "vocoder", "fp32", "fp16"}
     assert all(np.abs(soundfile.read(wav)[0]).max() > 0 for wav in wavs)
+
+
+def test_what_stands_beside_another_family_has_its_figures_and_says_which_sentences_they_are_of(
+    metrics: dict[str, Any], place: Path
+) -> None:
+    assert metrics["family"] == "parallel" and not {"codec", "decoding"} & metrics.keys()
+    found = read_json(place / "parallel" / "family.json")
+    assert found["family"] == "parallel" and found["sentences"]["count"] == 3
+    assert set(found["variants"]) == {"fp32", "fp16"}
+    for variant, figures in found["variants"].items():
+        assert figures["intelligibility"] == metrics["intelligibility"][variant]
+        assert figures["speed"] == metrics["speed"][f"onnxruntime/{variant}"]
+        assert figures["size"] == metrics["size"][variant]
+        assert 0 < figures["first_audio"]["p50_ms"] <= figures["first_audio"]["p95_ms"] and figures["decoding"] is None
+    assert read_jsonl(place / "parallel" / "sentences.jsonl") == read_jsonl(place / "evaluation" / "sentences.jsonl")
+    kept = sorted(path.name.split(".", 1)[1] for path in (place / "parallel" / "samples").glob("*.wav"))
+    assert kept == ["fp32.wav"] * 3 + ["recording.wav"] * 3
 
 
 def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: dict[str, Any], place: Path) -> None:

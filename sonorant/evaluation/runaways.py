@@ -1,0 +1,51 @@
+"""How often a voice that decides while it speaks when to end ran away, and whether another attempt helped. Knows nothing of decoding."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+Z = 1.959964
+"""Of the normal distribution, for 95 %."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """What became of sentences spoken token by token; one entry a sentence."""
+
+    verdicts: tuple[str, ...]
+    """What the guards said of the attempt that was kept, in small letters: well, or what went wrong."""
+    attempts: tuple[int, ...]
+    """How many attempts were made; 1 = the first went well, or there were no others."""
+
+    @property
+    def ran_away(self) -> tuple[bool, ...]:
+        """Whether a guard had to end the first attempt."""
+        return tuple(verdict != "well" or count > 1 for verdict, count in zip(self.verdicts, self.attempts, strict=True))
+
+
+def summarize(decoded: Decoded) -> dict[str, Any]:
+    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, verdicts: {name: sentences}}`.
+
+    A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together; `unrecovered`:
+    sentences that did not go well in any attempt.
+    """
+    sentences, runaways = len(decoded.verdicts), sum(decoded.ran_away)
+    return {
+        "sentences": sentences,
+        "runaways": runaways,
+        "runaway_rate": round(runaways / sentences, 5),
+        "runaway_rate_ci95": [round(bound, 5) for bound in wilson_interval(runaways, sentences)],
+        "retries": sum(decoded.attempts) - sentences,
+        "unrecovered": sum(verdict != "well" for verdict in decoded.verdicts),
+        "verdicts": {verdict: decoded.verdicts.count(verdict) for verdict in sorted(set(decoded.verdicts))},
+    }
+
+
+def wilson_interval(events: int, trials: int) -> tuple[float, float]:
+    """The 95 % score interval of a fraction (Wilson 1927): it has a width where there was no event at all, as a bootstrap has not."""
+    fraction, middle = events / trials, 1 + Z**2 / trials
+    centre = (fraction + Z**2 / (2 * trials)) / middle
+    half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))
+    return max(0.0, centre - half), min(1.0, centre + half)
