@@ -21,6 +21,7 @@ from sonorant.files import sha256_file
 from sonorant.models.cache import DynamicCache
 from sonorant.models.codec import SoundCodec
 from sonorant.models.language_model import LanguageModel
+from sonorant.models.pretrained_codec import PretrainedCodec
 from sonorant.models.saved import load_codec, load_language_model
 from sonorant.runtime.bundle import Context
 from sonorant.runtime.onnx_tokens import cache_names
@@ -41,6 +42,11 @@ class CodecLanguageModels:
     def load(cls, speech: Path, sound: Path) -> CodecLanguageModels:
         """Read the trained folders. Raises SonorantError if one holds no such model."""
         (model, described), (codec, sound_described) = load_language_model(speech), load_codec(sound)
+        if isinstance(codec, PretrainedCodec):
+            raise SonorantError(
+                f"{sound}: this pretrained codec cannot be exported: transformers' networks decide sizes by values, which no graph may; "
+                "set codec.pretrained: null to train one"
+            )
         return cls(model, codec, described, sound_described)
 
     def check_pair(self, sound: Path) -> None:

@@ -105,22 +105,21 @@ class PretrainedCodec(nn.Module):
     def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) float32.
 
-        Rows shorter than others are decoded by themselves: these networks know no masks, and a row is as it would be alone.
+        A row is as it would be alone: rows are decoded one by one, because these networks know no masks, and those that look back alone
+        still mirror the start of a short row.
         """
-        batch, frames, _ = codes_BFG.shape
-        samples_BS = codes_BFG.new_zeros((batch, frames * self.samples_per_frame), dtype=torch.float32)
-        if lengths_B is None or bool((lengths_B == frames).all()):
-            return self._fill(samples_BS, codes_BFG)
-        for row, length in enumerate(lengths_B.tolist()):
-            if length:
-                self._fill(samples_BS[row : row + 1, : length * self.samples_per_frame], codes_BFG[row : row + 1, :length])
-        return samples_BS
+        if lengths_B is None:
+            return self._decoded(codes_BFG)
+        rows = [self._decoded(row_FG[None, :length])[0] for row_FG, length in zip(codes_BFG, lengths_B.tolist(), strict=True)]
+        whole = codes_BFG.shape[1] * self.samples_per_frame
+        return torch.stack([nn.functional.pad(row_S, (0, whole - len(row_S))) for row_S in rows])
 
-    def _fill(self, samples_BS: torch.Tensor, codes_BFG: torch.Tensor) -> torch.Tensor:
-        decoded_BS = self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1)
-        kept = min(decoded_BS.shape[1], samples_BS.shape[1])  # odd strides give some samples fewer
-        samples_BS[:, :kept] = decoded_BS[:, :kept]
-        return samples_BS
+    def _decoded(self, codes_BFG: torch.Tensor) -> torch.Tensor:
+        if not codes_BFG.shape[1]:
+            return codes_BFG.new_zeros((len(codes_BFG), 0), dtype=torch.float32)
+        samples_BS = self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1)
+        whole = codes_BFG.shape[1] * self.samples_per_frame
+        return nn.functional.pad(samples_BS, (0, whole - samples_BS.shape[1]))  # odd strides give some samples fewer
 
     @property
     def silence(self) -> torch.Tensor:
