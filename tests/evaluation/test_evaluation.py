@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
-import yaml
 
 from sonorant.data.codes import write_no_codes
 from sonorant.data.manifest import Utterance
@@ -22,9 +19,9 @@ from sonorant.evaluation.candidates import judged_variants, read_parity, timed_c
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.files import read_json, read_jsonl, write_json
 from tests.evaluation.planted import PLANTED_NAN, plant
+from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings
 from tests.evaluation.variants import replace_graph, with_copies
-
-ROOT = Path(__file__).parents[2]
+from tests.imports import ROOT
 
 
 def parity() -> dict[str, Any]:
@@ -40,21 +37,11 @@ def parity() -> dict[str, Any]:
     }
 
 
-def run_stage(place: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a stage's command in a folder with its own params.yaml."""
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", f"tasks.{stage}", *arguments]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
-
-
 @pytest.fixture(scope="module")
 def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, trained: tuple[Path, Path]) -> Path:
     """The folder of the corpus, settings for few sentences, and what the stages before would have left."""
     folder, _ = spoken_corpus
-    params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
-    params["recognizer"] = {"name": "pocketsphinx", "sentences": 160}
-    params["evaluate"] = {"bootstrap": 100, "latency_repeats": 3, "mos_sentences": 2}
-    (folder / "params.yaml").write_text(yaml.safe_dump(params), encoding="utf-8")
+    write_settings(folder)
     for name, target in (("acoustic", trained[0]), ("vocoder", trained[1])):
         (folder / name).symlink_to(target)
     bundle = with_copies(voice_bundle, folder / "voice", "fp16", "bf16", "int8")
@@ -62,14 +49,6 @@ def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, train
     write_json(folder / "parity.json", parity())
     write_no_codes(folder / "codes")
     return folder
-
-
-RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
-EVALUATE = (
-    "--corpus", ".", "--prepared", "prepared", "--recordings", "recordings.json", "--voice", "voice", "--acoustic", "acoustic",
-    "--vocoder", "vocoder", "--codes", "codes", "--parity", "parity.json", "--family", "parallel", "--metrics", "metrics.json",
-    "--out", "evaluation",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -190,7 +169,7 @@ def test_what_stands_beside_another_family_has_its_figures_and_says_which_senten
     metrics: dict[str, Any], place: Path
 ) -> None:
     assert metrics["family"] == "parallel" and not {"codec", "decoding"} & metrics.keys()
-    found = read_json(place / "parallel" / "family.json")
+    found = read_json(place / "family" / "family.json")
     assert found["family"] == "parallel" and found["sentences"]["count"] == 3
     assert set(found["variants"]) == {"fp32", "fp16"}
     for variant, figures in found["variants"].items():
@@ -198,8 +177,8 @@ def test_what_stands_beside_another_family_has_its_figures_and_says_which_senten
         assert figures["speed"] == metrics["speed"][f"onnxruntime/{variant}"]
         assert figures["size"] == metrics["size"][variant]
         assert 0 < figures["first_audio"]["p50_ms"] <= figures["first_audio"]["p95_ms"] and figures["decoding"] is None
-    assert read_jsonl(place / "parallel" / "sentences.jsonl") == read_jsonl(place / "evaluation" / "sentences.jsonl")
-    kept = sorted(path.name.split(".", 1)[1] for path in (place / "parallel" / "samples").glob("*.wav"))
+    assert read_jsonl(place / "family" / "sentences.jsonl") == read_jsonl(place / "evaluation" / "sentences.jsonl")
+    kept = sorted(path.name.split(".", 1)[1] for path in (place / "family" / "samples").glob("*.wav"))
     assert kept == ["fp32.wav"] * 3 + ["recording.wav"] * 3
 
 

@@ -1,0 +1,121 @@
+"""A voice of the family codec_lm is judged by the same stage: its codec copies, its runaways are counted."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.audio.wav import read_audio
+from sonorant.data.manifest import Utterance
+from sonorant.evaluation.renderings import copier, render
+from sonorant.files import read_json, read_jsonl, write_json
+from sonorant.models.saved import load_codec
+from sonorant.runtime.bundle import DESCRIPTION, read_bundle
+from sonorant.runtime.voice import Voice
+from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings
+from tests.evaluation.variants import with_copies
+
+CODES = {"bits_per_second": 488.3, "frames_per_second": 31.25, "use": [0.9, 0.8], "entropy_bits": [3.5, 3.4]}
+
+
+def never_ending(bundle: Path, out: Path) -> Path:
+    """A copy of the voice that gives up on a text after so few frames that every first attempt is a runaway."""
+    with_copies(bundle, out)
+    description = read_bundle(out).description
+    assert description.decoding is not None
+    defaults = dataclasses.replace(description.decoding.defaults, longest_phoneme=0.001, retries=1)
+    changed = dataclasses.replace(description, decoding=dataclasses.replace(description.decoding, defaults=defaults))
+    write_json(out / DESCRIPTION, dataclasses.asdict(changed))
+    return out
+
+
+@pytest.fixture(scope="module")
+def place(
+    spoken_corpus: tuple[Path, list[Utterance]],
+    codec_lm_bundle: Path,
+    trained_codec_lm: tuple[Path, Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The folder of the corpus, and what the stages before would have left of a codec language model."""
+    corpus, _ = spoken_corpus
+    folder = tmp_path_factory.mktemp("codec_lm")
+    write_settings(folder)
+    for name, target in {"audio": corpus / "audio", "prepared": corpus / "prepared"}.items():
+        (folder / name).symlink_to(target)
+    for name, target in zip(("acoustic", "vocoder"), trained_codec_lm, strict=True):
+        (folder / name).symlink_to(target)
+    with_copies(codec_lm_bundle, folder / "voice")
+    graphs = {graph: {"max_abs_diff": 1e-6, "tolerance": 1e-3} for graph in ("encoder", "prefill", "step", "vocoder")}
+    passed = {"passed": True, "failed": None, "graphs": graphs}
+    by_step = passed | {"graphs": graphs | {"prefill": "not run: torch has no such graph"}}
+    write_json(
+        folder / "parity.json", {"onnxruntime/fp32": passed, "torch/fp32": by_step, "tensorrt/fp32": "not run: another family"}
+    )
+    write_json(folder / "codes" / "header.json", {"version": 1, "family": "codec_lm", "report": CODES})
+    assert run_stage(folder, "recognize_recordings", *RECOGNIZE).returncode == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def metrics(place: Path) -> dict[str, Any]:
+    """What the stage evaluate writes."""
+    done = run_stage(place, "evaluate", *EVALUATE)
+    assert done.returncode == 0, done.stderr
+    return read_json(place / "metrics.json")
+
+
+def test_codec_and_decoding_have_figures(metrics: dict[str, Any], place: Path) -> None:
+    assert metrics["family"] == "codec_lm" and metrics["codec"] == CODES
+    found = metrics["decoding"]["fp32"]
+    assert found["sentences"] == 3 == sum(found["verdicts"].values())
+    low, high = found["runaway_rate_ci95"]
+    assert 0 <= low <= found["runaway_rate"] <= high <= 1
+    rows = read_jsonl(place / "evaluation" / "sentences.jsonl")
+    assert sum(row["verdicts"]["fp32"] != "well" for row in rows) == found["unrecovered"]
+    assert read_json(place / "family" / "family.json")["variants"]["fp32"]["decoding"] == found
+
+
+def test_everything_else_is_measured_as_of_the_other_family(metrics: dict[str, Any]) -> None:
+    assert set(metrics["intelligibility"]) == {"recordings", "vocoder", "fp32"}
+    for candidate in ("onnxruntime/fp32", "torch/fp32"):
+        assert metrics["speed"][candidate]["medium"]["threads_1"]["rtf"] > 0
+        assert metrics["memory"][candidate]["peak_mib"] > 0
+    assert set(metrics["parity"]["torch/fp32"]["max_abs_diff"]) == {"encoder", "step", "vocoder"}
+    assert set(metrics["size"]["fp32"]["graphs"]) == {"encoder", "prefill", "step", "vocoder"}
+    assert metrics["first_audio"]["fp32"]["p50_ms"] > 0
+    assert json.dumps(metrics, allow_nan=False)
+
+
+def test_the_codecs_copy_is_its_decoder_on_what_its_encoder_heard(
+    codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path], place: Path
+) -> None:
+    voice = Voice.load(codec_lm_bundle)
+    recording, _ = read_audio(place / "audio" / "0.wav", voice.sample_rate)
+    copy = copier(voice, trained_codec_lm[1])(recording)
+    assert copy.shape == recording.shape and np.abs(copy).max() > 0
+    import torch
+
+    from sonorant.audio.mel import MelConfig, log_mel
+
+    codec, _ = load_codec(trained_codec_lm[1])
+    with torch.inference_mode():
+        mel = log_mel(torch.from_numpy(recording)[None], MelConfig(**dataclasses.asdict(voice.description.audio)))
+        wanted = codec.decode(codec.encode(mel))[0, : len(recording)].clamp(-1, 1).numpy()
+    np.testing.assert_allclose(copy, wanted, atol=1e-4)
+
+
+def test_a_sentence_is_spoken_the_same_beside_others_and_runaways_are_counted(
+    codec_lm_bundle: Path, spoken_corpus: tuple[Path, list[Utterance]], tmp_path: Path
+) -> None:
+    corpus, utterances = spoken_corpus
+    together = render(codec_lm_bundle, None, ["fp32"], utterances, corpus)
+    for index, utterance in enumerate(utterances):
+        alone = render(codec_lm_bundle, None, ["fp32"], [utterance], corpus)
+        np.testing.assert_allclose(alone.sounds["fp32"][0], together.sounds["fp32"][index], atol=1e-4)
+    stuck = render(never_ending(codec_lm_bundle, tmp_path / "stuck"), None, ["fp32"], utterances, corpus)
+    assert all(stuck.decoded["fp32"].ran_away)
