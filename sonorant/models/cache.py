@@ -7,6 +7,7 @@ where it holds none (padding, or not filled yet).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -90,15 +91,25 @@ class StaticCache(StoringCache):
         width: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device,
+        memory: Sequence[torch.Tensor] | None = None,
     ) -> None:
-        """Empty buffers: keys and values (layers, batch, heads, slots, width) of `dtype` on `device`."""
-        shape = (layers, batch, heads, slots, width)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        """Empty buffers on `device`.
+
+        Args:
+            layers, batch, heads, slots, width: of the keys and values, for each layer (batch, heads, slots, width).
+            dtype: theirs.
+            device: theirs.
+            memory: flat tensors, two a layer, that hold them, each at least so large; caches of several shapes may lie in the same, for
+                one of them at a time. None = memory of its own.
+        """
+        size = batch * heads * slots * width
+        memory = memory or cache_memory(layers, size, dtype, device)
+        buffers = [flat[:size].view(batch, heads, slots, width) for flat in memory]
+        self.keys, self.values = buffers[:layers], buffers[layers:]
         self.positions = torch.full((batch, slots), EMPTY, dtype=torch.int64, device=device)
         self.used = torch.zeros(1, dtype=torch.int64, device=device)
         """Slots given away so far."""
-        self._taken = self.used
+        self._taken = torch.empty(0)
 
     def take(self, position_BQ: torch.Tensor) -> None:
         """As `Cache.take`."""
@@ -117,3 +128,8 @@ class StaticCache(StoringCache):
         """Forget everything; the buffers stay where they are."""
         self.positions.fill_(EMPTY)
         self.used.zero_()
+
+
+def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
+    """Two flat tensors a layer of so many elements, for `StaticCache`."""
+    return [torch.zeros(size, dtype=dtype, device=device) for _ in range(2 * layers)]

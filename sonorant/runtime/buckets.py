@@ -61,7 +61,7 @@ class Counters:
     prepared: int
     """Shapes compiled or recorded so far."""
     late: int
-    """Those of them that a request had to wait for, after or without `warm_up`."""
+    """Those of them that a request had to wait for, after or without `warm_up`: recompilations in service."""
 
 
 class Bucketed:

@@ -1,23 +1,29 @@
-"""Functions of tensors compiled by torch for each shape they meet. Knows nothing of voices, nor of which shapes will come."""
+"""Functions of tensors compiled by torch, and the folder that keeps them. Knows nothing of voices, nor of which shapes will come."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import threading
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.torch import Function
 
 MOST_SHAPES = 1024
 """Shapes of one function that may be compiled. torch's limit of 8 is there to notice shapes that vary; here they are fixed on purpose."""
 
+Work = TypeVar("Work", bound=Callable[..., Any])
+
 
 class Compiler:
-    """Compiles whole functions, for fixed shapes only, and counts how often."""
+    """Compiles whole functions, for the shapes they meet, and counts how often.
+
+    A size is a constant of what is compiled, unless the tensor's dimension was marked (`torch._dynamo.mark_dynamic`).
+    """
 
     def __init__(self) -> None:
         """Raises SonorantError naming the C++ compiler if it is absent: torch builds kernels and launchers with it."""
@@ -28,13 +34,36 @@ class Compiler:
         """Shapes compiled so far, all functions together."""
         self._lock = threading.Lock()
 
-    def __call__(self, function: Function) -> Function:
-        """The same function; at its first call with new shapes it is compiled, which takes seconds to minutes."""
+    def __call__(self, function: Work) -> Work:
+        """The same function; at its first call with shapes that no compiled one takes it is compiled, in seconds to minutes."""
         # Isolated, so that another voice in this process is neither searched through nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
-        return torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits)
+        return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
 
     def _compile(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
         with self._lock:
             self.prepared += 1
         return torch._dynamo.lookup_backend("inductor")(graph, inputs)
+
+
+def keep_compiled(folder: Path) -> None:
+    """Have torch keep what it compiles in `folder`, and take it from there in another process: for all that this process compiles.
+
+    torch checks that what it takes was made from the same code by the same version for the same machine.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
+
+
+def taken_and_made() -> tuple[int, int]:
+    """How many graphs this process took from the folder, and how many it found none for, so far."""
+    counters = torch._dynamo.utils.counters
+    whole, kernels = counters["aot_autograd"], counters["inductor"]
+    # A graph whose traces were not kept, or do not fit, may still find its kernels: then it is in both counts of the first.
+    made = kernels["fxgraph_cache_miss"] + kernels["fxgraph_cache_bypass"]
+    return whole["autograd_cache_hit"] + whole["autograd_cache_miss"] + whole["autograd_cache_bypass"] - made, made
+
+
+def log_compilation() -> None:
+    """Have torch log, to stderr, where a graph breaks and why something is compiled again."""
+    torch._logging.set_logs(graph_breaks=True, recompiles=True)

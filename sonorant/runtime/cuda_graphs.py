@@ -6,6 +6,7 @@ Small networks spend most of a GPU's time on launching kernels one by one; a rep
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +21,10 @@ WARM_UP = 3
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
-    inputs: tuple[torch.Tensor, ...]
-    """Where a replay reads."""
     outputs: tuple[torch.Tensor, ...]
     """Where a replay writes."""
+    inputs: tuple[torch.Tensor, ...]
+    """Where a replay reads."""
 
 
 class CudaGraphs:
@@ -55,15 +56,25 @@ class CudaGraphs:
 
     def _record(self, function: Function, inputs: tuple[torch.Tensor, ...]) -> _Recording:
         held = tuple(value.clone() for value in inputs)
+        return _Recording(*self._captured(lambda: function(*held)), inputs=held)
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Work on buffers that stay where they are, recorded; it is run `WARM_UP` times for that. Nothing in it may wait for the GPU."""
+        with self._lock:
+            graph, _ = self._captured(function)
+        return graph.replay
+
+    def _captured(self, function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """A recording of a function without arguments, and what it returned."""
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(WARM_UP):
-                function(*held)
+                function()
         torch.cuda.current_stream().wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
         # Other threads may meanwhile take memory for requests of their own.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            outputs = function(*held)
+            outputs = function()
         self.prepared += 1
-        return _Recording(graph, held, outputs)
+        return graph, outputs

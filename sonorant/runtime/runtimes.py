@@ -64,6 +64,12 @@ class LoadOptions:
     """Runtimes of fixed shapes: rows that requests may have."""
     warm_up: bool = False
     """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits for it."""
+    slots: tuple[int, ...] | None = None
+    """torch runtimes of fixed shapes, family codec_lm: positions of their caches; None = powers of two up to what the corpus needs."""
+    cache_folder: Path | None = None
+    """The same: where torch keeps what it compiles, for all of this process; None = a folder of the model in the user's cache."""
+    explain: bool = False
+    """The same: log where a graph breaks, and why something is compiled again."""
     engines: Path | None = None
     """tensorrt: folder of the bundle's engines; None = its folder in the user's cache."""
 
@@ -124,6 +130,12 @@ def _torch_graphs(bundle: Bundle, options: LoadOptions) -> Runtime:
     return load_recorded(_trained(options), bundle.description.lengths, options)
 
 
+def _torch_tokens(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
+    from sonorant.runtime.torch_tokens import load_tokens
+
+    return load_tokens(_trained(options), bundle.description, options, **how)
+
+
 def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.tensorrt.engines import Engines
     from sonorant.tensorrt.installation import this_machine
@@ -153,11 +165,15 @@ Loader = Callable[[Bundle, LoadOptions], Any]
 RUNTIMES: dict[str, dict[Family, Loader]] = {
     "onnxruntime": {"parallel": _onnxruntime, "codec_lm": _onnxruntime_tokens},
     "onnxruntime-cuda": {"parallel": _onnxruntime_cuda},
-    "torch": {"parallel": _torch},
-    "torch-compiled": {"parallel": _torch_compiled},
-    "torch-cuda": {"parallel": partial(_torch, device="cuda")},
-    "torch-cuda-compiled": {"parallel": partial(_torch_compiled, device="cuda")},
-    "torch-cuda-graphs": {"parallel": _torch_graphs},
+    "torch": {"parallel": _torch, "codec_lm": _torch_tokens},
+    "torch-static": {"codec_lm": partial(_torch_tokens, way="static")},
+    "torch-compiled": {"parallel": _torch_compiled, "codec_lm": partial(_torch_tokens, way="compiled")},
+    "torch-cuda": {"parallel": partial(_torch, device="cuda"), "codec_lm": partial(_torch_tokens, device="cuda")},
+    "torch-cuda-compiled": {
+        "parallel": partial(_torch_compiled, device="cuda"),
+        "codec_lm": partial(_torch_tokens, way="compiled", device="cuda"),
+    },
+    "torch-cuda-graphs": {"parallel": _torch_graphs, "codec_lm": partial(_torch_tokens, way="recorded", device="cuda")},
     "tensorrt": {"parallel": _tensorrt},
 }
 """Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of `torch-cuda`. For each

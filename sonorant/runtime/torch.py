@@ -70,13 +70,13 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
 
     Raises SonorantError if the device is absent, the folders hold something else, or the variant makes no sense here.
     """
-    _check_device(device)
+    check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])
-    _check_variant(variant, bool(described.get("quantization") or vocoder_described.get("quantization")), trained, device)
+    check_variant(variant, bool(described.get("quantization") or vocoder_described.get("quantization")), trained, device)
     acoustic, vocoder = acoustic.to(device), vocoder.to(device)
     if variant in HALVES:
         for module in (acoustic.decoder, vocoder):
-            _halve(module, HALVES[variant])
+            halve(module, HALVES[variant])
     dtype = HALVES.get(variant or "")
 
     def encoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -93,14 +93,15 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
     return dict(zip(FAMILIES["parallel"].graphs, (encoder, decoder, voice), strict=True))
 
 
-def _halve(module: nn.Module, dtype: torch.dtype) -> None:
+def halve(module: nn.Module, dtype: torch.dtype) -> None:
     """Keep the large weights as autocast would cast them at each call; what it computes in float32 stays float32."""
     for part in module.modules():
         if isinstance(part, nn.Linear | nn.Conv1d):
             part.to(dtype)
 
 
-def _check_device(device: torch.device) -> None:
+def check_device(device: torch.device) -> None:
+    """Raise SonorantError if the device is absent; have fp32 be fp32 there."""
     if device.type != "cuda":
         return
     with warnings.catch_warnings():  # torch warns of what the error below says
@@ -112,7 +113,8 @@ def _check_device(device: torch.device) -> None:
     torch.backends.cudnn.allow_tf32 = False
 
 
-def _check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Path], device: torch.device) -> None:
+def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Path], device: torch.device) -> None:
+    """Raise SonorantError if trained folders, of which one is `quantized` or none, cannot be computed so on a device."""
     folders = f"{trained[0]} and {trained[1]}"
     if variant not in (None, "fp32", "int8", *HALVES):
         raise SonorantError(f"torch has no variant '{variant}'; there are: fp32, int8, {', '.join(HALVES)}")

@@ -119,11 +119,11 @@ def test_steps_equal_training_in_both_caches(kind: Kind, window: int) -> None:
 def test_a_static_cache_starts_anew_in_the_same_buffers() -> None:
     layer, cache = attention("full", 0), static(8)
     x, place = torch.randn(BATCH, 4, CHANNELS), torch.arange(4).expand(BATCH, -1)
-    before = cache.keys.data_ptr()
+    before = cache.keys[0].data_ptr()
     first = layer.step(x, layer.sight(place, cache), cache, 0)
     cache.clear()
     assert torch.equal(first, layer.step(x, layer.sight(place, cache), cache, 0))
-    assert cache.keys.data_ptr() == before and cache.positions[:, 4:].eq(EMPTY).all()
+    assert cache.keys[0].data_ptr() == before and cache.positions[:, 4:].eq(EMPTY).all()
 
 
 def test_a_full_static_cache_takes_no_more() -> None:

@@ -1,0 +1,64 @@
+"""One step of a language model in torch: the model's, then `advance`. Knows nothing of buffers, or of how it is made fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from numpy.typing import NDArray
+
+from sonorant.decoding import torch_arrays
+from sonorant.decoding.advance import advance, looked_at
+from sonorant.decoding.state import Rules, State
+from sonorant.models.cache import Cache
+from sonorant.models.language_model import LanguageModel
+
+
+class TorchStep:
+    """A language model on a device, in a precision."""
+
+    def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
+        """`model` lies on `device`, in evaluation mode; `half`: what it computes in under autocast, None = as its weights are."""
+        self.model = model
+        self.device = device
+        self.half = half
+
+    def prefill(self, fed: Fed, cache: Cache) -> None:
+        """Give an empty cache what stands before the first frame."""
+        with self._precision():
+            self.model.prefill(fed.states_BNC, fed.lengths_B, fed.prompt_BPG, fed.prompt_lengths_B, cache)
+
+    def __call__(self, state: State, rules: Rules, states_BNC: torch.Tensor, cache: Cache, *, drawn: bool) -> State:
+        """The next state, all of torch. `drawn`: False skips what only rows need that draw or are penalised."""
+        looked_at_BC = looked_at(state, states_BNC, torch_arrays)
+        with self._precision():
+            logits_BGK, hop_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
+        return advance(state, rules, logits_BGK, hop_BA, torch_arrays, sampled=drawn, penalised=drawn)
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, self.half, enabled=self.half is not None, cache_enabled=False)
+
+
+class Fed(NamedTuple):
+    """What `Stepper.begin` is given of a batch, as tensors."""
+
+    states_BNC: torch.Tensor
+    lengths_B: torch.Tensor
+    prompt_BPG: torch.Tensor
+    prompt_lengths_B: torch.Tensor
+
+
+def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
+    """Slots that `TorchStep.prefill` takes: the start, the text where it is a prefix, the prompt. `fed`: as `Fed`, numpy."""
+    return 1 + (fed[0].shape[1] if prefixed else 0) + fed[2].shape[1]
+
+
+def to_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """A copy on a device: numpy's array may be written to afterwards."""
+    return torch.tensor(array, device=device)
+
+
+def state_of(state: State) -> State:
+    """A state of torch as one of numpy, copied; waits for the device."""
+    return cast(State, State(*(field.cpu().numpy().copy() for field in state)))
