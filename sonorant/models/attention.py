@@ -126,11 +126,18 @@ class SelfAttention(nn.Module):
 
     def heads_of(self, x_BTC: torch.Tensor, turned: Turns) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Queries and keys, turned, and values of (B, T, C), each (B, H, T, D)."""
-        query, key, value = (
-            part.unflatten(-1, (self.heads, self.width)).transpose(1, 2) for part in self.project(x_BTC).chunk(3, dim=-1)
-        )
-        return rotate(query, turned), rotate(key, turned), value
+        projected_BTHD = self.project(x_BTC).unflatten(-1, (3 * self.heads, self.width))
+        to_turn_BHTD, value = _swapped(projected_BTHD).split([2 * self.heads, self.heads], dim=1)
+        query, key = rotate(to_turn_BHTD, turned).chunk(2, dim=1)
+        return query, key, value
 
     def joined(self, heard_BHTD: torch.Tensor) -> torch.Tensor:
         """What the heads (B, H, T, D) heard, as (B, T, C)."""
-        return self.out(heard_BHTD.transpose(1, 2).flatten(2))
+        return self.out(_swapped(heard_BHTD).flatten(2))
+
+
+def _swapped(x: torch.Tensor) -> torch.Tensor:
+    """The second and third dimension exchanged."""
+    if 1 in (x.shape[1], x.shape[2]):  # a matter of shape alone; said so, no graph moves data for it
+        return x.reshape(-1, x.shape[2], x.shape[1], x.shape[3])
+    return x.transpose(1, 2)

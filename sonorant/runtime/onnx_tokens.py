@@ -83,7 +83,7 @@ class OnnxStepper:
         """As `Stepper.run`; stops where all rows are complete."""
         rows_B = np.arange(len(state.ended_B))
         for _ in range(steps):
-            if complete(state, np).all():
+            if state.ended_B.min() >= 0 and complete(state, np).all():
                 break
             if self._used == self._io.slots:
                 self._io = self._io.grown(SLOTS)
