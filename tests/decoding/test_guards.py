@@ -93,10 +93,10 @@ def loop(period: int, frames: int) -> Plant:
 @pytest.mark.parametrize("period", range(1, 10))
 def test_loops_of_one_to_eight_frames_are_noticed(period: int) -> None:
     longest = round(CONFIG.longest_repeat * SECOND)
-    session, codes = decoded(TinyStepper(plant=loop(period, longest + period + 2)), (16,))
+    session, codes = decoded(TinyStepper(plant=loop(period, longest + period + 1)), (16,))
     assert (codes[0, :longest, 0] == np.arange(longest) % period).all()
     assert session.verdicts_B[0] == (Verdict.REPETITION if period <= 8 else Verdict.WELL)
-    session, _ = decoded(TinyStepper(plant=loop(period, longest + period - 2)), (16,))
+    session, _ = decoded(TinyStepper(plant=loop(period, longest + period)), (16,))
     assert session.verdicts_B[0] == Verdict.WELL
 
 
