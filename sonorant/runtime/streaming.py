@@ -85,7 +85,8 @@ class Speech(Iterator[NDArray[np.float32]]):
             if not len(tokens):
                 met = met or piece.spoken.text or "".join(piece.spoken.unknown)
                 continue
-            if paused:
+            if paused and self.taken.audio_seconds:
+                self.taken.take_audio(PAUSE_SECONDS)
                 yield pause
             self._judge((yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first)))
             first, paused = False, not piece.goes_on

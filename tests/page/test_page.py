@@ -135,6 +135,39 @@ def test_what_cannot_be_spoken_is_said_in_a_line(opened: Browser) -> None:
     assert opened.complaints() == []
 
 
+def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
+    browser: Browser, codec_lm_page: str, codec_lm_bundle: Path
+) -> None:
+    browser.open(codec_lm_page)
+    until(browser, "return player.rate > 0")
+    shown = "return [...document.querySelectorAll('.choices input')].filter((f) => f.offsetParent).map((f) => f.id)"
+    assert browser.run(shown) == ["temperature", "seed"]
+    assert line(browser, "temperature-shown") == "0.00"
+    voice = Voice.load(codec_lm_bundle, threads=1)
+    speak(browser, "One apple.")
+    greedy = heard(browser)
+    expected = pcm16(np.concatenate(list(voice.stream("One apple.")))).astype(int)
+    assert greedy.shape == expected.shape
+    assert np.abs(greedy - expected).max() <= 1
+    browser.run("const f = document.getElementById('temperature'); f.value = 0.9; f.dispatchEvent(new Event('input'))")
+    assert line(browser, "temperature-shown") == "0.90"
+    for seed in (1, 2):
+        browser.run("document.getElementById('seed').value = arguments[0]", seed)
+        speak(browser, "One apple.")
+        drawn = heard(browser)
+        stream = voice.stream("One apple.", seed=seed, decoding=voice.decoding(temperature=0.9))
+        expected = pcm16(np.concatenate(list(stream))).astype(int)
+        assert drawn.shape == expected.shape
+        assert np.abs(drawn - expected).max() <= 1
+        assert line(browser, "bad").startswith("A sentence did not go well") == any(stream.verdicts)
+    assert browser.complaints() == []
+
+
+def test_a_parallel_voice_offers_speed_alone(opened: Browser) -> None:
+    shown = "return [...document.querySelectorAll('.choices input')].filter((f) => f.offsetParent).map((f) => f.id)"
+    assert opened.run(shown) == ["speed"]
+
+
 def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page: str) -> None:
     browser.open(page, width=360, height=700)
     until(browser, "return player.rate > 0")

@@ -58,7 +58,7 @@ def speak(page: str, **wish: Any) -> list[dict[str, Any]]:
 
 def heard(lines: list[dict[str, Any]]) -> np.ndarray:
     assert lines[-1] == {"end": True}
-    return np.frombuffer(b"".join(base64.b64decode(line["pcm"]) for line in lines[:-1]), "<i2")
+    return np.frombuffer(b"".join(base64.b64decode(line.get("pcm", "")) for line in lines[:-1]), "<i2")
 
 
 def wait_for(what: Any) -> None:
@@ -76,6 +76,21 @@ def test_speaks_what_say_speaks(page: str, voice: Voice, two_variants: Path) -> 
     quiet = heard(speak(page, text=text, variant="quiet"))
     assert np.abs(quiet.astype(int) - pcm16(Voice.load(two_variants, variant="quiet").say(text))).max() <= 1
     assert np.abs(quiet).max() < np.abs(heard(speak(page, text=text))).max()
+
+
+def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page: str, codec_lm_bundle: Path) -> None:
+    voice, text = Voice.load(codec_lm_bundle, threads=1), "One apple."
+    told = json.loads(ask(codec_lm_page, "GET", "/voice").read())
+    assert (told["speeds"], told["temperature"]) == (None, 0.0)
+    lines = speak(codec_lm_page, text=text, seed=3, temperature=0.9)
+    expected = voice.stream(text, seed=3, decoding=voice.decoding(temperature=0.9))
+    assert np.abs(heard(lines).astype(int) - pcm16(np.concatenate(list(expected)))).max() <= 1
+    assert [name for line in lines for name in line.get("bad", [])] == [
+        verdict.name.lower() for verdict in expected.verdicts if verdict
+    ]
+    assert speak(codec_lm_page, text=text, speed=2.0)[-1]["error"].startswith("this voice speaks at its own pace")
+    assert speak(codec_lm_page, text=text, temperature=-1)[-1]["error"].startswith("temperature must be at least 0")
+    assert speak(codec_lm_page, text=text, seed=-1)[-1]["error"].startswith("seed must be 0 to")
 
 
 def test_tells_of_the_voice(page: str) -> None:

@@ -20,13 +20,23 @@ from tests.conftest import ROOT
 @pytest.fixture(scope="module")
 def server(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A client of the scoring server."""
+    return client(voice_bundle, tmp_path_factory.mktemp("model") / "voice")
+
+
+@pytest.fixture(scope="module")
+def codec_lm_server(codec_lm_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The same of a voice that speaks code by code."""
+    return client(codec_lm_bundle, tmp_path_factory.mktemp("model") / "voice")
+
+
+def client(bundle: Path, folder: Path) -> Any:
+    """A client of the scoring server of a bundle, its model saved in a folder."""
     from fastapi.testclient import TestClient
     from mlflow import pyfunc
     from mlflow.pyfunc import scoring_server
 
-    folder = tmp_path_factory.mktemp("model") / "voice"
     file = ROOT / "sonorant" / "runtime" / "pyfunc.py"
-    pyfunc.save_model(folder, python_model=str(file), artifacts={"bundle": str(voice_bundle)}, pip_requirements=[])
+    pyfunc.save_model(folder, python_model=str(file), artifacts={"bundle": str(bundle)}, pip_requirements=[])
     return TestClient(scoring_server.init(pyfunc.load_model(str(folder))))
 
 
@@ -60,6 +70,20 @@ def test_a_bad_row_is_named_and_the_others_are_spoken(server: Any, bad: dict[str
     first, second, third = answer.json()["predictions"]
     assert (first["error"], second["error"], third["error"]) == ("", line, "")
     assert (bool(first["audio"]), second["audio"], bool(third["audio"])) == (True, "", True)
+
+
+def test_a_voice_of_codes_speaks_rows_and_names_a_speed(codec_lm_server: Any, codec_lm_bundle: Path) -> None:
+    answer = ask(
+        codec_lm_server, {"text": "One."}, {"text": "Two.", "speed": 1.5}, {"text": "Three.", "speaker": "ben", "speed": 1.0}
+    )
+    assert answer.status_code == 200
+    first, second, third = answer.json()["predictions"]
+    assert second["error"].startswith("row 2: this voice speaks at its own pace")
+    voice = Voice.load(codec_lm_bundle)
+    for row, samples in ((first, voice.say("One.")), (third, voice.say("Three.", "ben"))):
+        spoken, _ = soundfile.read(io.BytesIO(base64.b64decode(row["audio"])), dtype="int16")
+        np.testing.assert_allclose(spoken, pcm16(samples), atol=1)
+        assert row["error"] == ""
 
 
 def test_a_request_of_which_nothing_can_be_spoken_is_refused(server: Any) -> None:
