@@ -22,7 +22,7 @@ from sonorant.training.acoustic import AcousticTrainConfig
 from sonorant.training.codec import CodecTrainConfig
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
-from sonorant.training.language_model import LanguageModelTrainConfig
+from sonorant.training.language_model import LanguageModelRecipe, LanguageModelTrainConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks.params import load
 from tasks.stage import run
@@ -97,7 +97,8 @@ def go_on(kind: str, start: Path, named: Path, data: Data, out: Path, settings: 
     if "quantization" in initial.description:
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
-    train(kind, model, changed, features=data.features, runs=data.runs, out=out, stage="quantize", initial=initial)
+    codes = data.codes if kind == LanguageModelRecipe.name else None
+    train(kind, model, changed, features=data.features, codes=codes, runs=data.runs, out=out, stage="quantize", initial=initial)
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:

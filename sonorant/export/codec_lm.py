@@ -47,10 +47,10 @@ class TokenCandidate(Candidate):
         return LoadOptions(variant=self.variant, trained=self.trained, batches=(1, TOGETHER))
 
     def _values(self) -> dict[str, Any]:
-        return check_values(self._measured(), self.expected)
+        return check_values(self.measured(), self.expected)
 
     def _from_float(self) -> dict[str, Any]:
-        graphs = check_values(self._measured(FROM_FLOAT), self.of_float)
+        graphs = check_values(self.measured(FROM_FLOAT), self.of_float)
         return {
             graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
             for graph, found in graphs.items()
@@ -61,11 +61,11 @@ class TokenCandidate(Candidate):
 
     def _padding(self) -> dict[str, Any]:
         tokens = self._same_tokens(each_row(self.expected))
-        return check_padding(self._measured(), self.expected.cases) | {"tokens": tokens}
+        return check_padding(self.measured(), self.expected.cases) | {"tokens": tokens}
 
     def _parts(self) -> dict[str, Any]:
         longest = max(self.expected.cases, key=lambda case: case.codes.shape[1])
-        return check_parts(self._measured(), longest, self.bundle.description.context.vocoder)
+        return check_parts(self.measured(), longest, self.bundle.description.context.vocoder)
 
     def _same_tokens(self, expected: Expected) -> dict[str, Any]:
         likelihoods = expected.runtime.likelihoods
@@ -73,7 +73,8 @@ class TokenCandidate(Candidate):
             self.loaded, expected, likelihoods, self.config.tokens[self.variant], self.tolerance("fp32").max_abs_diff
         )
 
-    def _measured(self, variant: str | None = None) -> Measured:
+    def measured(self, variant: str | None = None) -> Measured:
+        """What the rungs measure, by the tolerance of the candidate's variant or of another."""
         graphs = self._graph if self.runtime.startswith("onnxruntime") else None
         return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
 

@@ -8,6 +8,8 @@ from sonorant.report.markup import Cell, Html, badge, element, join, note, secti
 
 MODELS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
+MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
+"""What stands beside the loss, by its key."""
 OPEN = 12
 """Layers shown at once, the most sensitive; the others open on a click."""
 
@@ -18,9 +20,9 @@ def quantization(found: Document) -> Html:
 
 
 def _model(found: Document, name: str) -> Html:
-    shipped = found["shipped"].text()
-    methods = [_method(found["figures"][method], title, method == shipped) for method, title in METHODS.items()]
-    head = ["quantised", "loss", "log-mel distance, dB", "loss above float, %"]
+    shipped, measure = found["shipped"].text(), found["measure"].text()
+    methods = [_method(found["figures"][method], title, method == shipped, measure) for method, title in METHODS.items()]
+    head = ["quantised", "loss", MEASURES[measure], "loss above float, %"]
     layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
     kept = sum(row["stays_float"].flag() for row in layers)
     tried = f"Each layer alone in int8: {kept} of {len(layers)} stay in float, those whose loss rises by more than "
@@ -29,32 +31,34 @@ def _model(found: Document, name: str) -> Html:
         note(found["sentence"].text()),
         table(f"On the validation split, {name}", head, methods),
         note(f"{tried}{found['max_layer_loss'].number():g} %."),
-        _sensitivity(f"Most sensitive layers, {name}", layers[:OPEN]),
+        _sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure),
     ]
     if len(layers) > OPEN:
-        parts.append(element("details", element("summary", f"all {len(layers)} layers"), _sensitivity(f"Layers, {name}", layers)))
+        parts.append(
+            element("details", element("summary", f"all {len(layers)} layers"), _sensitivity(f"Layers, {name}", layers, measure))
+        )
     return element("div", *parts)
 
 
-def _method(figures: Document, title: str, ships: bool) -> list[Cell]:
+def _method(figures: Document, title: str, ships: bool, measure: str) -> list[Cell]:
     name = join([title, " ", badge("ships", "good")]) if ships else title
     if figures.not_run:
         return [name, figures.not_run]
     above = figures.get("above_float")
     cost = with_interval(above, "loss_percent", "+.2f") if above else None
-    return [name, with_interval(figures, "loss", ".4f"), with_interval(figures, "log_mel_db", ".3f"), cost]
+    return [name, with_interval(figures, "loss", ".4f"), with_interval(figures, measure, ".3f"), cost]
 
 
-def _sensitivity(caption: str, layers: list[Document]) -> Html:
+def _sensitivity(caption: str, layers: list[Document], measure: str) -> Html:
     rows = [
         [
             row["layer"].text(),
             row["kind"].text(),
             f"{row['weights'].number():,.0f}",
             f"{row['loss_percent'].number():+.3f}",
-            f"{row['log_mel_db'].number():+.3f}",
+            f"{row[measure].number():+.3f}",
             "float" if row["stays_float"].flag() else "int8",
         ]
         for row in layers
     ]
-    return table(caption, ["layer", "kind", "weights", "loss, %", "log-mel distance, dB", "kept in"], rows, prose=("kind",))
+    return table(caption, ["layer", "kind", "weights", "loss, %", MEASURES[measure], "kept in"], rows, prose=("kind",))

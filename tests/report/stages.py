@@ -150,6 +150,7 @@ def quantization() -> dict[str, Any]:
         "sentence": "training in int8 brings nothing over post-training quantisation, which ships",
         "figures": {"float": figures, "ptq": figures | above, "qat": "not run: quantize.method is ptq"},
         "max_layer_loss": 0.1,
+        "measure": "log_mel_db",
         "sensitivity": [
             {
                 "layer": f"blocks.{place}.expand",
