@@ -27,8 +27,8 @@ def main() -> None:
         "dropped; where float32 under ONNX Runtime fails, so does this. Settings: params.yaml, section 'verify'.",
     )
     parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the model that speaks")
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the model that makes sound")
     parser.add_argument(
         "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; needed for int8"
     )
