@@ -1,4 +1,6 @@
-"""Time to first speech, and memory, by length of the text: `python -m benchmarks.streaming`. Knows nothing of how well the voice sounds.
+"""Time to first speech, and memory, by length of the text and by how many listen: `python -m benchmarks.streaming`.
+
+Knows nothing of how well the voice sounds.
 
 Texts take turns within each repeat and claims are ratios, so that what else the machine does falls on all of them alike. Memory is the
 peak of a process of its own that speaks a text whose sentences all differ.
@@ -7,6 +9,7 @@ peak of a process of its own that speaks a text whose sentences all differ.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import subprocess
 import sys
@@ -22,11 +25,14 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from benchmarks.latency_worker import TEXTS
-from benchmarks.random_voice import LENGTHS, random_models
+from benchmarks.listeners import AT_ONCE, listen_at_once
+from benchmarks.random_voice import LENGTHS, random_codec_lm, random_models
 from benchmarks.report import finish, save_option
 from benchmarks.streaming_worker import text
+from sonorant.decoding.settings import DecodingConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
+from sonorant.families import FAMILIES
 from sonorant.runtime.voice import Voice
 from tasks.params import load
 from tasks.stage import run
@@ -36,6 +42,8 @@ TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int8": 1e-3}
 wide; where an int8 runtime rounds to the other neighbour, that is one of 255 steps."""
 MORE_MEMORY = 0.1
 """By how much ten times the words may raise the peak."""
+FIRST_AUDIO_MS = 150.0
+"""Until a sentence of a voice of the family codec_lm is first heard, on one thread, for one listener."""
 AS_SOON = 1.4
 """How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be asked."""
 
@@ -48,28 +56,34 @@ def main() -> None:
     parser.add_argument(
         "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent"
     )
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="parallel", help="that of the random voice")
+    parser.add_argument("--sentences", type=int, default=8, help="sentences that each listener hears, in real time")
     parser.add_argument("--repeats", type=int, default=30, help="timed runs of each figure")
     parser.add_argument("--words", type=int, default=10_000, help="length of the longest text")
     save_option(parser)
     arguments = parser.parse_args()
-    with _voice(arguments.voice) as (bundle, weights):
+    with _voice(arguments.voice, arguments.family) as (bundle, weights):
         voice = Voice.load(bundle, threads=1)
         first = _first_speech(voice, arguments)
         memory = {f"words_{words}": _memory(bundle, words) for words in (arguments.words // 10, arguments.words)}
-        result = {
+        result: dict[str, Any] = {
+            "family": voice.description.family,
             "weights": weights,
             "variant": voice.description.graphs["vocoder"].default_variant,
             "first_speech": first,
             "memory": memory,
+            "listeners": {str(count): listen_at_once(voice, count, arguments.sentences) for count in AT_ONCE},
             "largest_difference": _difference(voice),
         }
+        if voice.description.decoding is not None:
+            result["lookahead_db"] = _lookahead_db(voice)
     finish("streaming", result, _claims(result, arguments.words), arguments.save)
 
 
 def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:
     first, (few, many) = result["first_speech"], result["memory"].values()
     tolerance = TOLERANCE[result["variant"]]
-    return {
+    claims = {
         f"{words} words are first heard as soon as their first sentence alone (ratio at most {AS_SOON})": first[
             "words_over_sentence"
         ]
@@ -83,6 +97,10 @@ def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:
         <= (1 + MORE_MEMORY) * few["peak_mib"],
         f"streamed speech differs from one shot by at most {tolerance}": result["largest_difference"] <= tolerance,
     }
+    if result["family"] == "codec_lm":
+        alone = result["listeners"]["1"]["first_p95_ms"]
+        claims[f"a sentence is first heard within {FIRST_AUDIO_MS:g} ms (p95)"] = alone <= FIRST_AUDIO_MS
+    return claims
 
 
 def _first_speech(voice: Voice, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -123,10 +141,32 @@ def _memory(bundle: Path, words: int) -> dict[str, Any]:
 
 def _difference(voice: Voice) -> float:
     """Largest difference of any sample, over texts and chunk sizes."""
-    texts = [*TEXTS.values(), "".join(text(50))]
+    texts, how = [*TEXTS.values(), "".join(text(50))], _taken_as_it_comes(voice)
     return max(
-        _largest(voice.say(spoken), voice.stream(spoken, chunk=chunk)) for spoken in texts for chunk in (1_000, 4_096, 50_000)
+        _largest(voice.say(spoken, **how), voice.stream(spoken, chunk=chunk, **how))
+        for spoken in texts
+        for chunk in (1_000, 4_096, 50_000)
     )
+
+
+def _lookahead_db(voice: Voice) -> dict[str, float]:
+    """For each lookahead in code frames short of the full one: signal over difference, over the first part of a long text."""
+    how, context = _taken_as_it_comes(voice), voice.description.context.vocoder
+    exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
+    found = {}
+    for lookahead in range(0, context, max(1, context // 8)):
+        short = np.concatenate(list(voice.stream(TEXTS["long"], lookahead=lookahead, **how)))
+        differs = np.flatnonzero(short != exact)
+        first = slice(0, differs[-1] + 1 if len(differs) else 1)
+        power, error = (float(np.square(values[first]).sum()) for values in (exact, short - exact))
+        found[str(lookahead)] = round(10 * float(np.log10((power + 1e-12) / (error + 1e-12))), 1)
+    return found
+
+
+def _taken_as_it_comes(voice: Voice) -> dict[str, Any]:
+    """How a sentence is spoken without a second attempt, which `say` makes where one went wrong and a stream cannot."""
+    decoding = voice.description.decoding
+    return {} if decoding is None else {"decoding": dataclasses.replace(decoding.defaults, retries=0)}
 
 
 def _largest(whole: NDArray[np.float32], chunks: Iterator[NDArray[np.float32]]) -> float:
@@ -134,14 +174,18 @@ def _largest(whole: NDArray[np.float32], chunks: Iterator[NDArray[np.float32]]) 
 
 
 @contextmanager
-def _voice(bundle: Path) -> Iterator[tuple[Path, str]]:
+def _voice(bundle: Path, family: str) -> Iterator[tuple[Path, str]]:
     """The bundle, or one of random weights where it is absent, and what its weights are."""
     if (bundle / "voice.json").is_file():
         yield bundle, "trained"
         return
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "voice"
-        export_voice(*random_models(Path(folder)), made, LENGTHS, load("export", ExportConfig))
+        if family == "codec_lm":
+            decoding = load("decoding", DecodingConfig)
+            export_voice(*random_codec_lm(Path(folder)), made, LENGTHS, load("export", ExportConfig), decoding)
+        else:
+            export_voice(*random_models(Path(folder)), made, LENGTHS, load("export", ExportConfig))
         yield made, "random, of the sizes in params.yaml (no trained voice found)"
 
 

@@ -48,6 +48,8 @@ class Voice:
         trained: tuple[Path, Path] | None = None,
         engines: Path | None = None,
         batches: tuple[int, ...] = (1,),
+        slots: tuple[int, ...] | None = None,
+        cache_folder: Path | None = None,
         warm_up: bool = False,
     ) -> Voice:
         """Load a voice bundle.
@@ -57,15 +59,26 @@ class Voice:
             runtime: a key of `sonorant.runtime.runtimes.RUNTIMES`.
             threads: threads inside an operator; None = one a physical core.
             variant: which variant of the graphs, such as fp32; None = the bundle's default.
-            trained: only for the torch runtimes: the trained folders of the acoustic model and of the vocoder.
+            trained: only for the torch runtimes: the trained folders of what speaks and of what makes sound.
             engines: only for the runtime `tensorrt`: folder of the bundle's engines; None = its folder in the user's cache.
             batches: only for runtimes of fixed shapes: rows that requests may have.
+            slots: only for those of the family codec_lm: positions their caches may have; None = powers of two up to what the corpus needs.
+            cache_folder: only for torch runtimes that compile, family codec_lm: where that is kept; None = in the user's cache.
             warm_up: only for runtimes of fixed shapes: prepare all of them now, so that no request waits for it.
 
         Raises SonorantError if the bundle is absent, damaged or of another schema version, or the runtime is not known.
         """
         read = read_bundle(Path(bundle))
-        options = LoadOptions(threads=threads, variant=variant, trained=trained, engines=engines, batches=batches, warm_up=warm_up)
+        options = LoadOptions(
+            threads=threads,
+            variant=variant,
+            trained=trained,
+            engines=engines,
+            batches=batches,
+            slots=slots,
+            cache_folder=cache_folder,
+            warm_up=warm_up,
+        )
         return cls(read, load_runtime(runtime, read, options))
 
     @property
