@@ -143,18 +143,19 @@ def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Job, str]]:
         "seconds": arguments.seconds,
     }
     if bundle is not None:
-        folders = {"float": _present(trained), "quantized": _present(quantized)}
+        folders = {"float": present(trained), "quantized": present(quantized)}
         yield Job(bundle=str(bundle), trained=folders, **common), "trained"
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         trained = random_models(folder)
         export_voice(*trained, folder / "voice", LENGTHS, load("export", ExportConfig))
-        folders = {"float": _present(trained), "quantized": None}
+        folders = {"float": present(trained), "quantized": None}
         yield Job(bundle=str(folder / "voice"), trained=folders, **common), "random, of the sizes in params.yaml (no voice found)"
 
 
-def _present(folders: tuple[Path, Path]) -> list[str] | None:
+def present(folders: tuple[Path, Path]) -> list[str] | None:
+    """Folders of trained models, None where one is absent."""
     return [str(folder) for folder in folders] if all((folder / "model.json").is_file() for folder in folders) else None
 
 

@@ -136,7 +136,7 @@ def _cold(job: Job) -> dict[str, Any]:
         voice = load(job, candidate)
     except SonorantError as error:
         return {"not_run": f"not run: {error}"}
-    loaded, memory = time.perf_counter() - began, _memory("VmRSS")
+    loaded, memory = time.perf_counter() - began, memory_mib("VmRSS")
     first, *others = (_tokens(voice, TEXTS[length]) for length in job.lengths)
     began = time.perf_counter()
     _speak(voice, first)
@@ -147,24 +147,30 @@ def _cold(job: Job) -> dict[str, Any]:
         "load_ms": round(1000 * loaded, 1),
         "first_request_ms": round(1000 * took, 1),
         "loaded_mib": memory,
-        "peak_mib": _memory("VmHWM"),
+        "peak_mib": memory_mib("VmHWM"),
     }
 
 
 def load(job: Job, candidate: str) -> Voice:
     """A candidate's voice, prepared for every shape it is prepared for. Raises SonorantError saying why it cannot run."""
     runtime, variant = candidate.split("/")
-    trained = None
-    if runtime.startswith("torch"):
-        folders = job.trained["quantized" if variant == "int8" else "float"]
-        if folders is None:
-            raise SonorantError("no trained models of that kind")
-        trained = (Path(folders[0]), Path(folders[1]))
+    trained = trained_folders(job.trained, candidate)
     bundle = read_bundle(Path(job.bundle))
     return Voice(
         bundle,
         load_runtime(runtime, bundle, LoadOptions(threads=job.threads, variant=variant, trained=trained, warm_up=True)),
     )
+
+
+def trained_folders(trained: dict[str, list[str] | None], candidate: str) -> tuple[Path, Path] | None:
+    """Those that a torch runtime runs for a candidate; None for other runtimes. Raises SonorantError where there are none."""
+    runtime, variant = candidate.split("/")
+    if not runtime.startswith("torch"):
+        return None
+    folders = trained["quantized" if variant == "int8" else "float"]
+    if folders is None:
+        raise SonorantError("no trained models of that kind")
+    return Path(folders[0]), Path(folders[1])
 
 
 def _tokens(voice: Voice, text: str) -> list[NDArray[np.int64]]:
@@ -193,7 +199,7 @@ def _hear_first(voice: Voice, text: str) -> None:
     speech.close()
 
 
-def _memory(key: str) -> float | None:
+def memory_mib(key: str) -> float | None:
     """MiB of this process: VmRSS now, VmHWM at most so far."""
     status = Path("/proc/self/status")
     if not status.exists():

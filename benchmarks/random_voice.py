@@ -1,15 +1,20 @@
-"""A voice of random weights, of the sizes in params.yaml: as fast as a trained one. Says nothing a person would understand."""
+"""Voices of random weights, of the sizes in params.yaml: as fast as trained ones. They say nothing a person would understand."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sonorant.audio.mel import MelConfig
+from sonorant.files import sha256_file
 from sonorant.models.acoustic import AcousticConfig
-from sonorant.models.saved import build_acoustic, build_vocoder, save_model
+from sonorant.models.codec import CodecConfig
+from sonorant.models.language_model import LanguageModelConfig
+from sonorant.models.saved import build, save_model
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.runtime.bundle import Lengths
 from sonorant.text import TextConfig, load_frontend
@@ -21,8 +26,43 @@ LENGTHS = Lengths(tokens=(10, 40, 90, 130), frames=(60, 240, 500, 750))
 
 def random_models(folder: Path) -> tuple[Path, Path]:
     """Write trained folders of an acoustic model and of a vocoder into `folder`, always the same weights."""
+    torch.manual_seed(0)
+    acoustic = {**_common(), "kind": "acoustic", "config": dataclasses.asdict(load("acoustic", AcousticConfig))}
+    vocoder = {**_common(), "kind": "vocoder", "config": dataclasses.asdict(load("vocoder", VocoderConfig))}
+    return _save(folder, acoustic), _save(folder, vocoder)
+
+
+def random_codec_lm(folder: Path) -> tuple[Path, Path]:
+    """Write trained folders of a language model and of its codec into `folder`, always the same weights."""
+    torch.manual_seed(0)
+    settings = load("codec", CodecConfig)
+    codec = _save(folder, {**_common(), "kind": "codec", "config": dataclasses.asdict(settings)})
+    spoken = {
+        "streams": settings.streams,
+        "codes": math.prod(settings.levels),
+        "stride": settings.stride,
+        "sha256": sha256_file(codec / "weights.pt"),
+    }
+    language_model = {
+        **_common(),
+        "kind": "language_model",
+        "config": dataclasses.asdict(load("language_model", LanguageModelConfig)),
+        "codec": spoken,
+        "pace": {"frames_per_phoneme": {"median": 2.5, "p99": 3.3}},
+    }
+    return _save(folder, language_model), codec
+
+
+def _save(folder: Path, description: dict[str, Any]) -> Path:
+    made = folder / str(description["kind"])
+    save_model(made, build(description).state_dict(), description)
+    return made
+
+
+def _common() -> dict[str, Any]:
+    """What `model.json` says of all these models."""
     frontend = load_frontend(load("text", TextConfig).frontend, "en-us")
-    common = {
+    return {
         "audio": dataclasses.asdict(load("audio", MelConfig)),
         "symbols": list(frontend.symbols),
         "speakers": ["speaker"],
@@ -31,9 +71,3 @@ def random_models(folder: Path) -> tuple[Path, Path]:
         "mel_std": 2.0,
         "provenance": {},
     }
-    torch.manual_seed(0)
-    acoustic = {**common, "kind": "acoustic", "config": dataclasses.asdict(load("acoustic", AcousticConfig))}
-    vocoder = {**common, "kind": "vocoder", "config": dataclasses.asdict(load("vocoder", VocoderConfig))}
-    save_model(folder / "acoustic", build_acoustic(acoustic).state_dict(), acoustic)
-    save_model(folder / "vocoder", build_vocoder(vocoder).state_dict(), vocoder)
-    return folder / "acoustic", folder / "vocoder"
