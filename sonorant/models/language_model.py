@@ -193,7 +193,8 @@ class LanguageModel(PhonemeEncoder):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What stands before the codes (B, S, C), and which of it is real (B, S) bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
-        parts = [(self.start + self.text(mean_BC))[:, None]]
+        # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float where they are int8.
+        parts = [self.start + self.text(mean_BC[:, None])]
         valid = [torch.ones_like(lengths_B, dtype=torch.bool)[:, None]]
         if self.prefixed:
             parts.append(self.text(states_BNC))

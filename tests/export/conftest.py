@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,28 @@ import torch
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.voice import Sources, export_variants
-from sonorant.files import read_json
+from sonorant.models.cache import DynamicCache
 from sonorant.models.quantized import quantizable, quantize_layers
-from sonorant.models.saved import load_acoustic, load_vocoder, save_model
+from sonorant.models.saved import load_acoustic, load_codec, load_language_model, load_model, load_vocoder, save_model
 from sonorant.quantization.calibration import calibrate, set_scales
 from tasks.params import load
 from tests.conftest import ROOT
-from tests.tiny_voice import CORPUS
+from tests.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LAYERS = {"acoustic": ("encoder", "decoder"), "vocoder": ("enter", "stack", "out")}
-"""Which parts of the two models are quantised."""
+"""Which parts of the models are quantised; all that may be of others."""
+
+
+def write_quantized(model: torch.nn.Module, source: Path, speak: Callable[[Any], Any], out: Path) -> Path:
+    """The trained model of the folder `source` once more below `out`, quantised after calibration on what `speak` sends through `model`."""
+    kind = source.name
+    names = [name for name in quantizable(model) if name.startswith(LAYERS.get(kind, ""))]
+    scales = calibrate(model, names, speak)
+    copy, described = load_model(source, kind)
+    quantize_layers(copy, scales)
+    set_scales(copy, scales)
+    save_model(out / kind, copy.state_dict(), described | {"quantization": {"layers": list(scales)}})
+    return out / kind
 
 
 def utterance(length: int) -> np.ndarray:
@@ -51,23 +64,14 @@ def verify_config() -> VerifyConfig:
 @pytest.fixture(scope="session")
 def quantized(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """`trained`, quantised after calibration on what it says itself."""
-    folder = tmp_path_factory.mktemp("quantized")
     (acoustic, _), (vocoder, _) = load_acoustic(trained[0]), load_vocoder(trained[1])
     tokens = torch.from_numpy(utterance(31))[None]
 
     def speak(_: Any) -> None:
         vocoder(*acoustic.synthesize(tokens, torch.tensor([31]), torch.zeros(1, dtype=torch.int64), torch.ones(1)))
 
-    for model, source in ((acoustic, trained[0]), (vocoder, trained[1])):
-        kind = source.name
-        names = [name for name in quantizable(model) if name.startswith(LAYERS[kind])]
-        scales = calibrate(model, names, speak)
-        described = read_json(source / "model.json") | {"quantization": {"layers": names}}
-        copy = (load_acoustic if kind == "acoustic" else load_vocoder)(source)[0]
-        quantize_layers(copy, names)
-        set_scales(copy, scales)
-        save_model(folder / kind, copy.state_dict(), described)
-    return folder / "acoustic", folder / "vocoder"
+    folder = tmp_path_factory.mktemp("quantized")
+    return write_quantized(acoustic, trained[0], speak, folder), write_quantized(vocoder, trained[1], speak, folder)
 
 
 @pytest.fixture(scope="session")
@@ -84,3 +88,44 @@ def exported(
 def variants(exported: tuple[Path, dict[str, Any]]) -> Path:
     """The bundle alone."""
     return exported[0]
+
+
+@pytest.fixture(scope="session")
+def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A tiny codec language model that keeps phonemes and a prompt in its cache, and its codec."""
+    return write_trained_codec_lm(tmp_path_factory.mktemp("trained_prompted"), text="both", prompt_frames=4)
+
+
+@pytest.fixture(scope="session")
+def quantized_prompted(trained_prompted: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """`trained_prompted`, quantised after calibration on some steps."""
+    (speech, _), (codec, _) = load_language_model(trained_prompted[0]), load_codec(trained_prompted[1])
+    tokens, lengths = torch.from_numpy(utterance(31))[None], torch.tensor([31])
+    codes_BFG = torch.randint(0, speech.codes, (1, 40, speech.streams), generator=torch.Generator().manual_seed(0))
+
+    def speak(_: Any) -> None:
+        cache, states = DynamicCache(speech.config.layers), speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64))
+        speech.prefill(states, lengths, codes_BFG[:, :4], torch.tensor([4]), cache)
+        for step in range(30):
+            place = torch.tensor([step % 3]), torch.tensor([36 + step])
+            speech.step(codes_BFG[:, step], states[:, step], *place, cache)
+
+    folder = tmp_path_factory.mktemp("quantized_prompted")
+    return (
+        write_quantized(speech, trained_prompted[0], speak, folder),
+        write_quantized(codec, trained_prompted[1], lambda model: model.decode(codes_BFG), folder),
+    )
+
+
+@pytest.fixture(scope="session")
+def codec_lm_variants(
+    trained_prompted: tuple[Path, Path],
+    quantized_prompted: tuple[Path, Path],
+    export_config: ExportConfig,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """The bundle of `trained_prompted` with fp32 and int8; copy it, do not change it."""
+    bundle = tmp_path_factory.mktemp("exported_prompted") / "variants"
+    sources = Sources(*trained_prompted, quantized=quantized_prompted, decoding=DECODING)
+    export_variants(sources, bundle, CORPUS, export_config)
+    return bundle

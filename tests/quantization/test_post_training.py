@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.tiny_training import tiny_codes, tiny_recipe
 from sonorant.data.features import FeatureStore
+from sonorant.errors import SonorantError
+from sonorant.models.codec import Codec
 from sonorant.models.quantized import quantizable, quantized
 from sonorant.models.saved import load_model, save_model
 from sonorant.models.vocoder import Vocoder
@@ -19,9 +22,6 @@ from sonorant.quantization.config import QuantizeConfig
 from sonorant.quantization.judge import Judged
 from sonorant.quantization.post_training import Sensitivity, sensitivity_of
 from sonorant.quantization.quantize import PostTrained, decide, post_train, spread
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.recipe import Recipe
-from sonorant.training.vocoder import VocoderRecipe
 from tests.training.conftest import settings
 
 CONFIG = QuantizeConfig(
@@ -41,8 +41,7 @@ def write_float(kind: str, features: Path, folder: Path, decoder: str = "regress
     `spoil`: a block of the vocoder whose one channel is made 3000 times as large and is made small again by the weights that read it:
     the function is the same, but one scale no longer fits all channels.
     """
-    model, train = settings(kind, decoder=decoder)
-    recipe: Recipe = AcousticRecipe(model, train, features) if kind == "acoustic" else VocoderRecipe(model, train, features)
+    recipe = tiny_recipe(kind, features, decoder=decoder)
     if spoil is not None:
         assert isinstance(recipe.model, Vocoder)
         block = recipe.model.get_submodule(spoil)
@@ -56,7 +55,8 @@ def write_float(kind: str, features: Path, folder: Path, decoder: str = "regress
 
 
 def quantise(kind: str, features: Path, folder: Path, config: QuantizeConfig = CONFIG) -> PostTrained:
-    return post_train(kind, folder, features, settings(kind)[1], config)
+    codes = tiny_codes(features) if kind == "language_model" else None
+    return post_train(kind, folder, features, settings(kind)[1], config, codes)
 
 
 def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -> None:
@@ -105,7 +105,10 @@ def test_a_sensitive_layer_is_float_in_what_ships(features: Path, tmp_path: Path
     assert set(quantized(found.model)) == {row.layer for row in found.sensitivity} - {worst.layer}
 
 
-@pytest.mark.parametrize(("kind", "decoder"), [("acoustic", "regression"), ("acoustic", "flow"), ("vocoder", "regression")])
+KINDS = [("acoustic", "regression"), ("acoustic", "flow"), ("vocoder", "regression"), ("codec", ""), ("language_model", "")]
+
+
+@pytest.mark.parametrize(("kind", "decoder"), KINDS)
 def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, features: Path, tmp_path: Path) -> None:
     found = quantise(kind, features, write_float(kind, features, tmp_path / "float", decoder))
     found.save(tmp_path / "int8")
@@ -115,6 +118,47 @@ def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, 
     np.testing.assert_array_equal(again.loss, found.as_ptq.loss)
     np.testing.assert_array_equal(again.error, found.as_ptq.error)
     assert not np.array_equal(again.loss, found.as_float.loss), "nothing was quantised"
+
+
+def test_a_codec_in_int8_says_the_same_codes(features: Path, tmp_path: Path) -> None:
+    """Its decoder alone is quantised, and no method trains it: a language model has learned its codes."""
+    found = quantise("codec", features, write_float("codec", features, tmp_path / "float"))
+    as_float, _ = load_model(tmp_path / "float", "codec")
+    assert isinstance(found.model, Codec) and isinstance(as_float, Codec)
+    assert quantized(found.model) and all(name.startswith("decoder.") for name in quantized(found.model))
+    store = FeatureStore.open(features)
+    for item in spread(store, "validation", 2):
+        mel_BMT = torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None]
+        codes_BFG = as_float.encode(mel_BMT)
+        assert torch.equal(found.model.encode(mel_BMT), codes_BFG)
+        assert not torch.equal(found.model.decode(codes_BFG), as_float.decode(codes_BFG))
+    for method in ("auto", "qat"):
+        config = dataclasses.replace(CONFIG, method=method)
+        assert not config.trains("codec")
+        assert "a codec is not trained on, as a language model has learned its codes" in decide(found, None, config)[1]["sentence"]
+
+
+def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wrong(features: Path, tmp_path: Path) -> None:
+    found = quantise("language_model", features, write_float("language_model", features, tmp_path / "float"))
+    assert found.as_float.measure == "wrong_codes_percent"
+    assert np.all((found.as_float.error >= 0) & (found.as_float.error <= 100))
+    assert not {"prior", "advance"} & set(quantized(found.model))
+    report = decide(found, None, dataclasses.replace(CONFIG, method="ptq"))[1]
+    assert {"wrong_codes_percent", "wrong_codes_percent_ci95", "loss"} <= set(report["figures"]["float"])
+    deaf, _ = load_model(tmp_path / "float", "language_model")
+    with torch.no_grad():
+        deaf.get_submodule("prior").weight.zero_()  # it would align otherwise, and is not asked
+        deaf.get_submodule("code").weight.zero_()
+    judged = found.judge(deaf)
+    assert not np.array_equal(judged.loss, found.as_float.loss)
+    aligned = [batch["durations"] for _, batch in found.judge.batches]  # type: ignore[union-attr, misc, call-overload]
+    assert all(int(one.sum()) > 0 for one in aligned)
+
+
+def test_a_language_model_without_its_codes_is_refused(features: Path, tmp_path: Path) -> None:
+    folder = write_float("language_model", features, tmp_path / "float")
+    with pytest.raises(SonorantError, match="quantised with the codes it learned from; give --codes"):
+        post_train("language_model", folder, features, settings("language_model")[1], CONFIG)
 
 
 def figures(mean: float, seed: int, spread: float) -> Judged:
