@@ -25,6 +25,7 @@ CUDA_OPTIONS = {
     "arena_extend_strategy": "kSameAsRequested",
 }
 Providers = Sequence[str | tuple[str, dict[str, str]]]
+ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 
 
 class OnnxRuntime:
@@ -61,14 +62,11 @@ class OnnxRuntime:
 class OnnxCudaRuntime(OnnxRuntime):
     """The same on an NVIDIA GPU; what it cannot compute there runs on the CPU."""
 
-    providers = ((CUDA, CUDA_OPTIONS), CPU)
+    providers = ON_CUDA
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
         """As `OnnxRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
-        if CUDA not in onnxruntime.get_available_providers():
-            raise SonorantError(
-                f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place (not beside it)"
-            )
+        check_cuda()
         super().__init__(graphs, threads=threads)
 
     def run(self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
@@ -80,6 +78,14 @@ class OnnxCudaRuntime(OnnxRuntime):
             binding.bind_output(name, "cuda")
         session.run_with_iobinding(binding)
         return binding.copy_outputs_to_cpu()
+
+
+def check_cuda() -> None:
+    """Raises SonorantError if the installed package has no CUDA."""
+    if CUDA not in onnxruntime.get_available_providers():
+        raise SonorantError(
+            f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place (not beside it)"
+        )
 
 
 def open_session(graph: Path, threads: int | None = None, providers: Providers = (CPU,)) -> onnxruntime.InferenceSession:

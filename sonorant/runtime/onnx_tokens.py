@@ -17,7 +17,7 @@ from sonorant.decoding.advance import advance, complete
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import Rules, State, draws, penalises
 from sonorant.families import FAMILIES
-from sonorant.runtime.onnx import CPU, Providers, open_session
+from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 SLOTS = 64
 """Buffers hold a multiple of so many slots and grow by as many: attention takes time for each slot, filled or not."""
@@ -49,6 +49,18 @@ class OnnxTokenRuntime:
         """Codes to samples, as `TokenRuntime.vocode`."""
         samples: NDArray[np.float32] = self._vocoder.run(["samples"], {"codes": codes, "lengths": lengths})[0]
         return samples
+
+
+class OnnxTokenCudaRuntime(OnnxTokenRuntime):
+    """The same on an NVIDIA GPU. Its caches stay in the host's memory, where a step's keys can be written in place, and go to the GPU
+    with each step: `torch-cuda-graphs` keeps them there, and samples there too."""
+
+    providers = ON_CUDA
+
+    def __init__(self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None) -> None:
+        """As `OnnxTokenRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
+        check_cuda()
+        super().__init__(graphs, decoding, threads=threads)
 
 
 class OnnxStepper:
@@ -146,12 +158,16 @@ class StepBuffers:
         return larger
 
     def _inputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        yield from {"codes": self.codes, "state": self.state, "age": self.age, "position": self.position}.items()
+        yield "codes", self.codes
+        yield "state", self.state
+        yield "age", self.age
+        yield "position", self.position
         yield "slot_position", self._positions
         yield from zip(cache_names(self._decoding.layers), _interleaved(self._keys, self._values), strict=True)
 
     def _outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        yield from {"logits": self.logits, "advance": self.advance}.items()
+        yield "logits", self.logits
+        yield "advance", self.advance
         names = [f"new_{name}" for name in cache_names(self._decoding.layers)]
         yield from zip(names, _interleaved(self._new_keys, self._new_values), strict=True)
 

@@ -106,6 +106,12 @@ def _onnxruntime_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
     return OnnxTokenRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
 
 
+def _onnxruntime_cuda_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
+    from sonorant.runtime.onnx_tokens import OnnxTokenCudaRuntime
+
+    return OnnxTokenCudaRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
+
+
 def _onnxruntime_cuda(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.runtime.onnx import OnnxCudaRuntime
 
@@ -164,7 +170,7 @@ def _trained(options: LoadOptions) -> tuple[Path, Path]:
 Loader = Callable[[Bundle, LoadOptions], Any]
 RUNTIMES: dict[str, dict[Family, Loader]] = {
     "onnxruntime": {"parallel": _onnxruntime, "codec_lm": _onnxruntime_tokens},
-    "onnxruntime-cuda": {"parallel": _onnxruntime_cuda},
+    "onnxruntime-cuda": {"parallel": _onnxruntime_cuda, "codec_lm": _onnxruntime_cuda_tokens},
     "torch": {"parallel": _torch, "codec_lm": _torch_tokens},
     "torch-static": {"codec_lm": partial(_torch_tokens, way="static")},
     "torch-compiled": {"parallel": _torch_compiled, "codec_lm": partial(_torch_tokens, way="compiled")},
