@@ -75,6 +75,9 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
     else:
         model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
+        if kind == "codec":
+            model = {"channels": 16, "expansion": 2, "kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "streams": 2,
+                     "levels": [4, 3], "stream_dropout": 0.3, "pretrained": None}  # fmt: skip
         train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
     return {**model, **{k: v for k, v in changes.items() if k in model}}, {
         **train,

@@ -34,6 +34,7 @@ SLOWLY = {"learning_rate": 5e-5, "warmup_steps": 100}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vocoder": ("vocoder", SLOWLY),
     "vocoder, adversarial": ("vocoder", {**SLOWLY, "adversarial": True, "segments_per_micro_batch": 2}),
+    "codec": ("codec", SLOWLY),
     "acoustic, regression": ("acoustic", {"frames_per_micro_batch": 400}),
     "acoustic, flow": ("acoustic", {"frames_per_micro_batch": 400, "decoder": "flow"}),
     "language model": ("language_model", {"frames_per_micro_batch": 400, "prompt_frames": 4}),

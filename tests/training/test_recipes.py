@@ -10,7 +10,7 @@ from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 
 
-@pytest.mark.parametrize("kind", ["acoustic", "vocoder", "language_model"])
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder", "codec", "language_model"])
 @pytest.mark.parametrize("absent", ["train", "validation"])
 def test_a_split_without_utterances_is_refused_by_name(features: Path, tmp_path: Path, kind: str, absent: str) -> None:
     store = Path(shutil.copytree(features, tmp_path / "features"))

@@ -32,6 +32,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("acoustic", {"precision": "bf16"}),
     ("vocoder", {}),
     ("vocoder", {"adversarial": True}),
+    ("codec", {"precision": "bf16"}),
     ("language_model", {"prompt_frames": 5}),
     ("language_model", {"precision": "bf16", "text": "both", "attention": "sliding"}),
 ]
@@ -75,7 +76,9 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict[str, Any], featur
     assert len(logged) == len(set(logged)), "a metric of a step was logged twice"
 
 
-@pytest.mark.parametrize(("kind", "loss"), [("acoustic", "mel"), ("language_model", "codes"), ("language_model", "advance")])
+@pytest.mark.parametrize(
+    ("kind", "loss"), [("acoustic", "mel"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")]
+)
 def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, alone: None) -> None:
     """Not part of resuming, but without it equality could be that of two trainings that do nothing."""
     (tmp_path / "run").mkdir()

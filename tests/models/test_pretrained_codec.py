@@ -1,0 +1,194 @@
+"""Codecs of transformers, tiny and of random weights, saved by transformers itself and loaded by the real code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sonorant.audio.mel import MelConfig
+from sonorant.errors import SonorantError
+from sonorant.models.codec import CodecConfig
+from sonorant.models.pretrained_codec import KINDS, PretrainedCodec, take_pretrained
+from sonorant.models.quantized import quantizable
+from sonorant.models.saved import describe, load_codec, save_model
+
+transformers = pytest.importorskip("transformers")
+
+AUDIO = MelConfig(sample_rate=8000, n_fft=80, hop=20, n_mels=20, f_min=0.0, f_max=4000.0)
+FRAME = 40
+"""Samples of a code frame, of all of them: two mel frames."""
+
+
+def dac() -> Any:
+    return transformers.DacModel(
+        transformers.DacConfig(
+            encoder_hidden_size=4, downsampling_ratios=[2, 4, 5], decoder_hidden_size=32, n_codebooks=3, codebook_size=16, codebook_dim=4,
+            sampling_rate=8000,
+        )
+    )  # fmt: skip
+
+
+def encodec() -> Any:
+    return transformers.EncodecModel(
+        transformers.EncodecConfig(
+            target_bandwidths=[0.8, 1.6, 3.2], sampling_rate=8000, hidden_size=16, num_filters=4, upsampling_ratios=[5, 4, 2],
+            codebook_size=16, num_lstm_layers=1,
+        )
+    )  # fmt: skip
+
+
+def mimi() -> Any:
+    return transformers.MimiModel(
+        transformers.MimiConfig(
+            sampling_rate=8000, hidden_size=16, num_filters=4, upsampling_ratios=[5, 4], num_hidden_layers=1, num_attention_heads=2,
+            num_key_value_heads=2, head_dim=8, intermediate_size=16, codebook_size=16, codebook_dim=8,
+            vector_quantization_hidden_dimension=8, num_quantizers=4, upsample_groups=16, sliding_window=10,
+        )
+    )  # fmt: skip
+
+
+MADE: dict[str, Callable[[], Any]] = {"dac": dac, "encodec": encodec, "mimi": mimi}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of each kind, as a hub holds it."""
+    folders = {}
+    for kind, made in MADE.items():
+        torch.manual_seed(0)
+        model = made()
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                if name.endswith(("embed", "embed_sum")):
+                    buffer.normal_(std=0.02 if kind == "encodec" else 1.0)  # codebooks start as zeros, all codes alike
+        folders[kind] = tmp_path_factory.mktemp(kind)
+        model.save_pretrained(folders[kind])
+    return folders
+
+
+def noise(samples: int) -> np.ndarray:
+    return (0.3 * np.random.default_rng(0).standard_normal(samples)).astype(np.float32)
+
+
+def taken(saved: dict[str, Path], kind: str, streams: int = 2) -> PretrainedCodec:
+    return take_pretrained(str(saved[kind]), AUDIO, streams)[0]
+
+
+def heard(codec: PretrainedCodec, samples: np.ndarray) -> np.ndarray:
+    return codec.encode_utterance(np.zeros((20, 0), np.float32), samples)
+
+
+def test_every_kind_is_tested() -> None:
+    assert set(MADE) == set(KINDS)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_samples_become_codes_and_codes_samples(saved: dict[str, Path], kind: str) -> None:
+    codec = taken(saved, kind)
+    codes = heard(codec, noise(7 * FRAME + 3))
+    assert codes.shape == (8, 2)
+    assert (codec.streams, codec.codes, codec.stride, codec.samples_per_frame) == (2, 16, 2, FRAME)
+    assert set(np.unique(codes)) <= set(range(16))
+    assert len(np.unique(codes, axis=0)) > 1
+    samples = codec.decode(torch.from_numpy(codes)[None])
+    assert samples.shape == (1, 8 * FRAME)
+    assert samples.dtype == torch.float32
+    assert samples.abs().max() > 0
+    assert codec.silence.shape == (2,) and codec.silence.dtype == torch.int64
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_it_says_what_transformers_itself_says(saved: dict[str, Path], kind: str) -> None:
+    codec = taken(saved, kind, streams=3)
+    samples = noise(10 * FRAME)
+    itself = getattr(transformers, KINDS[kind].model).from_pretrained(saved[kind]).eval()
+    with torch.no_grad():
+        given = torch.from_numpy(samples)[None, None]
+        wanted = itself.encode(given, bandwidth=3.2) if kind == "encodec" else itself.encode(given)
+        codes_GF = (wanted.audio_codes[0] if kind == "encodec" else wanted.audio_codes)[0]
+    assert np.array_equal(heard(codec, samples), codes_GF[:3].T.numpy())
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_row_is_as_it_would_be_alone(saved: dict[str, Path], kind: str) -> None:
+    codec = taken(saved, kind)
+    codes_BFG = torch.randint(16, (3, 9, 2), generator=torch.Generator().manual_seed(0))
+    samples = codec.decode(codes_BFG, torch.tensor([9, 4, 0]))
+    assert torch.equal(samples[0], codec.decode(codes_BFG[:1])[0])
+    assert torch.equal(samples[1, : 4 * FRAME], codec.decode(codes_BFG[1:2, :4])[0])
+    assert not samples[1, 4 * FRAME :].any() and not samples[2].any()
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_parts_with_the_measured_context_equal_the_whole(saved: dict[str, Path], kind: str) -> None:
+    codec = taken(saved, kind)
+    assert 0 < codec.context < 64
+    codes_BFG = torch.randint(16, (1, 60 + 2 * codec.context, 2), generator=torch.Generator().manual_seed(1))
+    first, last = 30 + codec.context, 36 + codec.context
+    whole = codec.decode(codes_BFG)[0, first * FRAME : last * FRAME]
+    part = codec.decode(codes_BFG[:, first - codec.context : last + codec.context])[0, codec.context * FRAME :][: len(whole)]
+    assert (part - whole).abs().max() < 1e-3 * whole.abs().max()
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: str, tmp_path: Path) -> None:
+    codec, about = take_pretrained(str(saved[kind]), AUDIO, 2)
+    header = {"audio": dict(vars(AUDIO)), "symbols": [], "speakers": [], "frontend": {}, "mel_mean": 0.0, "mel_std": 1.0}
+    config = CodecConfig(
+        channels=8, expansion=1, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, streams=2, levels=[4], stream_dropout=0.0,
+        pretrained="somewhere",
+    )  # fmt: skip
+    save_model(
+        tmp_path / "vocoder", codec.state_dict(), json.loads(json.dumps(describe("codec", config, header) | {"pretrained": about}))
+    )
+    again, description = load_codec(tmp_path / "vocoder")
+    assert isinstance(again, PretrainedCodec) and not again.training
+    codes = heard(codec, noise(5 * FRAME))
+    assert np.array_equal(heard(again, noise(5 * FRAME)), codes)
+    assert torch.equal(again.decode(torch.from_numpy(codes)[None]), codec.decode(torch.from_numpy(codes)[None]))
+    assert (again.context, again.stride) == (codec.context, codec.stride)
+    assert description["pretrained"]["revision"].startswith("sha256 ")
+    assert quantizable(again) == []
+
+
+@pytest.mark.parametrize(
+    ("audio", "streams", "words"),
+    [
+        ({"sample_rate": 16000}, 2, "speaks at 8000 Hz and the features are at 16000: set audio.sample_rate: 8000"),
+        ({"hop": 16}, 2, "a frame of .* is 40 samples, no multiple of a mel frame's 16: set audio.hop to a divisor of 40"),
+        ({}, 4, "codec.streams is 4: .* has 1 to 3 streams"),
+    ],
+)
+def test_one_that_does_not_fit_is_refused(saved: dict[str, Path], audio: dict[str, int], streams: int, words: str) -> None:
+    with pytest.raises(SonorantError, match=words):
+        take_pretrained(str(saved["dac"]), MelConfig(**{**vars(AUDIO), **audio}), streams)
+
+
+def test_a_folder_of_another_kind_or_of_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(SonorantError, match=r"is a bert; allowed: dac, encodec, mimi"):
+        take_pretrained(str(tmp_path), AUDIO, 2)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(SonorantError, match=r"codec.pretrained: .* cannot be loaded"):
+        take_pretrained(str(tmp_path), AUDIO, 2)
+
+
+def test_pickled_weights_are_not_read(saved: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_bytes((saved["dac"] / "config.json").read_bytes())
+    torch.save(dac().state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(SonorantError, match=r"cannot be loaded"):
+        take_pretrained(str(tmp_path), AUDIO, 2)
+
+
+def test_codecs_of_our_own_do_without_transformers() -> None:
+    program = "import sys; sys.modules['transformers'] = None; import sonorant.models.saved, sonorant.training.codec"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2], env=dict(os.environ))
