@@ -8,13 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sonorant.errors import SonorantError
 from sonorant.models.acoustic import AcousticConfig
+from sonorant.models.codec import CodecConfig
+from sonorant.models.language_model import LanguageModelConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.planning.forecast import forecast
 from sonorant.planning.gpus import GPUS, gpu_named
 from sonorant.planning.probe import needs_of, speed_of
 from sonorant.planning.table import table
 from sonorant.training.acoustic import AcousticTrainConfig
+from sonorant.training.codec import CodecTrainConfig
+from sonorant.training.language_model import LanguageModelTrainConfig
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from sonorant.training.worker import Job
@@ -24,17 +29,25 @@ from tasks.stage import run
 CONFIGS: dict[str, tuple[type, type]] = {
     "acoustic": (AcousticConfig, AcousticTrainConfig),
     "vocoder": (VocoderConfig, VocoderTrainConfig),
+    "language_model": (LanguageModelConfig, LanguageModelTrainConfig),
+    "codec": (CodecConfig, CodecTrainConfig),
 }
 
 
-def job_of(kind: str, path: Path, features: Path) -> Job:
-    """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor speed."""
+def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
+    """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor speed.
+
+    Raises SonorantError for a language model without the `codes` it learns.
+    """
+    if kind == "language_model" and codes is None:
+        raise SonorantError("a language model is planned with the codes it learns: give --codes, the token store of train_vocoder")
     model_config, train_config = CONFIGS[kind]
     return Job(
         recipe=kind,
         model=asdict(params.load(kind, model_config, path)),
         train=asdict(params.load(f"train_{kind}", train_config, path)) | {"init_from": None},
         features=str(features),
+        codes=str(codes) if codes else None,
         run="",
         out="",
         fingerprint="plan",
@@ -48,9 +61,9 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
     """Probe and forecast."""
     if arguments.gpu:
         gpu_named(arguments.gpu)
-    job = job_of(arguments.model, arguments.params, arguments.features)
+    job = job_of(arguments.model, arguments.params, arguments.features, arguments.codes)
     needs = needs_of(job)
-    key = {"acoustic": "frames_per_micro_batch", "vocoder": "segments_per_micro_batch"}[job.recipe]
+    [key] = {"frames_per_micro_batch", "segments_per_micro_batch"} & job.train.keys()
     job.train[key] = needs.budget
     speed = speed_of(job, arguments.probe_steps)
     steps = arguments.steps or job.train["steps"]
@@ -63,6 +76,7 @@ def main() -> None:
     parser.add_argument("model", choices=CONFIGS)
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
+    parser.add_argument("--codes", type=Path, help="token store, an output of the stage train_vocoder; for a language model")
     parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: those of the settings)")
     parser.add_argument("--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)")
     parser.add_argument(

@@ -25,9 +25,12 @@ def main() -> None:
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--quantization", type=Path, required=True, help="JSON the stage quantize wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the acoustic model")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder")
+    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the model that speaks")
+    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder or codec")
     parser.add_argument("--quantized", type=Path, required=True, help="folder the stage quantize wrote")
+    parser.add_argument(
+        "--families", type=Path, required=True, help="folder with what evaluate wrote of each family that was judged"
+    )
     parser.add_argument("--out", type=Path, required=True, help="HTML file to write")
     arguments = parser.parse_args()
     inputs = Inputs(
@@ -40,6 +43,7 @@ def main() -> None:
         acoustic=arguments.acoustic,
         vocoder=arguments.vocoder,
         quantized=arguments.quantized,
+        families=arguments.families,
         hashes=hashes_of(stage_of_graph("report")["deps"]),
     )
     write_report(arguments.out, inputs, load("report", ReportConfig))

@@ -31,11 +31,20 @@ TINY: dict[str, Any] = {
     "quantize.sensitivity_utterances": 2,
     "quantize.steps": 4,
 }
-for model, blocks in {"vocoder": ("blocks",), "acoustic": ("encoder_blocks", "decoder_blocks")}.items():
+SMALLEST = {
+    "vocoder": ("blocks",),
+    "acoustic": ("encoder_blocks", "decoder_blocks"),
+    "codec": ("encoder_blocks", "decoder_blocks"),
+    "language_model": ("encoder_blocks", "layers"),
+}
+"""Of each model, what there is one of."""
+for model, blocks in SMALLEST.items():
     TINY |= {f"{model}.channels": 32, f"{model}.expansion": 2, **{f"{model}.{name}": 1 for name in blocks}}
     TINY |= {f"train_{model}.{name}": value for name, value in {"steps": 30, "warmup_steps": 5, "log_every": 5}.items()}
     TINY |= {f"train_{model}.validate_every": 15, f"train_{model}.checkpoint_every": 10}
 TINY |= {"train_vocoder.segments_per_micro_batch": 2, "train_acoustic.frames_per_micro_batch": 700}
+TINY |= {"train_codec.segments_per_micro_batch": 2, "train_language_model.frames_per_micro_batch": 700}
+TINY |= {"language_model.heads": 2, "language_model.feed_forward": 48}
 
 
 class Project:

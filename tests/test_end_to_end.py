@@ -97,7 +97,7 @@ def assert_whole(project: Project, sentences: int) -> None:
     """Every stage has written what dvc.yaml says, and metrics.json has each figure that is promised."""
     for stage in GRAPH.values():
         for out in [*stage["outs"], *(next(iter(metrics)) for metrics in stage.get("metrics", []))]:
-            path = project.root / out
+            path = project.root / out.replace("${voice.family}", "parallel")
             assert path.is_file() or any(path.iterdir()), f"{out} is empty"
     metrics = project.json("reports/metrics.json")
     assert all(math.isfinite(number) for number in numbers(metrics))
@@ -228,6 +228,31 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
     registry = MlflowClient(tracking_uri=demo.store, registry_uri=demo.store)
     assert registry.get_model_version_by_alias("sonorant-demo", "challenger").version == 1
     assert demo.processes() == []
+
+
+@needs_flite
+def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_families(finished: Project, make: Make) -> None:
+    """As `make demo FAMILY=codec_lm` in a project whose own voice is finished; a voice of so few steps says nothing."""
+    project = make("codec_lm", voice={"family": "codec_lm"})
+    other = Path("reports/families/parallel")
+    shutil.copytree(finished.root / other, project.root / other)  # as the flow does for its copy of the project
+    stages = ran(project.run("dvc", "repro"))
+    assert {"train_vocoder", "train_acoustic", "evaluate", "report"} <= set(stages)
+    for stage in GRAPH.values():
+        for out in stage["outs"]:
+            path = project.root / out.replace("${voice.family}", "codec_lm")
+            assert path.is_file() or any(path.iterdir()), f"{out} is empty"
+    kinds = [project.json(f"models/{folder}/model.json")["kind"] for folder in ("acoustic", "vocoder")]
+    assert kinds == ["language_model", "codec"] and project.json("artifacts/voice/voice.json")["family"] == "codec_lm"
+    metrics = project.json("reports/metrics.json")
+    assert all(math.isfinite(number) for number in numbers(metrics)) and metrics["parity"]["onnxruntime/fp32"]["passed"]
+    assert metrics["codec"]["bits_per_second"] > 0 and metrics["decoding"]["fp32"]["sentences"] == TINY["recognizer.sentences"]
+    page = (project.root / "reports/index.html").read_text(encoding="utf-8")
+    assert 'id="decoding"' in page and "not run: make demo FAMILY=" not in page and "not judged on these sentences" not in page
+    printed = project.run("tasks.register")
+    assert printed.strip().endswith("registered"), "with both trained models to fine-tune"
+    assert "gate runaways " in project.run("tasks.promote")
+    assert ran(project.run("dvc", "repro")) == [] and project.processes() == []
 
 
 @needs_flite

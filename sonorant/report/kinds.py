@@ -1,11 +1,13 @@
-"""Who speaks a sentence: the recording, the vocoder copying it, or a variant of the voice. Knows nothing of what they sound like."""
+"""Who speaks a sentence: the recording, the vocoder or codec copying it, or a variant of the voice. Knows nothing of how they sound."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
-LABELS = {RECORDINGS: "recording", VOCODER: "vocoder's copy"}
+LABELS = {RECORDINGS: "recording", VOCODER: "copy of the recording"}
+MODELS = {"acoustic": "acoustic model", "vocoder": "vocoder", "language_model": "language model", "codec": "codec"}
+"""Kinds of trained models, for readers."""
 
 
 def label(kind: str) -> str:
@@ -14,6 +16,6 @@ def label(kind: str) -> str:
 
 
 def ordered(kinds: Iterable[str]) -> list[str]:
-    """Recordings first, then the vocoder's copies, then the variants as they come."""
+    """Recordings first, then the copies, then the variants as they come."""
     found = list(kinds)
     return [kind for kind in LABELS if kind in found] + [kind for kind in found if kind not in LABELS]

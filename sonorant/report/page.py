@@ -12,8 +12,11 @@ from sonorant.evaluation.normalizer import Normalizer
 from sonorant.files import write_text
 from sonorant.report.corpus import corpus
 from sonorant.report.curves import loss_chart
+from sonorant.report.decoding import decoding
 from sonorant.report.document import Document
+from sonorant.report.families import families
 from sonorant.report.judgement import distances, evaluator, intelligibility
+from sonorant.report.kinds import MODELS
 from sonorant.report.ladder import ladder
 from sonorant.report.lineage import lineage
 from sonorant.report.markup import Html, element, join, note, section
@@ -27,8 +30,9 @@ from sonorant.report.verdict import candidates, headline, shipped
 POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """The browser itself sees to it that the page asks for nothing: no script, no address but what the file holds."""
 PARTS = {
-    "choice": "Choice", "listen": "Listen", "intelligibility": "Understood", "distances": "Distances", "latency": "Latency", "size": "Size",
-    "ladder": "Ladder", "quantization": "Quantisation", "training": "Training", "corpus": "Corpus", "lineage": "Lineage",
+    "choice": "Choice", "listen": "Listen", "families": "Families", "intelligibility": "Understood", "distances": "Distances",
+    "decoding": "Decoding", "latency": "Latency", "size": "Size", "ladder": "Ladder", "quantization": "Quantisation",
+    "training": "Training", "corpus": "Corpus", "lineage": "Lineage",
 }  # fmt: skip
 
 
@@ -61,11 +65,13 @@ class Inputs:
     summary: Path
     """The corpus in figures."""
     acoustic: Path
-    """Trained folder of the acoustic model."""
+    """Trained folder of the model that speaks."""
     vocoder: Path
-    """Trained folder of the vocoder."""
+    """Trained folder of the vocoder or codec."""
     quantized: Path
     """Folder of both models in int8."""
+    families: Path
+    """Folder with a folder for each family that was judged, as the stage evaluate writes it."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """DVC's hashes of the project's files, by path."""
 
@@ -76,36 +82,38 @@ def write_report(out: Path, inputs: Inputs, config: ReportConfig) -> None:
     Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
     """
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
-    folders = {
-        "acoustic model": inputs.acoustic,
-        "vocoder": inputs.vocoder,
-        "acoustic model, int8": inputs.quantized / "acoustic",
-        "vocoder, int8": inputs.quantized / "vocoder",
+    speech, sound = (Document.read(folder / "model.json") for folder in (inputs.acoustic, inputs.vocoder))
+    named = {MODELS[model["kind"].text()]: model for model in (speech, sound)}
+    models = named | {
+        f"{name}, int8": Document.read(inputs.quantized / folder / "model.json")
+        for name, folder in zip(named, ("acoustic", "vocoder"), strict=True)
     }
-    models = {name: Document.read(folder / "model.json") for name, folder in folders.items()}
     ships = choice["variant"].text()
+    audio, normalized = _mel_config(speech["audio"]), Normalizer(speech["frontend"]["language"].text())
     parts = [
         headline(choice, metrics),
-        _contents(),
+        _contents(metrics),
         candidates(choice),
-        _listen(inputs, config, models["acoustic model"], ships),
+        _listen(inputs, config, audio, normalized, ships),
+        families(inputs.families, metrics["family"].text(), audio, normalized),
         intelligibility(metrics, ships),
         evaluator(metrics),
         distances(metrics),
+        *decoding(metrics),
         latency(metrics, shipped(choice)),
         size_and_memory(metrics),
         ladder(Document.read(inputs.parity)),
-        quantization(Document.read(inputs.quantization)),
-        _training(inputs),
+        quantization(Document.read(inputs.quantization), list(named)),
+        _training(inputs, list(named)),
         corpus(Document.read(inputs.summary)),
         lineage(models, inputs.hashes, metrics),
     ]
     write_text(out, _document(f"{shipped(choice)} · report of a voice", parts))
 
 
-def _listen(inputs: Inputs, config: ReportConfig, model: Document, ships: str) -> Html:
+def _listen(inputs: Inputs, config: ReportConfig, audio: MelConfig, normalized: Normalizer, ships: str) -> Html:
     sentences = worst_first(read_sentences(inputs.evaluation), ships)[: config.sentences]
-    articles = listening(sentences, _mel_config(model["audio"]), Normalizer(model["frontend"]["language"].text()), ships)
+    articles = listening(sentences, audio, normalized, ships)
     marks = join(
         ["Under each player, what the recogniser heard: ", element("mark", "wrong"), ", ", element("del", "missing"), ". "]
     )
@@ -121,16 +129,17 @@ def _mel_config(audio: Document) -> MelConfig:
         raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
 
 
-def _training(inputs: Inputs) -> Html:
+def _training(inputs: Inputs, names: list[str]) -> Html:
     charts = [
         loss_chart(f"Loss of the {name}", folder / "curves.csv")
-        for name, folder in (("acoustic model", inputs.acoustic), ("vocoder", inputs.vocoder))
+        for name, folder in zip(names, (inputs.acoustic, inputs.vocoder), strict=True)
     ]
     return section("training", "Training", element("div", *charts, class_="charts"))
 
 
-def _contents() -> Html:
-    links = [element("li", element("a", title, href=f"#{anchor}")) for anchor, title in PARTS.items()]
+def _contents(metrics: Document) -> Html:
+    parts = {anchor: title for anchor, title in PARTS.items() if anchor != "decoding" or metrics.get("decoding")}
+    links = [element("li", element("a", title, href=f"#{anchor}")) for anchor, title in parts.items()]
     return element("nav", element("ul", *links), aria_label="Contents")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sonorant.report.document import Document
 from sonorant.report.figures import with_interval
 from sonorant.report.markup import Cell, Html, badge, element, join, note, section, table
 
-MODELS = {"acoustic": "acoustic model", "vocoder": "vocoder"}
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
 MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
 """What stands beside the loss, by its key."""
@@ -14,9 +15,9 @@ OPEN = 12
 """Layers shown at once, the most sensitive; the others open on a click."""
 
 
-def quantization(found: Document) -> Html:
-    """PTQ beside QAT and the sensitivity of every layer, model by model."""
-    return section("quantization", "Quantisation", *(_model(found[key], name) for key, name in MODELS.items()))
+def quantization(found: Document, names: Sequence[str]) -> Html:
+    """PTQ beside QAT and the sensitivity of every layer, model by model. `names`: of the model that speaks and of the one that sounds."""
+    return section("quantization", "Quantisation", *map(_model, (found["acoustic"], found["vocoder"]), names))
 
 
 def _model(found: Document, name: str) -> Html:

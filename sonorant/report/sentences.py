@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +34,15 @@ class Sentence:
         return 100 * self.errors[kind] / max(self.words, 1)
 
 
-def read_sentences(folder: Path) -> list[Sentence]:
-    """The sentences of an evaluation's folder that it wrote samples of, in its order.
+def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
+    """The sentences of an evaluation's folder that it wrote samples of, in its order; of the `wanted` kinds, or of all (None).
 
     Raises SonorantError naming file and row or key where something is missing.
     """
     file = folder / FILE
     rows = [Document(row, file, str(number)) for number, row in enumerate(read_jsonl(file), 1)]
     sentences = [
-        _sentence(folder, row, index)
+        _sentence(folder, row, index, wanted)
         for index, row in enumerate(rows)
         if sample_file(folder, row["id"].text(), index, RECORDINGS).exists()
     ]
@@ -60,8 +61,8 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
     return sorted(sentences, key=lambda sentence: (-sentence.error_rate(kind), sentence.id))
 
 
-def _sentence(folder: Path, row: Document, index: int) -> Sentence:
-    heard = {kind: text.text() for kind, text in row["transcripts"].items()}
+def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] | None) -> Sentence:
+    heard = {kind: text.text() for kind, text in row["transcripts"].items() if wanted is None or kind in wanted}
     kinds = ordered(heard)
     samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
     for file in samples.values():

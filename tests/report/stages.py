@@ -22,6 +22,10 @@ HEARD = {
     1: "the harbor lights flicker and went out",
     2: "the harper lights went out",
 }
+DECODED = {
+    "sentences": 3, "runaways": 1, "runaway_rate": 0.333, "runaway_rate_ci95": [0.06, 0.79], "retries": 2, "unrecovered": 0,
+    "verdicts": {"well": 3},
+}  # fmt: skip
 NO_TENSORRT = "not run: TensorRT is not installed"
 
 
@@ -40,6 +44,7 @@ def write_inputs(folder: Path) -> Inputs:
     write_json(folder / "quantization.json", quantization())
     write_json(folder / "summary.json", summary())
     _write_evaluation(folder / "evaluation")
+    write_family(folder, "parallel")
     return Inputs(
         metrics=folder / "metrics.json",
         evaluation=folder / "evaluation",
@@ -50,8 +55,26 @@ def write_inputs(folder: Path) -> Inputs:
         acoustic=acoustic,
         vocoder=vocoder,
         quantized=folder / "quantized",
+        families=folder / "families",
         hashes={"data/prepared": "d41d8cd98f00b204e9800998ecf8427e.dir"},
     )
+
+
+def write_family(folder: Path, family: str, wrong: int = 1, sentences: str = "a" * 64) -> Path:
+    """What `evaluate` leaves of a family for the other one's report: `wrong` words of the second sentence misheard."""
+    out = folder / "families" / family
+    figures: dict[str, Any] = {
+        "intelligibility": _error_rate(10 + wrong),
+        "naturalness": {"duration_ratio": 1.01, "dnsmos": {"ovrl": 3.1}},
+        "size": _size(16_000_000, 1.0),
+        "speed": _speed(8.0 * (10 if family == "codec_lm" else 1)),
+        "first_audio": {"p50_ms": 44.0, "p95_ms": 60.0, "sentences": 3},
+        "decoding": DECODED if family == "codec_lm" else None,
+    }
+    summary = {"family": family, "sentences": {"count": 3, "sha256": sentences}, "variants": {"fp32": figures}}
+    write_json(out / "family.json", summary)
+    _write_evaluation(out, {"recordings": 0, "fp32": wrong})
+    return out
 
 
 def metrics() -> dict[str, Any]:
@@ -64,6 +87,7 @@ def metrics() -> dict[str, Any]:
     distance = {"mcd_db": 3.5, "log_mel_db": 2.5, "f0_rmse_cents": 160.0, "duration_ratio": 1.01, "utterances": 3}
     distance |= {"dnsmos": "not run: speechmos is not installed", "speaker_similarity": "not run: one speaker"}
     return {
+        "family": "parallel",
         "intelligibility": judged,
         "naturalness": dict.fromkeys(list(KINDS)[1:], distance),
         "speed": {
@@ -181,10 +205,10 @@ def summary() -> dict[str, Any]:
     }
 
 
-def _write_evaluation(folder: Path) -> None:
+def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
     rows = []
     for index, reference in enumerate(REFERENCES):
-        errors = {kind: wrong if index == 1 else 0 for kind, wrong in KINDS.items()}
+        errors = {kind: wrong if index == 1 else 0 for kind, wrong in kinds.items()}
         heard = {kind: HEARD[wrong] if index == 1 else reference.lower().strip(".") for kind, wrong in errors.items()}
         rows.append(
             {
@@ -196,7 +220,7 @@ def _write_evaluation(folder: Path) -> None:
             }
         )
         if index < 2:  # the third is judged, but not to listen to
-            for number, kind in enumerate(KINDS):
+            for number, kind in enumerate(kinds):
                 name = {"recordings": "recording"}.get(kind, kind)
                 write_wav(folder / "samples" / f"set-{index}.{name}.wav", _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)
     write_jsonl(folder / "sentences.jsonl", rows)

@@ -1,0 +1,74 @@
+"""Families side by side: both where both were judged on the same sentences, else what to run; a codec and its decoding have a section."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+from sonorant.report.page import Inputs
+from tests.report.stages import DECODED, write_family, write_inputs
+from tests.report.test_page import drawn
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Inputs:
+    return write_inputs(tmp_path / "own")
+
+
+def section(page: str, anchor: str) -> str:
+    return page.split(f'<section aria-labelledby="{anchor}">')[1].split("</section>")[0]
+
+
+def rows(page: str) -> dict[str, str]:
+    """Rows of the table of families by their first cell."""
+    found = re.findall(r'<tr><th scope="row">(.*?)</th>(.*?)</tr>', section(page, "families"))
+    return {name: re.sub(r"<[^>]*>", " ", rest) for name, rest in found}
+
+
+def test_a_family_that_was_not_run_says_how(own: Inputs, tmp_path: Path) -> None:
+    page = drawn(own, tmp_path / "a.html")
+    assert "11.0 [9.0, 13.0]" in rows(page)["parallel"] and "cannot" in rows(page)["parallel"]
+    assert "not run: make demo FAMILY=codec_lm" in rows(page)["codec_lm"]
+    assert "<audio" not in section(page, "families") and 'id="decoding"' not in page and "#decoding" not in page
+
+
+def test_both_stand_side_by_side_and_are_compared_in_pairs(own: Inputs, tmp_path: Path) -> None:
+    write_family(tmp_path / "own", "codec_lm", wrong=2)
+    page = drawn(own, tmp_path / "a.html")
+    told = rows(page)["codec_lm"]
+    assert "12.0 [10.0, 14.0]" in told and "33.3 [6.0, 79.0]" in told
+    words = sum(
+        len(text.split()) for text in ("Nobody knew why.", "The harbor lights <flickered> and went out.", "A thin layer of frost.")
+    )
+    assert f"{100 / words:+.1f} [" in told, "one word more is wrong"
+    assert section(page, "families").count("<audio") == 2 * 3, "two sentences by the recording and both families"
+
+
+def test_figures_of_other_sentences_are_not_shown(own: Inputs, tmp_path: Path) -> None:
+    write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
+    told = rows(drawn(own, tmp_path / "a.html"))["codec_lm"]
+    assert "not judged on these sentences: run evaluate with voice.family codec_lm" in told and not re.search(r"\d", told)
+
+
+def test_a_codec_and_its_decoding_have_a_section(own: Inputs, tmp_path: Path) -> None:
+    write_family(tmp_path / "own", "codec_lm")
+    codec = {"bits_per_second": 622.8, "frames_per_second": 31.25, "use": [0.97, 0.853]}
+    decoding = {"fp32": DECODED, "int8": "failed: NaN"}
+    write_json(own.metrics, read_json(own.metrics) | {"family": "codec_lm", "codec": codec, "decoding": decoding})
+    page = drawn(own, tmp_path / "a.html")
+    told = section(page, "decoding")
+    assert "623 bit/s" in told and "85.3" in told and "33.3 [6.0, 79.0]" in told and "well 3" in told and "failed: NaN" in told
+    assert next(iter(rows(page))) == "codec_lm", "the report's own family comes first"
+
+
+def test_a_family_without_figures_is_one_line(own: Inputs, tmp_path: Path) -> None:
+    file = own.families / "parallel" / "family.json"
+    damaged = read_json(file)
+    del damaged["variants"]["fp32"]["intelligibility"]
+    write_json(file, damaged)
+    with pytest.raises(SonorantError, match=r"family\.json: key 'variants\.fp32\.intelligibility' is missing"):
+        drawn(own, tmp_path / "a.html")
