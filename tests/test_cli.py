@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +70,73 @@ def test_an_error_is_one_line_and_no_file(
     assert done.stderr.decode().startswith(message.replace("BUNDLE", str(voice_bundle)))
     assert done.stderr.count(b"\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "line"),
+    [
+        (("--seed", "1"), "this voice is of the family parallel, which says a text in one way"),
+        (("--temperature", "0.7"), "this voice is of the family parallel, which says a text in one way"),
+        (("--candidates", "2"), "this voice is of the family parallel, which says a text in one way"),
+        (("--prompt", "nowhere.wav"), "this voice is of the family parallel, which says a text in one way"),
+    ],
+)
+def test_a_parallel_voice_refuses_what_concerns_decoding(
+    voice_bundle: Path, tmp_path: Path, option: tuple[str, str], line: str
+) -> None:
+    for more in ((), ("--stream",)):
+        done = sonorant("say", "Hi.", "--voice", voice_bundle, *option, *more, "-o", tmp_path / "out.wav")
+        assert done.returncode == 1
+        assert done.stderr.decode().startswith(f"error: {line}")
+        assert done.stderr.count(b"\n") == 1
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_voice_of_codes_says_the_same_for_the_same_seed(codec_lm_bundle: Path, tmp_path: Path) -> None:
+    drawn = ["--voice", str(codec_lm_bundle), "--threads", "1", "--temperature", "0.9", "--top-k", "10", "--top-p", "0.95"]
+    for name, seed in (("one", "1"), ("again", "1"), ("other", "2")):
+        assert sonorant("say", TEXT, *drawn, "--seed", seed, "-o", tmp_path / f"{name}.wav").returncode == 0
+    one, again, other = ((tmp_path / f"{name}.wav").read_bytes() for name in ("one", "again", "other"))
+    assert one == again
+    assert one != other
+    best = sonorant("say", "-", "--stream", "--raw", *drawn, "--candidates", "3", "-o", "-", text=TEXT.encode())
+    assert best.returncode == 0
+    assert sonorant("say", TEXT, "--raw", *drawn, "--candidates", "3", "-o", tmp_path / "best.raw").returncode == 0
+    said = np.frombuffer((tmp_path / "best.raw").read_bytes(), "<i2").astype(int)
+    assert np.abs(np.frombuffer(best.stdout, "<i2") - said).max() <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--speed", "1.2"), "error: this voice speaks at its own pace"),
+        (("--seed", "-1"), "error: seed must be 0 to"),
+        (("--temperature", "-1"), "error: temperature must be at least 0, not -1.0"),
+        (("--top-p", "2"), "error: top_p must be above 0 and at most 1, not 2.0"),
+        (("--candidates", "2"), "error: candidates at temperature 0 are all the same"),
+        (("--prompt", "mine.wav"), "error: mine.wav: this voice was trained without references (prompt_frames 0)"),
+    ],
+)
+def test_what_a_voice_of_codes_cannot_do_is_one_line(
+    codec_lm_bundle: Path, tmp_path: Path, options: tuple[str, str], line: str
+) -> None:
+    done = sonorant("say", "Hi.", "--voice", codec_lm_bundle, *options, "-o", tmp_path / "out.wav")
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith(line)
+    assert done.stderr.count(b"\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(codec_lm_bundle, tmp_path / "voice"))
+    described = json.loads((bundle / "voice.json").read_text(encoding="utf-8"))
+    described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence ends in so short a time
+    (bundle / "voice.json").write_text(json.dumps(described), encoding="utf-8")
+    for more in ((), ("--stream",)):
+        done = sonorant("say", "Hello there.", "--voice", bundle, *more, "-o", tmp_path / "hello.wav")
+        assert done.returncode == 0
+        assert done.stderr == b"WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
+        assert soundfile.info(tmp_path / "hello.wav").duration > 0
 
 
 def registered(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
