@@ -29,6 +29,8 @@ import torch.distributed as dist
 
 from benchmarks.gpu_engines import CLAIM as ENGINES
 from benchmarks.gpu_engines import engines
+from benchmarks.gpu_tokens import CLAIM as TOKENS
+from benchmarks.gpu_tokens import tokens
 from benchmarks.report import finish, save_option
 from benchmarks.synthetic_corpus import SPEECH, write_corpus
 from benchmarks.tiny_training import settings, tiny_features, tiny_job
@@ -99,7 +101,7 @@ Answer = tuple[dict[str, Any], bool]
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
     """The suite's own tests that a machine without a GPU skips."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training", "-k", "gpu"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training", "tests/decoding", "-k", "gpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
     return {"pytest": done.stdout.strip().splitlines()[-1:]}, done.returncode == 0
@@ -347,6 +349,7 @@ CHECKS: dict[str, Callable[[Path, Path, torch.device], Answer]] = {
     "a trace holds the GPU's kernels": trace,
     "the doctor finds no problem": doctor,
     ENGINES: engines,
+    TOKENS: tokens,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,14 +12,15 @@ from sonorant.decoding import torch_arrays
 from sonorant.decoding.advance import complete
 from sonorant.decoding.state import Rules, State, draws, penalises
 from sonorant.decoding.torch_step import Fed, TorchStep, state_of, to_device
-from sonorant.models.cache import DynamicCache
+from sonorant.models.cache import Cache, DynamicCache
 
 
 class DynamicStepper:
     """A `sonorant.decoding.session.Stepper`."""
 
-    def __init__(self, step: TorchStep) -> None:
-        self._step = step
+    def __init__(self, step: TorchStep, cache: Callable[[int], Cache] = DynamicCache) -> None:
+        """`cache`: makes an empty one for so many layers, for each batch."""
+        self._step, self._new_cache = step, cache
 
     @torch.no_grad()
     def begin(
@@ -33,7 +35,7 @@ class DynamicStepper:
         device = self._step.device
         fed = Fed(*(to_device(array, device) for array in (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)))
         self._states_BNC = fed.states_BNC
-        self._cache = DynamicCache(self._step.model.config.layers)
+        self._cache = self._new_cache(self._step.model.config.layers)
         self._rules = Rules(*(to_device(field, device) for field in rules))
         self._drawn = draws(rules) or penalises(rules)
         self._given: State | None = None

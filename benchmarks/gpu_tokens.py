@@ -1,0 +1,254 @@
+"""How a codec language model decodes on a GPU: the CPU's tokens, and how fast. Part of `make gpu-check`.
+
+    python -m benchmarks.gpu_tokens
+
+Needs torch with CUDA and numpy. Weights are random, of two sizes, because neither tokens' equality nor speed depends on what they say.
+`--rehearse` walks through it on a CPU with a tiny model: nothing is claimed then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.gpu_voices import AUDIO
+from benchmarks.report import finish, save_option
+from benchmarks.turns import figures, ratio, take_turns
+from sonorant.decoding.session import Stepper
+from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
+from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.decoding.torch_dynamic import DynamicStepper
+from sonorant.decoding.torch_static import StaticStepper
+from sonorant.decoding.torch_step import TorchStep
+from sonorant.models.cache import DynamicCache
+from sonorant.models.saved import build, load_language_model, save_model
+from sonorant.runtime.bundle import SCHEMA_VERSION, AudioSettings, Bundle, Context, FrontendSettings, Lengths, VoiceDescription
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.runtime.torch_tokens import StaticTokenRuntime
+
+SIZES = {"demo": (256, 6, 4, 704), "larger": (768, 16, 12, 2048)}
+"""Channels, layers, heads, hidden width of the MLP: the demo's 7 M parameters, and about 130 M."""
+REHEARSAL = {"tiny": (32, 2, 2, 48)}
+ROWS = (1, 4, 8)
+SLOTS = (128, 512)
+STEPS, PHONEMES = 100, 12
+"""Steps that are timed: so many fit into the smaller number of slots, and no row ends before."""
+WRITTEN_OUT, SDPA = "dynamic, scores written out", "dynamic, SDPA"
+FASTER = {WRITTEN_OUT: 4.5, SDPA: 3.0}
+"""How many times as fast the fastest prepared decoder is at least, one row at a time."""
+FROM_DISK = 30.0
+"""Seconds that a warm-up takes at most where the folder has what it compiles."""
+CLAIM = (
+    "tokens on the GPU are the CPU's, prepared decoders are 4.5 times as fast as eager attention and 3 times as eager SDPA, start from "
+    "disk in 30 s, recompile nothing and wait for nothing between tokens"
+)
+
+
+def main() -> None:
+    """Run this part alone and print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rehearse", action="store_true", help="go through the script on a CPU; results mean nothing")
+    parser.add_argument("--start", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)  # what a second start is given
+    save_option(parser)
+    arguments = parser.parse_args()
+    if arguments.start:
+        print(json.dumps({"load_s": _loaded(arguments.start[0], Path(arguments.start[1]))[1]}))
+        return
+    if not (arguments.rehearse or torch.cuda.is_available()):
+        finish("gpu_tokens", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
+    with tempfile.TemporaryDirectory() as folder:
+        device = torch.device("cpu") if arguments.rehearse else torch.device("cuda", 0)
+        result, holds = tokens(Path(folder), Path(folder), device)
+    finish("gpu_tokens", result, {} if arguments.rehearse else {CLAIM: holds}, arguments.save and not arguments.rehearse)
+
+
+def tokens(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, Any], bool]:
+    """Every decoder of the device, by size of the model."""
+    result: dict[str, Any] = {}
+    for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
+        write_models(place / name, size)
+        result[name] = _one_size(place / name, device)
+    return result, not any(found["failed"] for found in result.values())
+
+
+def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
+    names = ("torch-cuda-graphs", "torch-cuda-compiled") if device.type == "cuda" else ("torch-static", "torch-compiled")
+    found: dict[str, Any] = {"start": {}, "rows": {}}
+    model, _ = load_language_model(folder / "language_model")
+    step = TorchStep(model.to(device), device)
+    steppers: dict[str, Stepper] = {WRITTEN_OUT: DynamicStepper(step, WrittenOut), SDPA: DynamicStepper(step)}
+    prepared: dict[str, StaticTokenRuntime] = {}
+    for name in names:
+        print(f"  {folder.name} {name}", file=sys.stderr, flush=True)
+        prepared[name], cold = _loaded(name, folder)
+        steppers[name] = prepared[name].stepper()
+        command = [sys.executable, "-m", "benchmarks.gpu_tokens", "--start", name, str(folder)]
+        again = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        found["start"][name] = {"cold_s": cold, "from_disk_s": json.loads(again.stdout.splitlines()[-1])["load_s"]}
+    reference = DynamicStepper(TorchStep(load_language_model(folder / "language_model")[0], torch.device("cpu")))
+    for rows in ROWS:
+        decode = partial(_decode, request(rows, model.config.channels))
+        want = decode(reference)
+        found["rows"][str(rows)] = _race(steppers, decode, rows, want)
+    found["waits"] = {name: _waits(stepper) for name, stepper in steppers.items() if isinstance(stepper, StaticStepper)}
+    found["late"] = {name: runtime.counters().late for name, runtime in prepared.items()}
+    found["failed"] = _failures(found, names)
+    return found
+
+
+def _race(
+    steppers: dict[str, Stepper], decode: Callable[[Stepper], np.ndarray], rows: int, want: np.ndarray
+) -> dict[str, dict[str, Any]]:
+    """Tokens a second of each, in turn, and how many times as fast as the dynamic ones."""
+    same = {name: bool(np.array_equal(decode(stepper), want)) for name, stepper in steppers.items()}
+    took = take_turns({name: partial(decode, stepper) for name, stepper in steppers.items()}, seconds=20.0, least=5)
+    row = {}
+    for name in steppers:
+        a_second = round(rows * STEPS / float(np.median(took[name])), 1)
+        over = {other: ratio(took[other], took[name]) for other in FASTER}
+        row[name] = {"same_as_cpu": same[name], "tokens_per_second": a_second, "over": over} | figures(took[name])
+    return row
+
+
+def _waits(stepper: StaticStepper) -> bool:
+    """Whether a step waits for the GPU."""
+    if not torch.cuda.is_available():
+        return False
+    run = stepper.prepare(ROWS[0], SLOTS[0], drawn=False)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(8):
+            run()
+    except RuntimeError:
+        return True
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return False
+
+
+def _failures(found: dict[str, Any], names: tuple[str, ...]) -> list[str]:
+    """A line for everything that does not hold."""
+    failed = [
+        f"{name}, {rows} rows: other tokens than the CPU's"
+        for rows, row in found["rows"].items()
+        for name, cell in row.items()
+        if not cell["same_as_cpu"]
+    ]
+    one = found["rows"][str(ROWS[0])]
+    for other, times in FASTER.items():
+        best = max(one[name]["over"][other]["speedup"] for name in names)
+        if best < times:
+            failed.append(f"one row: {best} times as fast as {other}, not {times}")
+    for name in names:
+        if found["start"][name]["from_disk_s"] > FROM_DISK:
+            failed.append(f"{name}: warm-up from disk took {found['start'][name]['from_disk_s']} s")
+        if found["late"][name]:
+            failed.append(f"{name}: {found['late'][name]} recompilations in service")
+        if found["waits"][name]:
+            failed.append(f"{name}: waits for the GPU between tokens")
+    return failed
+
+
+class WrittenOut(DynamicCache):
+    """A growing cache whose scores are built operator by operator, as eager attention does it."""
+
+    def attend(
+        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+    ) -> torch.Tensor:
+        """As `Cache.attend`."""
+        keys, values = self.extend(layer, key_BHQD, value_BHQD)
+        scores = query_BHQD @ keys.transpose(-1, -2) / query_BHQD.shape[-1] ** 0.5
+        return scores.masked_fill(~mask_B1QS, -torch.inf).softmax(-1) @ values
+
+
+def _loaded(name: str, folder: Path) -> tuple[StaticTokenRuntime, float]:
+    """A runtime warmed up for every shape, and the seconds that took."""
+    trained = folder / "language_model", folder / "codec"
+    options = LoadOptions(trained=trained, batches=ROWS, slots=SLOTS, cache_folder=folder / "compiled", warm_up=True)
+    began = perf_counter()
+    runtime = load_runtime(name, voice(folder), options)
+    return runtime, round(perf_counter() - began, 1)
+
+
+Request = tuple[tuple[Any, ...], State]
+
+
+def request(rows: int, channels: int) -> Request:
+    """What `Stepper.begin` is given, and the first state: random encoder states, a budget that no row reaches."""
+    states = np.random.default_rng(rows).standard_normal((rows, PHONEMES, channels)).astype(np.float32)
+    lengths, no_prompt = np.full(rows, PHONEMES), (np.zeros((rows, 1, 2), np.int64), np.zeros(rows, np.int64))
+    described = decoding(channels, 0, 0)
+    rules: Rules = make_rules(lengths, described, GREEDY, lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32))
+    return (states, lengths, *no_prompt, rules), start(rules, lengths, no_prompt[1], described)
+
+
+def _decode(asked: Request, stepper: Stepper) -> np.ndarray:
+    begin, state = asked
+    stepper.begin(*begin)
+    grid: np.ndarray = stepper.run(state, STEPS).grid_BSG[:, :STEPS]
+    return grid
+
+
+GREEDY = DecodingConfig(temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=1.0, repetition_window=16, advance="median", budget=3.0,
+                        longest_phoneme=60.0, longest_silence=60.0, longest_repeat=60.0, retries=0)  # fmt: skip
+
+
+def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
+    """What a decoder must know of the models that `write_models` writes."""
+    return DecodingDescription(
+        streams=2, codes=1000, stride=2, samples_per_frame=512, frames_per_second=43.1, silence=(0, 0), layers=layers, heads=heads,
+        head_width=channels // max(1, heads), text="pointer", advances=4, attention="full", window=128, prompt_frames=0,
+        frames_per_phoneme=Pace(median=2.5, p99=3.3), defaults=GREEDY,
+    )  # fmt: skip
+
+
+def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
+    """Write trained folders of a language model of that size, which stays on each phoneme for long, and of the demo's codec."""
+    channels, layers, heads, feed_forward = size
+    common: dict[str, Any] = {"audio": AUDIO, "symbols": [f"p{number}" for number in range(60)], "speakers": ["speaker"], "mel_mean": -5.0,
+                              "mel_std": 2.0, "frontend": {"name": "none", "version": "none", "language": "none"}}  # fmt: skip
+    codec = {**common, "kind": "codec", "config": {
+        "channels": 64, "expansion": 3, "kernel": 7, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "streams": 2,
+        "levels": [8, 5, 5, 5], "stream_dropout": 0.0, "pretrained": None,
+    }}  # fmt: skip
+    language_model = {**common, "kind": "language_model", "codec": {"streams": 2, "codes": 1000}, "config": {
+        "channels": channels, "expansion": 3, "encoder_blocks": 1, "encoder_kernel": 5, "layers": layers, "heads": heads,
+        "feed_forward": feed_forward, "dropout": 0.0, "text": "pointer", "attention": "full", "window": 128, "most_advance": 3,
+        "prompt_frames": 0,
+    }}  # fmt: skip
+    torch.manual_seed(0)
+    for description in (codec, language_model):
+        model = build(description)
+        if description is language_model:
+            with torch.no_grad():  # stay for about 14 frames a phoneme
+                model.get_submodule("advance").bias.copy_(torch.tensor([4.0, 0.0, 0.0, 0.0]))  # type: ignore[operator]
+                model.get_submodule("logits").weight *= 10.0  # type: ignore[operator]
+        save_model(folder / str(description["kind"]), model.state_dict(), description)
+
+
+def voice(folder: Path) -> Bundle:
+    """A bundle without graphs that describes those models."""
+    config = load_language_model(folder / "language_model")[0].config
+    return Bundle(folder / "voice", VoiceDescription(
+        schema_version=SCHEMA_VERSION, family="codec_lm", audio=AudioSettings(**AUDIO),  # type: ignore[arg-type]
+        frontend=FrontendSettings(name="none", version="none", language="none"), symbols=tuple(f"p{number}" for number in range(60)),
+        speakers=("speaker",), graphs={}, context=Context(decoder=0, vocoder=8),
+        lengths=Lengths(tokens=(4, 8, 12, 12), frames=(8, 64, 128, 256)),
+        decoding=decoding(config.channels, config.layers, config.heads), choice={}, provenance={},
+    ))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

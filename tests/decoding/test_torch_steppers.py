@@ -1,0 +1,214 @@
+"""Decoding in torch: a growing cache, buffers of fixed shapes, compiled steps and recorded ones all say the same."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sonorant.decoding.session import Prompt, Session
+from sonorant.decoding.settings import DecodingConfig
+from sonorant.decoding.speech import Spoken, speak
+from sonorant.decoding.state import draws, make_rules, start
+from sonorant.decoding.torch_dynamic import DynamicStepper
+from sonorant.decoding.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
+from sonorant.decoding.torch_step import TorchStep
+from sonorant.models.saved import load_language_model
+from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.runtime.torch_tokens import StaticTokenRuntime, TorchTokenRuntime
+from tests.decoding.tiny_model import CONFIG, DESCRIPTION
+from tests.tiny_voice import write_trained_codec_lm
+
+SLOTS, BATCHES = (64, 128, 256), (1, 4)
+TEXTS = {"one": (9,), "three": (3, 12, 7), "four": (25, 4, 18, 11), "one, long": (25,), "one, short": (4,), "two, short": (3, 4)}
+"""Phonemes of each row: single ones and batches, of which one is smaller than what it is padded to, for every number of slots."""
+DRAWN = replace(CONFIG, temperature=0.8, top_k=9, top_p=0.9, repetition_penalty=1.2, advance="sample")
+
+
+@pytest.fixture(scope="module")
+def bundle(codec_lm_bundle: Path) -> Bundle:
+    return read_bundle(codec_lm_bundle)
+
+
+@pytest.fixture(scope="module")
+def dynamic(bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> TorchTokenRuntime:
+    return load_runtime("torch", bundle, LoadOptions(trained=trained_codec_lm))
+
+
+def static(name: str, bundle: Bundle, trained: tuple[Path, Path], **options: Any) -> StaticTokenRuntime:
+    return load_runtime(name, bundle, LoadOptions(trained=trained, batches=BATCHES, slots=SLOTS, **options))
+
+
+def say(runtime: TorchTokenRuntime, bundle: Bundle, lengths: tuple[int, ...], config: DecodingConfig = CONFIG) -> Spoken:
+    assert bundle.description.decoding
+    rng = np.random.default_rng(sum(lengths))
+    counts = np.array(lengths)
+    tokens = np.stack([rng.integers(3, 30, (len(lengths), max(lengths))), *rng.integers(0, 2, (2, len(lengths), max(lengths)))], -1)
+    tokens[np.arange(max(lengths)) >= counts[:, None]] = 0
+    states = runtime.encode(tokens, counts, np.zeros(len(lengths), np.int64))
+    return speak(runtime.stepper(), states, counts, bundle.description.decoding, config, seed=3)
+
+
+def assert_same(got: Spoken, want: Spoken) -> None:
+    for name, value in vars(want).items():
+        np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
+
+
+@pytest.mark.parametrize("config", [CONFIG, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
+def test_fixed_buffers_say_what_a_growing_cache_says(
+    lengths: tuple[int, ...],
+    config: DecodingConfig,
+    dynamic: TorchTokenRuntime,
+    bundle: Bundle,
+    trained_codec_lm: tuple[Path, Path],
+) -> None:
+    runtime = static("torch-static", bundle, trained_codec_lm)
+    want = say(dynamic, bundle, lengths, config)
+    assert want.lengths_B.min() > 0 and len(np.unique(want.codes_BFG)) > 1
+    assert_same(say(runtime, bundle, lengths, config), want)
+    assert (runtime.counters().hits, runtime.counters().misses) == (1, 0)
+
+
+def test_the_texts_are_of_every_shape(bundle: Bundle) -> None:
+    assert bundle.description.decoding
+    pace, shapes = bundle.description.decoding.frames_per_phoneme, Shapes(BATCHES, SLOTS)
+    needed = [(len(lengths), 2 + round(CONFIG.budget * pace.p99 * max(lengths)) + 1) for lengths in TEXTS.values()]
+    assert {shapes.fit(*one) for one in needed} == set(product(BATCHES, SLOTS))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"text": "prefix"}, {"text": "both"}, {"attention": "sliding"}, {"attention": "block"}, {"text": "both", "prompt_frames": 5}],
+    ids=str,
+)
+def test_every_kind_of_model(changes: dict[str, Any], tmp_path: Path) -> None:
+    model, _ = load_language_model(write_trained_codec_lm(tmp_path, **changes)[0])
+    step = TorchStep(model, torch.device("cpu"))
+    description = replace(DESCRIPTION, codes=15, advances=3, text=model.config.text, prompt_frames=model.config.prompt_frames)
+    lengths = np.array([5, 9, 3])
+    tokens = torch.randint(3, 30, (3, 9, 3)) % torch.tensor([30, 3, 2])
+    with torch.no_grad():
+        states = model.encode_speech(tokens, torch.tensor(lengths), torch.zeros(3).long())
+    prompt = Prompt(np.arange(24).reshape(3, 4, 2) % 15, np.array([4, 0, 2])) if model.config.prompt_frames else None
+    said = [
+        speak(stepper, states.numpy(), lengths, description, CONFIG, prompt=prompt)
+        for stepper in (DynamicStepper(step), fixed(step, Shapes((4,), (128,))))
+    ]
+    assert_same(said[1], said[0])
+
+
+def fixed(step: TorchStep, shapes: Shapes) -> StaticStepper:
+    functions = {drawn: in_place(step, drawn) for drawn in (False, True)}
+    return StaticStepper(step, shapes, Rooms(step, shapes), functions, lambda run: run, DynamicStepper(step), Tally())
+
+
+def test_what_fits_no_shape_is_said_all_the_same_and_counted(
+    dynamic: TorchTokenRuntime, bundle: Bundle, trained_codec_lm: tuple[Path, Path]
+) -> None:
+    runtime = static("torch-static", bundle, trained_codec_lm)
+    for lengths in ((4, 5, 6, 7, 8), (60,)):
+        assert_same(say(runtime, bundle, lengths), say(dynamic, bundle, lengths))
+    assert (runtime.counters().hits, runtime.counters().misses) == (0, 2)
+
+
+def test_batches_beside_each_other_and_one_after_the_other(
+    dynamic: TorchTokenRuntime, bundle: Bundle, trained_codec_lm: tuple[Path, Path]
+) -> None:
+    """Two sessions in turn, each with rooms of its own; when they are gone, the rooms serve the next."""
+    runtime = static("torch-static", bundle, trained_codec_lm)
+    assert bundle.description.decoding
+    states, lengths = np.random.default_rng(0).standard_normal((2, 1, 9, 16)).astype(np.float32), np.array([9])
+    codes = []
+    for speaking in (dynamic, runtime):
+        sessions = [Session(speaking.stepper(), one, lengths, bundle.description.decoding, CONFIG, [(0, 0, 0)]) for one in states]
+        codes.append([session.more(5) for _ in range(4) for session in sessions])
+    for got, want in zip(codes[1], codes[0], strict=True):
+        np.testing.assert_array_equal(got, want)
+    del sessions
+    gc.collect()
+    assert len(runtime._idle) == 2
+    runtime.stepper()
+    assert len(runtime._idle) == 2  # taken, and given back
+
+
+def test_a_step_goes_on_from_the_state_that_it_is_given(bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> None:
+    """As the export's ladder feeds every runtime the reference's states, step by step."""
+    model, _ = load_language_model(trained_codec_lm[0])
+    step = TorchStep(model, torch.device("cpu"))
+    description = bundle.description.decoding
+    assert description
+    states, lengths = np.random.default_rng(1).standard_normal((2, 6, 16)).astype(np.float32), np.array([6, 4])
+    rules = make_rules(lengths, description, CONFIG, lambda steps, numbers: np.zeros((2, steps, numbers), np.float32))
+    assert not draws(rules)
+    no_prompt = np.zeros((2, 1, 2), np.int64), np.zeros(2, np.int64)
+    steppers = DynamicStepper(step), fixed(step, Shapes((2,), (64, 128)))
+    for stepper in steppers:
+        stepper.begin(states, lengths, *no_prompt, rules)
+    state = start(rules, lengths, no_prompt[1], description)
+    for _ in range(12):
+        fed = state._replace(codes_BG=(state.codes_BG + 1) % 15)  # not what either would have said
+        state, other = (stepper.run(fed, 1) for stepper in steppers)
+        for name, got, want in zip(state._fields, other, state, strict=True):
+            np.testing.assert_allclose(got, want, atol=1e-5, err_msg=name)
+
+
+# Compiled once for the module: tens of seconds.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.fixture(scope="module")
+def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> Iterator[StaticTokenRuntime]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # put back after the module
+        yield static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder, warm_up=True)
+
+
+def test_compiled_steps_say_the_same_and_nothing_is_compiled_twice(
+    compiled: StaticTokenRuntime, dynamic: TorchTokenRuntime, bundle: Bundle
+) -> None:
+    """Every shape, greedy and drawn, after a warm-up: torch itself is told to fail where it would compile."""
+    assert compiled.counters().prepared == 4  # one row or several, greedy or drawn
+    torch.compiler.set_stance("fail_on_recompile")
+    try:
+        for lengths in TEXTS.values():
+            for config in (CONFIG, DRAWN):
+                assert_same(say(compiled, bundle, lengths, config), say(dynamic, bundle, lengths, config))
+    finally:
+        torch.compiler.set_stance("default")
+    counters = compiled.counters()
+    assert (counters.hits, counters.misses, counters.late) == (2 * len(TEXTS), 0, 0)
+
+
+def test_a_second_start_takes_what_the_first_compiled(
+    compiled: StaticTokenRuntime, folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]
+) -> None:
+    torch._dynamo.reset()
+    warmed = static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder).warm_up(progress=False)
+    assert (warmed.shapes, warmed.taken, warmed.made) == (2 * len(SLOTS) * len(BATCHES), 4, 0)
+
+
+GPU_RUNTIMES = ("torch-cuda", "torch-cuda-graphs", "torch-cuda-compiled")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
+@pytest.mark.parametrize("name", GPU_RUNTIMES)
+def test_gpu_runtimes_say_what_the_cpu_says(
+    name: str, dynamic: TorchTokenRuntime, bundle: Bundle, trained_codec_lm: tuple[Path, Path], tmp_path: Path
+) -> None:
+    runtime = static(name, bundle, trained_codec_lm, cache_folder=tmp_path, warm_up=True)
+    for lengths in TEXTS.values():
+        assert_same(say(runtime, bundle, lengths), say(dynamic, bundle, lengths))
+    assert not isinstance(runtime, StaticTokenRuntime) or runtime.counters().late == 0
