@@ -17,6 +17,7 @@ from sonorant.export.tolerance import VerifyConfig
 from sonorant.families import VoiceConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.codec import CodecConfig
+from sonorant.models.language_model import LanguageModelConfig
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.quantization.config import QuantizeConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
@@ -25,6 +26,7 @@ from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
 from sonorant.training.acoustic import AcousticTrainConfig
 from sonorant.training.codec import CodecTrainConfig
+from sonorant.training.language_model import LanguageModelTrainConfig
 from sonorant.training.machine import DataConfig, MachineConfig
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks import params
@@ -40,6 +42,8 @@ OWNERS: dict[str, type] = {
     "train_vocoder": VocoderTrainConfig,
     "codec": CodecConfig,
     "train_codec": CodecTrainConfig,
+    "language_model": LanguageModelConfig,
+    "train_language_model": LanguageModelTrainConfig,
     "acoustic": AcousticConfig,
     "train_acoustic": AcousticTrainConfig,
     "decoding": DecodingConfig,
