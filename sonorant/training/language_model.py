@@ -117,7 +117,7 @@ class LanguageModelLosses(nn.Module):
 
     def _corrupted(self, codes_BTG: torch.Tensor) -> torch.Tensor:
         """In training, some of the codes (never "no code") replaced by random ones."""
-        if not self.training or not self.config.corruption:
+        if not self.model.training or not self.config.corruption:
             return codes_BTG
         hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (codes_BTG < self.model.codes)
         return torch.where(hit_BTG, torch.randint_like(codes_BTG, self.model.codes), codes_BTG)
