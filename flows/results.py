@@ -86,7 +86,7 @@ def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row a variant of an autoregressive voice: how often a sentence ran away, and whether another attempt helped."""
+    """One row a variant of an autoregressive voice: how often a sentence ran away, whether another attempt helped, how soon it is heard."""
     return [
         {
             "variant": variant,
@@ -97,6 +97,7 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             ),
             "attempts more": str(found["retries"]),
             "still not well": str(found["unrecovered"]),
+            "first audio ms": _first_audio(metrics.get("first_audio", {}).get(variant)),
         }
         for variant, found in metrics.get("decoding", {}).items()
         if isinstance(found, dict)
@@ -171,6 +172,10 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _link(target: str) -> str:
     return f"[{target}]({target})" if target.startswith("http") else f"`{target}`"
+
+
+def _first_audio(found: Any) -> str:
+    return f"{found['p50_ms']:.0f} (p95 {found['p95_ms']:.0f})" if isinstance(found, dict) else NOT_MEASURED
 
 
 def _figure(value: Any, form: str, scale: float = 1.0) -> str:

@@ -29,7 +29,8 @@ def read_parity(path: Path) -> dict[str, Any]:
 def _parity(row: dict[str, Any]) -> dict[str, Any]:
     graphs = {graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)}  # "not run: <why>"
     figures = {key: {graph: found[key] for graph, found in graphs.items()} for key in ("max_abs_diff", "tolerance")}
-    return {"passed": row["passed"], "failed": row["failed"], **figures}
+    tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # of voices that speak code by code
+    return {"passed": row["passed"], "failed": row["failed"], **figures, **tokens}
 
 
 def judged_variants(parity: dict[str, Any]) -> list[str]:
@@ -52,7 +53,7 @@ def _why_not(candidate: str, row: Any) -> str | None:
     if not row["passed"]:
         return f"failed verify: {row['failed']}"
     if candidate.startswith("torch") and candidate != REFERENCE:
-        return "no bundle holds it; python -m benchmarks.latency times it"
+        return "no bundle holds it; python -m benchmarks.latency times it, benchmarks.decoding that of a language model"
     return None
 
 

@@ -36,9 +36,9 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 def write_family(out: Path, evaluation: Evaluation) -> None:
     """Write what the report of another family shows beside its own into the folder `out`: `family.json`, `sentences.jsonl`, few samples.
 
-    `family.json`: `family`, `sentences` (how many, and a hash that tells whether another family was judged on the same ones),
-    `recordings` and `copy` (their figures), `variants`: each with its figures. Samples are those of the first sentences, which any family
-    judged on the same ones has, in the recording and the first variant.
+    `family.json`: `family`, `sentences` (how many, and a hash that tells whether another family was judged on the same recordings by the
+    same recogniser), `recordings` and `copy` (their figures), `variants`: each with its figures. Samples are those of the first sentences,
+    which any family judged on the same ones has, in the recording and the first variant.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)
@@ -53,11 +53,14 @@ def write_family(out: Path, evaluation: Evaluation) -> None:
 
 def family_figures(metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], variants: Sequence[str]) -> dict[str, Any]:
     """The content of `family.json`."""
-    texts = json.dumps([[row["id"], row["reference"]] for row in rows], ensure_ascii=False)
     heard, beside = metrics["intelligibility"], metrics["naturalness"]
+    # What was heard in the recordings too: under the same ids and texts there may lie other recordings.
+    judged_on = [[row["id"], row["reference"], row["transcripts"][RECORDINGS]] for row in rows]
+    judge = [heard[RECORDINGS][key] for key in ("revision", "normalizer")]
+    identity = json.dumps([judge, judged_on], ensure_ascii=False)
     return {
         "family": metrics["family"],
-        "sentences": {"count": len(rows), "sha256": hashlib.sha256(texts.encode()).hexdigest()},
+        "sentences": {"count": len(rows), "sha256": hashlib.sha256(identity.encode()).hexdigest()},
         "recordings": {"intelligibility": heard[RECORDINGS], "naturalness": beside[RECORDINGS]},
         "copy": {"intelligibility": heard[VOCODER], "naturalness": beside[VOCODER]},
         "variants": {

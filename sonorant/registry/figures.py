@@ -12,6 +12,8 @@ from sonorant.runtime.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
 """Of `intelligibility` and `naturalness`: what is no variant of the voice."""
+BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "decoding", "size")
+"""Parts of the figures that have an entry a variant; the others have one a candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,7 @@ def variants(metrics: Mapping[str, Any]) -> list[str]:
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """The part of the figures that concerns one variant; the same keys for every variant, so that they can be laid side by side."""
-    found = {section: entry(metrics, section, variant) for section in ("intelligibility", "naturalness", "decoding", "size")}
+    found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
         found[section] = {
             key.split("/", 1)[0]: value for key, value in (metrics.get(section) or {}).items() if key.endswith(f"/{variant}")

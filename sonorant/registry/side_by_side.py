@@ -20,13 +20,15 @@ SENTENCES = 40
 """Timed, spread evenly over the lengths there are."""
 ROUNDS = 5
 """Timed runs of each sentence and voice, after one that is not."""
+LONGEST, LEAST = 2.0, 2
+"""Seconds of rounds of one sentence after which no more begin, once so many were timed: a voice that speaks code by code takes its time."""
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
     """Time from phoneme ids to samples of `challenger` over that of `champion`, one ratio a sentence (S,); below 1 = faster.
 
-    Each with its own default variant and runtime, on one thread, the least of `ROUNDS` because other work on the machine only adds
-    time; who goes first alternates. Raises SonorantError if one of them cannot run here.
+    Each with its own default variant and runtime, on one thread, the least of `ROUNDS`, or of fewer where they take longer than `LONGEST`,
+    because other work on the machine only adds time; who goes first alternates. Raises SonorantError if one of them cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
     chosen = [by_length[i] for i in np.unique(np.linspace(0, len(by_length) - 1, min(SENTENCES, len(by_length))).astype(int))]
@@ -48,7 +50,10 @@ def _speaker(bundle: Bundle) -> Callable[[str], Callable[[], object]]:
 
 def _ratio(first: Callable[[], object], second: Callable[[], object]) -> float:
     took: dict[Callable[[], object], list[float]] = {first: [], second: []}
+    started = time.perf_counter()
     for turn in range(1 + ROUNDS):
+        if turn > LEAST and time.perf_counter() - started > LONGEST:
+            break
         for run in (first, second) if turn % 2 else (second, first):
             begin = time.perf_counter()
             run()

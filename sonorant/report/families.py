@@ -81,7 +81,7 @@ def _judged(folder: Path, own: str) -> tuple[dict[str, Judged], dict[str, str]]:
         if found["sentences"]["sha256"].text() == wanted["sentences"]["sha256"].text():
             judged[name] = Judged(folder / name, found)
         else:
-            missing[name] = f"not run: not judged on these sentences: run evaluate with voice.family {name}"
+            missing[name] = f"not run: not judged on these sentences by this recogniser: make demo FAMILY={name}"
     return judged, missing
 
 

@@ -80,8 +80,11 @@ def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> N
         "intelligibility": {"vocoder": HEARD},
         "codec": {"bits_per_second": 622.8, "frames_per_second": 31.25, "use": [0.97, 0.853]},
         "decoding": {"fp32": decoding, "int8": "failed: NaN"},
+        "first_audio": {"fp32": {"p50_ms": 71.4, "p95_ms": 96.6, "sentences": 20}},
     }
     assert intelligibility_rows(metrics)[0]["spoken by"] == "codec's copy of them"
     assert codec_rows(metrics) == [{"bit/s": "623", "frames/s": "31.25", "streams": "2", "codes in use %": "97, 85"}]
     [row] = decoding_rows(metrics)
     assert row["ran away"] == "2" and row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)" and row["still not well"] == "1"
+    assert row["first audio ms"] == "71 (p95 97)"
+    assert decoding_rows(metrics | {"first_audio": {"fp32": "not run: no threads"}})[0]["first audio ms"] == "-"

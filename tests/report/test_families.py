@@ -51,7 +51,7 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: Inputs, tmp_path
 def test_figures_of_other_sentences_are_not_shown(own: Inputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
     told = rows(drawn(own, tmp_path / "a.html"))["codec_lm"]
-    assert "not judged on these sentences: run evaluate with voice.family codec_lm" in told and not re.search(r"\d", told)
+    assert "not judged on these sentences by this recogniser: make demo FAMILY=codec_lm" in told and not re.search(r"\d", told)
 
 
 def test_a_codec_and_its_decoding_have_a_section(own: Inputs, tmp_path: Path) -> None:
@@ -63,6 +63,16 @@ def test_a_codec_and_its_decoding_have_a_section(own: Inputs, tmp_path: Path) ->
     told = section(page, "decoding")
     assert "623 bit/s" in told and "85.3" in told and "33.3 [6.0, 79.0]" in told and "well 3" in told and "failed: NaN" in told
     assert next(iter(rows(page))) == "codec_lm", "the report's own family comes first"
+
+
+def test_the_ladder_shows_greedy_tokens_where_they_were_compared(own: Inputs, tmp_path: Path) -> None:
+    assert "greedy tokens" not in section(drawn(own, tmp_path / "a.html"), "ladder")
+    parity = read_json(own.parity)
+    parity["onnxruntime/int8"]["tokens"] = {"identical": False, "share": 0.985294, "ties": 1, "decisions": 408}
+    write_json(own.parity, parity)
+    told = section(drawn(own, tmp_path / "b.html"), "ladder")
+    assert "98.53 % of 408" in told
+    assert len({row.count("<td") + row.count("<th") for row in re.findall(r"<tr>(.*?)</tr>", told) if "colspan" not in row}) == 1
 
 
 def test_a_family_without_figures_is_one_line(own: Inputs, tmp_path: Path) -> None:
