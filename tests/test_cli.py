@@ -113,7 +113,7 @@ def test_a_voice_of_codes_says_the_same_for_the_same_seed(codec_lm_bundle: Path,
         (("--seed", "-1"), "error: seed must be 0 to"),
         (("--temperature", "-1"), "error: temperature must be at least 0, not -1.0"),
         (("--top-p", "2"), "error: top_p must be above 0 and at most 1, not 2.0"),
-        (("--candidates", "2"), "error: candidates at temperature 0 are all the same"),
+        (("--candidates", "2"), "error: 2 candidates would all be the same"),
         (("--prompt", "mine.wav"), "error: mine.wav: this voice was trained without references (prompt_frames 0)"),
     ],
 )

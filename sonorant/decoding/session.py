@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.decoding.advance import complete
+from sonorant.decoding.guards import Verdict
 from sonorant.decoding.sampling import Key, uniform_noise
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.errors import SonorantError
 
 
 class Stepper(Protocol):
@@ -84,11 +86,14 @@ class Session:
         """The next frames' codes (B, f, G): f is `frames`, or less where the longest row ends, 0 after its end.
 
         Past a row's end are codes of silence. A row's length is known as soon as a frame past its end is given, and at the end.
+        Raises SonorantError where the model's numbers are none.
         """
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._state.step:
             self._state = self._stepper.run(self._state, wanted - int(self._state.step))
+            if not np.isfinite(self._state.log_probability_B).all():
+                raise SonorantError("what the language model says holds NaN or infinity; verify the voice, or take another variant")
         there = self._longest if self._complete else int(self._state.step) - delay
         first, self._given = self._given, max(self._given, min(self._given + frames, there))
         return self._undelayed(first, self._given)
@@ -111,7 +116,7 @@ class Session:
     @property
     def cut_B(self) -> NDArray[np.bool_]:
         """Whether the row's end is its budget's, so that some of its text may be missing."""
-        return (self._rules.budget_B > 0) & (self._state.ended_B == self._rules.budget_B)
+        return (self._rules.budget_B > 0) & (self._state.ended_B == self._rules.budget_B) & (self.verdicts_B != Verdict.WELL)
 
     @property
     def log_probability_B(self) -> NDArray[np.float32]:

@@ -61,6 +61,11 @@ class DecodingConfig:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
 
+    @property
+    def varies(self) -> bool:
+        """Whether other noise may say a text another way."""
+        return self.advance == "sample" or (self.temperature > 0 and self.top_k != 1)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:

@@ -80,7 +80,7 @@ def speak(
 
     Raises SonorantError where the seed is negative, or the candidates would all be the same.
     """
-    _check(config, seed, candidates)
+    check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)
     for number in range(config.retries + 1):
@@ -99,17 +99,21 @@ def speak(
     return _spoken([attempt for attempt in best if attempt], attempts_B, description)
 
 
-def _check(config: DecodingConfig, seed: int, candidates: int) -> None:
+def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None:
+    """Raises SonorantError as `speak`."""
     if seed < 0:
         raise SonorantError(f"seed must be at least 0, not {seed}")
     if candidates < 1:
         raise SonorantError(f"candidates must be at least 1, not {candidates}")
-    if candidates > 1 and config.temperature == 0 and config.advance == "median":
-        raise SonorantError(f"{candidates} candidates would all be the same at temperature 0; set temperature, such as 0.7")
+    if candidates > 1 and not config.varies:
+        raise SonorantError(
+            f"{candidates} candidates would all be the same: at temperature 0 or top_k 1 nothing is drawn; give a temperature, such as 0.7"
+        )
 
 
 def _otherwise(config: DecodingConfig) -> DecodingConfig:
-    return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), advance="median")
+    top_k = 0 if config.top_k == 1 else config.top_k  # of one code the same would be drawn again
+    return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), top_k=top_k, advance="median")
 
 
 def _attempts(session: Session) -> Iterator[Attempt]:

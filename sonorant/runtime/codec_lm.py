@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sonorant.decoding.guards import Verdict
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingDescription
-from sonorant.decoding.speech import speak
+from sonorant.decoding.speech import check_candidates, speak
 from sonorant.errors import SonorantError
 from sonorant.runtime.limits import Allowance
 from sonorant.runtime.parts import vocode_parts
@@ -51,14 +51,25 @@ class CodecLmSpeaking:
             raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
         if not 1 <= manner.candidates <= MOST_CANDIDATES:
             raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {manner.candidates}")
-        if manner.candidates > 1 and config.temperature == 0 and config.advance == "median":
-            raise SonorantError("candidates at temperature 0 are all the same: give a temperature too, such as 0.7")
+        check_candidates(config, manner.seed or 0, manner.candidates)
         if manner.candidates > 1 and not manner.whole:
             raise SonorantError("candidates are compared when they are whole: ask for whole sentences, or for 1 candidate")
         if manner.lookahead is not None and manner.lookahead < 0:
             raise SonorantError(f"lookahead must be at least 0 code frames, not {manner.lookahead}")
-        if manner.prompt is not None and not 0 < len(manner.prompt) <= self.decoding.prompt_frames:
-            raise SonorantError(f"a prompt has 1 to {self.decoding.prompt_frames} code frames, not {len(manner.prompt)}")
+        if manner.lookahead is not None and manner.whole:
+            raise SonorantError("whole sentences wait for all that their samples depend on: leave out the lookahead")
+        if manner.prompt is not None:
+            self._check_prompt(manner.prompt)
+
+    def _check_prompt(self, prompt_PG: NDArray[np.int64]) -> None:
+        described = self.decoding
+        most, streams, codes = described.prompt_frames, described.streams, described.codes
+        if not most:
+            raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
+        if prompt_PG.ndim != 2 or prompt_PG.shape[1] != streams or not 0 < len(prompt_PG) <= most:
+            raise SonorantError(f"a prompt has 1 to {most} code frames of {streams} codes each, not the shape {prompt_PG.shape}")
+        if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
+            raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
     def synthesize(
         self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
@@ -89,8 +100,12 @@ class CodecLmSpeaking:
         first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
         session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
         sizes = [min(most, math.ceil(seconds * self.decoding.frames_per_second)) for seconds in PART_SECONDS[0 if first else -1 :]]
-        after = self.context if manner.lookahead is None else min(self.context, manner.lookahead)
-        yield from self._sound(_as_asked_for(session, (sizes[0] + after, *sizes[1:])), sizes, after, taken)
+        short = first and manner.lookahead is not None
+        after = min(self.context, manner.lookahead or 0) if short else self.context
+        blocks = [sizes[0] + after, *sizes[1:]]
+        if first:  # what the first part did not wait for
+            blocks[1] += self.context - after
+        yield from self._sound(_as_asked_for(session, blocks), sizes, after, taken)
         return Verdict(int(session.verdicts_B[0]))
 
     def _sound(

@@ -34,8 +34,9 @@ class SpokenVoice(PythonModel):
         """Speak a table with the column `text` and, if wanted, `speaker` (a name) and `speed` (2.0 = twice as fast).
 
         Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `error`. A row that cannot be spoken has
-        no audio and one line as `error`, which is empty for the others. A voice of the family codec_lm takes no speed but 1. Raises MlflowException, which a server answers with status 400,
-        where no row can be spoken or the table is more than one request may ask for.
+        no audio and one line as `error`, which is empty for the others. A voice of the family codec_lm takes no speed but 1. Raises
+        MlflowException, which a server answers with status 400, where no row can be spoken or the table is more than one request may
+        ask for.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)

@@ -10,10 +10,11 @@ import pytest
 from sonorant.decoding.guards import Verdict
 from sonorant.decoding.sampling import uniform_noise
 from sonorant.decoding.session import Session
+from sonorant.decoding.settings import Pace
 from sonorant.decoding.speech import RETRY_TEMPERATURE, speak
 from sonorant.decoding.state import Rules
 from sonorant.errors import SonorantError
-from tests.decoding.tiny_model import CONFIG, DESCRIPTION, SILENCE, TinyStepper, stays, texts
+from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, TinyStepper, stays, texts
 
 DRAWN = replace(CONFIG, temperature=1.0, top_k=6)
 
@@ -65,6 +66,21 @@ def test_a_warmer_voice_is_not_cooled_by_a_retry() -> None:
     states, lengths = texts(12)
     speak(stepper, states, lengths, DESCRIPTION, replace(DRAWN, retries=1))
     assert stepper.rules[1].temperature_B.tolist() == [1.0]
+
+
+def test_a_retry_draws_where_the_first_attempt_could_not() -> None:
+    stepper = FirstAttemptsFail(1)
+    states, lengths = texts(12)
+    speak(stepper, states, lengths, DESCRIPTION, replace(DRAWN, top_k=1, retries=1))
+    assert [rules.top_k_B.tolist() for rules in stepper.rules] == [[1], [CODES]]
+
+
+def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
+    states, lengths = texts(9)
+    frames = int(speak(TinyStepper(), states, lengths, DESCRIPTION, CONFIG).lengths_B[0])
+    pace = Pace(median=1.0, p99=frames / 9)
+    spoken = speak(TinyStepper(), states, lengths, replace(DESCRIPTION, frames_per_phoneme=pace), replace(CONFIG, budget=1.0))
+    assert (spoken.lengths_B[0], spoken.verdicts_B[0], spoken.cut_B[0]) == (frames, Verdict.WELL, False)
 
 
 def test_where_all_attempts_fail_the_verdict_says_so() -> None:
@@ -119,8 +135,14 @@ def test_empty_texts_are_no_failure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"), [({"seed": -1}, "seed"), ({"candidates": 0}, "candidates"), ({"candidates": 2}, "temperature")]
+    ("change", "arguments", "message"),
+    [
+        ({}, {"seed": -1}, "seed"),
+        ({}, {"candidates": 0}, "candidates"),
+        ({}, {"candidates": 2}, "temperature"),
+        ({"temperature": 0.7, "top_k": 1}, {"candidates": 2}, "top_k 1"),
+    ],
 )
-def test_what_makes_no_sense_is_refused(arguments: dict, message: str) -> None:
+def test_what_makes_no_sense_is_refused(change: dict, arguments: dict, message: str) -> None:
     with pytest.raises(SonorantError, match=message):
-        speak(TinyStepper(), *texts(9), DESCRIPTION, CONFIG, **arguments)
+        speak(TinyStepper(), *texts(9), DESCRIPTION, replace(CONFIG, **change), **arguments)

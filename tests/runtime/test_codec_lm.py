@@ -168,16 +168,41 @@ def test_first_speech_takes_the_same_few_steps_whatever_follows(voice: Voice) ->
     assert steps == [first + voice.description.context.vocoder + described.streams - 1] * 2
 
 
-def test_a_shorter_lookahead_comes_sooner_and_changes_the_first_part_alone(voice: Voice) -> None:
+def test_a_shorter_lookahead_changes_the_first_part_of_the_first_sentence_alone(voice: Voice) -> None:
     described = voice.description.decoding
     assert described is not None
-    whole = voice.say(SENTENCE, decoding=ONCE)
-    exact = joined(voice.stream(SENTENCE, decoding=ONCE, lookahead=10**6))
+    text = f"{SENTENCE} {SENTENCE}"
+    whole = voice.say(text, decoding=ONCE)
+    exact = joined(voice.stream(text, decoding=ONCE, lookahead=10**6))
     np.testing.assert_allclose(exact, whole, rtol=0, atol=TOLERANCE)
-    short = joined(voice.stream(SENTENCE, decoding=ONCE, lookahead=0))
+    short = joined(voice.stream(text, decoding=ONCE, lookahead=0))
     end = round(0.25 * described.frames_per_second + 0.5) * described.samples_per_frame
     assert np.abs(short[:end] - whole[:end]).max() > TOLERANCE
     np.testing.assert_allclose(short[end:], whole[end:], rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("lookahead", [0, 2, None])
+def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, lookahead: int | None) -> None:
+    described = voice.description.decoding
+    assert described is not None
+    counted = Counted(voice.runtime.stepper())  # type: ignore[union-attr]
+    voice.runtime = With(voice.runtime, lambda: counted)
+    speech = voice.stream(SENTENCE + SENTENCE, decoding=ONCE, lookahead=lookahead, chunk=1)
+    context, sizes = voice.description.context.vocoder, [round(part * described.frames_per_second + 0.5) for part in (0.25, 0.75)]
+    behind = described.streams - 1
+    next(speech)
+    assert counted.steps == sizes[0] + (context if lookahead is None else lookahead) + behind
+    for _ in range(sizes[0] * described.samples_per_frame):
+        next(speech)
+    assert counted.steps == sum(sizes) + context + behind
+
+
+def test_a_model_whose_numbers_are_none_is_told(voice: Voice) -> None:
+    runtime = voice.runtime
+    voice.runtime = With(runtime, runtime.stepper)  # type: ignore[union-attr]
+    voice.runtime.encode = lambda *inputs: np.full_like(runtime.encode(*inputs), np.nan)  # type: ignore[method-assign,call-arg]
+    with pytest.raises(SonorantError, match="what the language model says holds NaN or infinity"):
+        voice.say("Hello there.")
 
 
 @pytest.mark.parametrize(
@@ -188,8 +213,8 @@ def test_a_shorter_lookahead_comes_sooner_and_changes_the_first_part_alone(voice
         ({"seed": -1}, "seed must be 0 to"),
         ({"candidates": 0, "decoding": DRAWN}, "candidates must be 1 to 16, not 0"),
         ({"candidates": 99, "decoding": DRAWN}, "candidates must be 1 to 16, not 99"),
-        ({"candidates": 2, "decoding": ONCE}, "candidates at temperature 0 are all the same"),
-        ({"prompt": np.zeros((3, 2), np.int64)}, "a prompt has 1 to 0 code frames, not 3"),
+        ({"candidates": 2, "decoding": ONCE}, "2 candidates would all be the same"),
+        ({"prompt": np.zeros((3, 2), np.int64)}, r"this voice was trained without references \(prompt_frames 0\)"),
     ],
     ids=str,
 )
@@ -198,6 +223,11 @@ def test_what_the_voice_cannot_do_is_refused_at_once(voice: Voice, how: dict[str
         voice.say("Hello.", **how)
     with pytest.raises(SonorantError, match=line):
         voice.stream("Hello.", whole=True, **how)
+
+
+def test_a_lookahead_is_for_streams(voice: Voice) -> None:
+    with pytest.raises(SonorantError, match="leave out the lookahead"):
+        voice.stream("Hello.", whole=True, lookahead=0)
 
 
 def test_candidates_in_a_stream_must_be_whole(voice: Voice) -> None:
