@@ -13,12 +13,11 @@ ROWS = [
     {"id": "a", "reference": "Nobody knew why.", "transcripts": {"recordings": "nobody knew why", "fp32": "nobody new why"}},
     {"id": "b", "reference": "Come in.", "transcripts": {"recordings": "come in", "fp32": "come in"}},
 ]
+KINDS = ("recordings", "vocoder", "fp32")
 METRICS: dict[str, Any] = {
     "family": "codec_lm",
-    "intelligibility": dict.fromkeys(
-        ("recordings", "vocoder", "fp32"), {"revision": "pocketsphinx 5.1.1", "normalizer": "words-1"}
-    ),
-    "naturalness": dict.fromkeys(("recordings", "vocoder", "fp32"), {}),
+    "intelligibility": {kind: {"revision": "pocketsphinx 5.1.1", "normalizer": "words-1"} for kind in KINDS},
+    "naturalness": {kind: {} for kind in KINDS},
     "size": {},
     "speed": {},
     "first_audio": {},
