@@ -18,6 +18,7 @@ from sonorant.families import VoiceConfig
 from sonorant.models.acoustic import AcousticConfig
 from sonorant.models.codec import CodecConfig
 from sonorant.models.language_model import LanguageModelConfig
+from sonorant.models.pretrained_codec import check_pretrained, refuse_without_graph
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.quantization.config import QuantizeConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
@@ -63,9 +64,16 @@ OWNERS: dict[str, type] = {
 
 
 def check(path: Path = params.PARAMS) -> None:
-    """Raises SonorantError naming the first key that is unknown, missing, of the wrong type or in contradiction with another."""
+    """Raises SonorantError naming the first key that is unknown, missing, of the wrong type or in contradiction with another.
+
+    Of a pretrained codec the configuration is read too, from its folder or hub.
+    """
     for section, owner in OWNERS.items():
         params.load(section, owner, path)
+    codec = params.load("codec", CodecConfig, path)
+    if codec.pretrained and params.load("voice", VoiceConfig, path).family == "codec_lm":
+        found = check_pretrained(codec.pretrained, params.load("audio", MelConfig, path), codec.streams)
+        refuse_without_graph(codec.pretrained, found)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.families import VoiceConfig
 from sonorant.files import sha256_file
 from sonorant.models.codec import CodecConfig
-from sonorant.models.pretrained_codec import take_pretrained
+from sonorant.models.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
 from sonorant.models.saved import describe, load_codec, save_model
 from sonorant.models.vocoder import VocoderConfig
 from sonorant.training.codec import CodecTrainConfig
@@ -52,18 +52,19 @@ def main() -> None:
     if config.pretrained:
         if not Node.of(os.environ).first:
             return
-        _take(config, arguments.features, arguments.out)
+        take(config, arguments.features, arguments.out)
     elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):
         return
     codec, _ = load_codec(arguments.out)
     write_codes(arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt"))
 
 
-def _take(config: CodecConfig, features: Path, out: Path) -> None:
-    """Write the codec that `codec.pretrained` names as if it had been trained here."""
+def take(config: CodecConfig, features: Path, out: Path) -> None:
+    """Write the codec that `codec.pretrained` names as if it had been trained here. Raises SonorantError for one that cannot ship."""
     assert config.pretrained
     data_hash = hash_of(features)
     store = FeatureStore.open(features)
+    refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.streams))
     codec, about = take_pretrained(config.pretrained, store.audio, config.streams)
     provenance = {
         "git_commit": origin_tags().get("git_commit", "unknown"),

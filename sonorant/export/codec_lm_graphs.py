@@ -14,14 +14,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from sonorant.audio.mel import MelConfig
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig, write_graph
+from sonorant.export.prompt_graph import export_prompt
 from sonorant.files import sha256_file
 from sonorant.models.cache import DynamicCache
-from sonorant.models.codec import SoundCodec
+from sonorant.models.codec import Codec, SoundCodec
 from sonorant.models.language_model import LanguageModel
-from sonorant.models.pretrained_codec import PretrainedCodec
+from sonorant.models.pretrained_codec import PretrainedCodec, refuse_without_graph
 from sonorant.models.saved import load_codec, load_language_model
 from sonorant.runtime.bundle import Context
 from sonorant.runtime.onnx_tokens import cache_names
@@ -43,10 +45,7 @@ class CodecLanguageModels:
         """Read the trained folders. Raises SonorantError if one holds no such model."""
         (model, described), (codec, sound_described) = load_language_model(speech), load_codec(sound)
         if isinstance(codec, PretrainedCodec):
-            raise SonorantError(
-                f"{sound}: this pretrained codec cannot be exported: transformers' networks decide sizes by values, which no graph may; "
-                "set codec.pretrained: null to train one"
-            )
+            refuse_without_graph(str(sound), codec.model.config)
         return cls(model, codec, described, sound_described)
 
     def check_pair(self, sound: Path) -> None:
@@ -67,6 +66,13 @@ class CodecLanguageModels:
     def context(self) -> Context:
         """How far the codec's decoder sees, in code frames."""
         return Context(decoder=0, vocoder=self.sound.context)
+
+    def write_prompt(self, path: Path, config: ExportConfig) -> bool:
+        """As `Models.write_prompt`; a codec from elsewhere hears samples in ways of its own, and has none."""
+        if not self.speech.config.prompt_frames or not isinstance(self.sound, Codec):
+            return False
+        export_prompt(self.sound, MelConfig(**self.described["audio"]), path, config)
+        return True
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
         """What a decoder must know of them; `defaults`: how they are decoded where nothing else is asked for."""

@@ -42,8 +42,11 @@ class Kind:
     samples_per_frame: Callable[[Any], int]
     encode: Callable[[Any, torch.Tensor, int], torch.Tensor]
     """Model, samples (1, 1, S), streams -> codes (1, at least so many streams, F)."""
-    decode: Callable[[Any, torch.Tensor], torch.Tensor]
-    """Model, codes (B, streams, F) -> samples (B, S) or (B, 1, S)."""
+    decode: Callable[[Any, torch.Tensor], torch.Tensor] | None
+    """Model, codes (B, streams, F) of full rows -> samples (B, S) or (B, 1, S)."""
+    decode_rows: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+    """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold. None: rows are
+    decoded one by one, and no graph can be written."""
 
 
 def _encode_encodec(model: Any, samples_B1S: torch.Tensor, streams: int) -> torch.Tensor:
@@ -52,13 +55,31 @@ def _encode_encodec(model: Any, samples_B1S: torch.Tensor, streams: int) -> torc
     return model.encode(samples_B1S, bandwidth=bandwidth, return_dict=True).audio_codes[0]
 
 
+def _decode_dac(model: Any, codes_BGF: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
+    """`DacModel.decode` with what lies past a row's end silenced before each layer that looks further than its own position."""
+    decoder = model.decoder
+    x_BCT = decoder.conv1(_silenced(model.quantizer.from_codes(codes_BGF)[0], lengths_B))
+    for block in decoder.block:
+        x_BCT = block.conv_t1(_silenced(block.snake1(x_BCT), lengths_B))
+        [stride], [padding], [kernel] = block.conv_t1.stride, block.conv_t1.padding, block.conv_t1.kernel_size
+        lengths_B = (lengths_B - 1) * stride - 2 * padding + kernel
+        for unit in (block.res_unit1, block.res_unit2, block.res_unit3):
+            x_BCT = unit(_silenced(x_BCT, lengths_B))
+    return _silenced(decoder.tanh(decoder.conv2(_silenced(decoder.snake1(x_BCT), lengths_B))), lengths_B)
+
+
+def _silenced(x_BCT: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
+    return x_BCT * (torch.arange(x_BCT.shape[2], device=x_BCT.device) < lengths_B[:, None]).to(x_BCT.dtype)[:, None]
+
+
 KINDS = {
     "dac": Kind(
         "DacModel",
         lambda config: config.n_codebooks,
         lambda config: config.hop_length,
         lambda model, samples_B1S, streams: model.encode(samples_B1S, n_quantizers=streams, return_dict=True).audio_codes,
-        lambda model, codes_BGF: model.decode(audio_codes=codes_BGF, return_dict=True).audio_values,
+        None,
+        _decode_dac,
     ),
     "encodec": Kind(
         "EncodecModel",
@@ -87,13 +108,12 @@ class PretrainedCodec(nn.Module):
     def __init__(self, model: Any, *, hop: int, streams: int, context: int) -> None:
         """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `streams`: of its codebooks, the first so many."""
         super().__init__()
-        self.model = model
+        self.model = model.requires_grad_(False)
         self.kind = KINDS[model.config.model_type]
         self.streams, self.codes, self.context = streams, int(model.config.codebook_size), context
         self.samples_per_frame = int(self.kind.samples_per_frame(model.config))
         self.stride = self.samples_per_frame // hop
 
-    @torch.no_grad()
     def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
         """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); its mel is not looked at."""
         frames = -(-len(samples_S) // self.samples_per_frame)
@@ -101,25 +121,30 @@ class PretrainedCodec(nn.Module):
         codes_BGF = self.kind.encode(self.model, torch.from_numpy(padded)[None, None], self.streams)
         return codes_BGF[0, : self.streams, :frames].T.contiguous().numpy()
 
-    @torch.no_grad()
     def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) float32.
 
-        A row is as it would be alone: rows are decoded one by one, because these networks know no masks, and those that look back alone
-        still mirror the start of a short row.
+        A row is as it would be alone. Networks that know no masks decode rows one by one; those that look back alone still mirror the
+        start of a short row.
         """
+        frames = codes_BFG.shape[1]
+        if self.kind.decode_rows:
+            every_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
+            return self._filled(self.kind.decode_rows(self.model, codes_BFG.transpose(1, 2), every_B).flatten(1), frames)
         if lengths_B is None:
             return self._decoded(codes_BFG)
         rows = [self._decoded(row_FG[None, :length])[0] for row_FG, length in zip(codes_BFG, lengths_B.tolist(), strict=True)]
-        whole = codes_BFG.shape[1] * self.samples_per_frame
-        return torch.stack([nn.functional.pad(row_S, (0, whole - len(row_S))) for row_S in rows])
+        return torch.stack([self._filled(row_S[None], frames)[0] for row_S in rows])
 
     def _decoded(self, codes_BFG: torch.Tensor) -> torch.Tensor:
         if not codes_BFG.shape[1]:
             return codes_BFG.new_zeros((len(codes_BFG), 0), dtype=torch.float32)
-        samples_BS = self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1)
-        whole = codes_BFG.shape[1] * self.samples_per_frame
-        return nn.functional.pad(samples_BS, (0, whole - samples_BS.shape[1]))  # odd strides give some samples fewer
+        assert self.kind.decode
+        return self._filled(self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1), codes_BFG.shape[1])
+
+    def _filled(self, samples_BS: torch.Tensor, frames: int) -> torch.Tensor:
+        """Samples (B, frames * samples_per_frame): odd strides give some fewer."""
+        return nn.functional.pad(samples_BS, (0, frames * self.samples_per_frame - samples_BS.shape[1]))
 
     @property
     def silence(self) -> torch.Tensor:
@@ -129,20 +154,44 @@ class PretrainedCodec(nn.Module):
         return torch.from_numpy(codes_FG[8].copy())
 
 
-def take_pretrained(named: str, audio: MelConfig, streams: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """The codec that `named` leads to (a hub id or a folder) with `streams` of its streams, and what `model.json` says of it.
+def check_pretrained(named: str, audio: MelConfig, streams: int) -> Any:
+    """The configuration (transformers') of the codec that `named` leads to, a hub id or a folder; its weights are not read.
 
-    Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it does not fit `audio`.
+    Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it does not fit `audio`
+    or `streams`.
     """
     transformers = _transformers()
     try:
         config = transformers.AutoConfig.from_pretrained(named)
-        if config.model_type not in KINDS:
-            raise SonorantError(f"codec.pretrained: '{named}' is a {config.model_type}; allowed: {', '.join(KINDS)}")
+    except (OSError, ValueError) as error:
+        raise _not_loaded(named, error) from None
+    if config.model_type not in KINDS:
+        raise SonorantError(f"codec.pretrained: '{named}' is a {config.model_type}; allowed: {', '.join(KINDS)}")
+    _refuse_misfits(named, config, audio, streams)
+    return config
+
+
+def refuse_without_graph(named: str, config: Any) -> None:
+    """Raise SonorantError for a codec that no bundle can hold: said before a language model is trained on it, not after."""
+    if KINDS[config.model_type].decode_rows is None:
+        exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
+        raise SonorantError(
+            f"codec.pretrained: '{named}' is of kind {config.model_type}, whose decoder cannot be written as a graph, so no voice could be "
+            f"exported: take one of kind {exportable}, or null to train one (`take_pretrained` loads it for trainings of your own)"
+        )
+
+
+def take_pretrained(named: str, audio: MelConfig, streams: int) -> tuple[PretrainedCodec, dict[str, Any]]:
+    """The codec that `named` leads to (a hub id or a folder) with `streams` of its streams, and what `model.json` says of it.
+
+    Raises SonorantError as `check_pretrained`, and where its weights are missing, damaged or no safetensors.
+    """
+    transformers = _transformers()
+    config = check_pretrained(named, audio, streams)
+    try:
         model = getattr(transformers, KINDS[config.model_type].model).from_pretrained(named, use_safetensors=True).eval().float()
     except (OSError, ValueError, RuntimeError) as error:
-        raise SonorantError(f"codec.pretrained: '{named}' cannot be loaded ({' '.join(str(error).split())[:200]})") from None
-    _refuse_misfits(named, config, audio, streams)
+        raise _not_loaded(named, error) from None
     codec = PretrainedCodec(model, hop=audio.hop, streams=streams, context=0)
     codec.context = measured_context(codec)
     local = Path(named) / "model.safetensors"
@@ -168,7 +217,6 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
     )
 
 
-@torch.no_grad()
 def measured_context(codec: PretrainedCodec) -> int:
     """How many code frames on either side of a changed one are heard to change, `FARTHEST` at most; such a network does not tell."""
     generator = torch.Generator().manual_seed(0)
@@ -183,6 +231,10 @@ def measured_context(codec: PretrainedCodec) -> int:
         if distance < reach:
             return distance
     return FARTHEST
+
+
+def _not_loaded(named: str, error: Exception) -> SonorantError:
+    return SonorantError(f"codec.pretrained: '{named}' cannot be loaded ({' '.join(str(error).split())[:200]})")
 
 
 def _refuse_misfits(named: str, config: Any, audio: MelConfig, streams: int) -> None:

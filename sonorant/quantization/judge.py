@@ -18,6 +18,7 @@ from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.plan import MicroBatch
 from sonorant.models.acoustic import AcousticModel
 from sonorant.models.language_model import LanguageModel
+from sonorant.models.pretrained_codec import PretrainedCodec
 from sonorant.training.acoustic import AcousticRecipe
 from sonorant.training.alignment import align
 from sonorant.training.language_model import LanguageModelLosses, LanguageModelRecipe
@@ -96,15 +97,33 @@ class VocoderJudge:
     def run(self, model: nn.Module) -> None:
         """Send the utterances' mels through the model."""
         for batch in self.batches:
-            model(batch["mel"])
+            _sounding(model, batch)(batch["mel"])
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> Judged:
         """Judge a model in evaluation mode."""
         phase = self.recipe.losses(model)
-        summed = [phase.module(batch, 0) for batch in self.batches]
+        summed = [self.recipe.losses(_sounding(model, batch)).module(batch, 0) for batch in self.batches]
         losses = [float(weighted(phase, one, {"segments": 1.0})) for one in summed]
         return Judged(np.array(losses), np.array([float(one["mel"]) for one in summed]) * DECIBELS, LOG_MEL_DB)
+
+
+class _Copying(nn.Module):
+    """A pretrained codec, which hears samples, in the place of a model that hears the mel of one utterance."""
+
+    def __init__(self, codec: PretrainedCodec, samples_S: NDArray[np.float32]) -> None:
+        super().__init__()
+        self.codec = codec
+        self.samples_S = samples_S
+
+    def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
+        codes_FG = self.codec.encode_utterance(mel_BMT[0].numpy(), self.samples_S)
+        return self.codec.decode(torch.from_numpy(codes_FG)[None])[:, : len(self.samples_S)]
+
+
+def _sounding(model: nn.Module, batch: Batch) -> nn.Module:
+    """What makes samples of the mel of a batch of one utterance."""
+    return _Copying(model, batch["samples"][0].numpy()) if isinstance(model, PretrainedCodec) else model
 
 
 class LanguageModelJudge:

@@ -70,9 +70,9 @@ def post_train(
     quantised = quantized_copy(model, layers, scales)
     judge = judge_of(recipe, model, utterances_of(recipe.store, "validation"))
     spec = {"method": "ptq", "layers": layers, "float_layers": [row.layer for row in sensitivity if row.stays_float]}
-    return PostTrained(
-        kind, description | {"quantization": spec}, quantised, judge, judge(model), judge(quantised), scales, sensitivity
-    )
+    as_float = judge(model)
+    as_ptq = judge(quantised) if layers else as_float
+    return PostTrained(kind, description | {"quantization": spec}, quantised, judge, as_float, as_ptq, scales, sensitivity)
 
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
