@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sonorant.models.convnext import ConvNeXtStack
-from sonorant.models.fsq import FiniteScalarQuantizer
+from sonorant.models.fsq import MOST_LEVELS, FiniteScalarQuantizer
 from sonorant.models.vocoder import ENTER_KERNEL, Vocoder, VocoderConfig
 
 SILENCE = -11.5129
@@ -47,7 +47,8 @@ class CodecConfig:
     stream_dropout: float
     """Fraction of the training's segments that are heard without the later streams, so that the first ones say what matters most."""
     pretrained: str | None
-    """A codec of transformers by hub id or folder (DAC, EnCodec, Mimi), taken as it is instead of one trained here: extra `codecs`."""
+    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`); `streams` of its streams
+    are used, and the sizes above mean nothing. The stages take a DAC, which can be exported; EnCodec and Mimi are for one's own trainings."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -55,8 +56,8 @@ class CodecConfig:
         sizes = (self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.stride, self.streams)
         if min(sizes) < 1:
             raise ValueError("channels, expansion, encoder_blocks, decoder_blocks, stride and streams must be at least 1")
-        if not self.levels or min(self.levels) < 2:
-            raise ValueError(f"levels must be at least 2 each, not {list(self.levels)}")
+        if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
+            raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
         if math.prod(self.levels) > LARGEST_CODE + 1:
             raise ValueError(f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}")
         if not 0.0 <= self.stream_dropout < 1.0:

@@ -14,7 +14,9 @@ import torch
 from torch import nn
 
 EDGE = 1e-3
-"""How far beyond the outermost levels the squashed range reaches, as a fraction: rounding then never leaves the levels."""
+"""How far beyond the outermost levels the squashed range reaches, as a fraction, so that they are reached by finite numbers."""
+MOST_LEVELS = 1000
+"""With more, that would be half a level, and rounding would leave the levels."""
 
 
 class FiniteScalarQuantizer(nn.Module):
@@ -28,7 +30,7 @@ class FiniteScalarQuantizer(nn.Module):
     table_KD: torch.Tensor
 
     def __init__(self, levels: Sequence[int]) -> None:
-        """`levels`: how many values each number of a vector can take, each at least 2; their product is the number of codes."""
+        """`levels`: how many values each number of a vector can take, 2 to `MOST_LEVELS`; their product is the number of codes."""
         super().__init__()
         self.width = len(levels)
         self.codes = math.prod(levels)

@@ -11,7 +11,7 @@ import torch
 
 from sonorant.errors import SonorantError
 from sonorant.models.codec import Codec, CodecConfig
-from sonorant.models.fsq import FiniteScalarQuantizer
+from sonorant.models.fsq import MOST_LEVELS, FiniteScalarQuantizer
 from sonorant.models.quantized import quantizable, quantize_layers
 from sonorant.models.saved import build, describe, load_codec, load_vocoder, save_model
 
@@ -62,6 +62,13 @@ def test_vectors_of_any_size_become_codes_and_all_levels_are_reached(levels: tup
     for place, count in enumerate(levels):
         assert len(values[:, place].unique()) == count
     assert torch.equal(quantizer.to_codes(quantizer(torch.full((1, len(levels)), 1e9))), torch.tensor([quantizer.codes - 1]))
+
+
+def test_the_most_levels_there_may_be_are_not_left() -> None:
+    for levels in (MOST_LEVELS, MOST_LEVELS - 1):
+        quantizer = FiniteScalarQuantizer((levels,))
+        ends = quantizer.to_codes(quantizer(torch.tensor([[-1e9], [1e9]])))
+        assert ends.tolist() == [0, levels - 1]
 
 
 def test_gradients_pass_the_rounding_as_if_it_were_not_there() -> None:
@@ -197,6 +204,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
         ({"kernel": 4}, "odd"),
         ({"levels": []}, "at least 2 each"),
         ({"levels": [8, 1]}, "at least 2 each"),
+        ({"levels": [1001]}, "at most 1000"),
         ({"levels": [32, 32, 32, 2]}, "65536 codes, more than 32768"),
         ({"stream_dropout": 1.0}, "below 1"),
         ({"stride": 0}, "at least 1"),
