@@ -104,7 +104,7 @@ class Stage:
 
     def start(self, uri: str) -> subprocess.Popen[str]:
         """Start it, tracked by the server at `uri`."""
-        words = ["tasks.train_acoustic", "--features", "features", "--runs", "runs", "--out", "model"]
+        words = ["tasks.train_acoustic", "--features", "features", "--codes", "codes", "--runs", "runs", "--out", "model"]
         return subprocess.Popen(
             [sys.executable, "-m", *words],
             cwd=self.folder,

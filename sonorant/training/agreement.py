@@ -44,7 +44,8 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ra
     first, *others = ranks.gather(own)
     for copy in (first, *others):
         if copy.problem:
-            raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {features}")
+            folders = f"{features} {codes}" if codes else f"{features}"
+            raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {folders}")
         for what, folder, its, wanted in (
             ("features", features, copy.features, first.features),
             ("codes", codes, copy.codes, first.codes),
