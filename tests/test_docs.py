@@ -74,6 +74,15 @@ def test_commands_in_tables_exist() -> None:
     assert [name for name in named if not (ROOT / (name.replace(".", "/") + ".py")).exists()] == []
 
 
+def test_every_benchmark_is_run_by_make_and_says_in_the_readme_what_it_claims() -> None:
+    kept = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "save_option(parser)" in path.read_text(encoding="utf-8")}
+    on_gpus = {name for name in kept if name.startswith("gpu_")}
+    [run] = re.findall(r"for name in ([\w ]+); do python -m benchmarks", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert set(run.split()) == kept - on_gpus
+    told = re.findall(r"^\| `python -m benchmarks\.(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(told) == kept - on_gpus | {"gpu_check"}
+
+
 def test_links_and_files_named_in_the_documentation_exist() -> None:
     place = re.compile(r"`((?:docs|tasks|flows|sonorant|tests|benchmarks|infra|corpora)/[\w./-]+)`")
     for page in PAGES:
