@@ -22,6 +22,8 @@ def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
         name: _kept(exported, name, graph, variants, choice["variant"]) for name, graph in exported.description.graphs.items()
     }
     files = [exported.graph_file(name, variant) for name, graph in graphs.items() for variant in graph.variants]
+    reference = exported.reference_file()
+    files += [reference] if reference else []
     write_bundle(out, replace(exported.description, graphs=graphs, choice=dict(choice)), dict.fromkeys(files))
 
 

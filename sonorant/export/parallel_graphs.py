@@ -46,6 +46,10 @@ class ParallelModels:
         """How far decoder and vocoder see, in mel frames."""
         return Context(decoder=self.speech.context, vocoder=self.sound.context)
 
+    def write_prompt(self, path: Path, config: ExportConfig) -> bool:
+        """False: it takes no prompts."""
+        return False
+
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
         """None: it computes all at once."""
         return None

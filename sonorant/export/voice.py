@@ -76,6 +76,9 @@ class Models(Protocol):
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         """Write the family's graphs: name to file. Raises SonorantError if one is not valid ONNX."""
 
+    def write_prompt(self, path: Path, config: ExportConfig) -> bool:
+        """Write the graph that makes codes of a reference recording; False where the voice takes none, or has no such graph."""
+
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
         """How codes are decoded, None where none are. Raises SonorantError if that needs defaults and there are none."""
 
@@ -115,6 +118,8 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             files |= written
         if quantized is not None:  # whose layers write QuantizeLinear and DequantizeLinear themselves
             files["int8"] = _write_graphs(family, quantized, folder, "int8", config)
+        reference = folder / "reference.fp32.onnx"
+        prompted = models.write_prompt(reference, config)
         description = VoiceDescription(
             schema_version=SCHEMA_VERSION,
             family=family,
@@ -126,6 +131,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             context=models.context,
             lengths=lengths,
             decoding=models.decoding(sources.decoding),
+            reference=GraphFile.of(reference, "fp32") if prompted else None,
             choice={},
             provenance={
                 "sonorant": metadata.version("sonorant"),
@@ -133,7 +139,8 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
                 models.sound_described["kind"]: models.sound_described["provenance"],
             },
         )
-        write_bundle(out, description, [file for graphs in files.values() for file in graphs.values()])
+        paths = [file for graphs in files.values() for file in graphs.values()]
+        write_bundle(out, description, [*paths, reference] if prompted else paths)
     return halves
 
 

@@ -144,6 +144,8 @@ class VoiceDescription:
     """How long the training corpus' utterances are."""
     decoding: DecodingDescription | None
     """How codes are decoded, where the family speaks codes one after the other; else None."""
+    reference: GraphFile | None = None
+    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, streams), where the voice takes prompts."""
     choice: dict[str, Any]
     """How the default variants were chosen; empty where nobody chose."""
     provenance: dict[str, Any]
@@ -171,19 +173,26 @@ class Bundle:
         name = variant or described.default_variant
         if name not in described.variants:
             raise SonorantError(f"{self.folder}: no variant '{name}' of graph {graph}; there are: {', '.join(described.variants)}")
-        file = described.variants[name]
-        path = self.folder / file.file
-        if not path.is_file():
-            raise SonorantError(f"{path}: missing from the voice bundle; export or download the bundle again")
-        if path.stat().st_size != file.bytes or sha256_file(path) != file.sha256:
-            raise SonorantError(f"{path}: damaged (not the bytes that {DESCRIPTION} names); export or download the bundle again")
-        return path
+        return self._checked(described.variants[name])
+
+    def reference_file(self) -> Path | None:
+        """Path of the graph that makes codes of recordings, checked as `graph_file`; None where there is none."""
+        return None if self.description.reference is None else self._checked(self.description.reference)
 
     def check_files(self) -> None:
         """Check every file of every variant. Raises SonorantError as `graph_file`."""
         for name, graph in self.description.graphs.items():
             for variant in graph.variants:
                 self.graph_file(name, variant)
+        self.reference_file()
+
+    def _checked(self, file: GraphFile) -> Path:
+        path = self.folder / file.file
+        if not path.is_file():
+            raise SonorantError(f"{path}: missing from the voice bundle; export or download the bundle again")
+        if path.stat().st_size != file.bytes or sha256_file(path) != file.sha256:
+            raise SonorantError(f"{path}: damaged (not the bytes that {DESCRIPTION} names); export or download the bundle again")
+        return path
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -220,11 +229,11 @@ def _check(description: VoiceDescription, path: Path) -> None:
         raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
-    for graph in description.graphs.values():
-        for file in graph.variants.values():
-            # A bundle may come from anybody: its description must not reach files elsewhere.
-            if Path(file.file).name != file.file or file.file in ("", ".", ".."):
-                raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")
+    files = [file for graph in description.graphs.values() for file in graph.variants.values()]
+    for file in [*files, description.reference] if description.reference else files:
+        # A bundle may come from anybody: its description must not reach files elsewhere.
+        if Path(file.file).name != file.file or file.file in ("", ".", ".."):
+            raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")
 
 
 def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]) -> None:

@@ -18,6 +18,7 @@ from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
 from sonorant.runtime.codec_lm import CodecLmSpeaking
 from sonorant.runtime.limits import Limits
 from sonorant.runtime.parallel import NO_DECODING, ParallelSpeaking
+from sonorant.runtime.reference import codes_of
 from sonorant.runtime.runtimes import LoadOptions, Runtime, TokenRuntime, load_runtime
 from sonorant.runtime.speaking import Manner, Speaking, Synthesized
 from sonorant.runtime.streaming import CHUNK, Speech
@@ -141,13 +142,13 @@ class Voice:
             raise SonorantError(str(error)) from None
 
     def prompt(self, recording: Path) -> NDArray[np.int64]:
-        """Codes (P, G) of a recording, for `say` to go on from. Raises SonorantError, since no bundle can make them yet."""
-        decoding = self.description.decoding
-        if decoding is None:
+        """Codes (P, G) of a recording's beginning, for `say` to go on from.
+
+        Raises SonorantError if the voice takes no references, or the recording cannot be read or is too short.
+        """
+        if self.description.decoding is None:
             raise SonorantError(NO_DECODING)
-        if not decoding.prompt_frames:
-            raise SonorantError(f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt")
-        raise SonorantError(f"{recording}: this voice's bundle has no graph that makes codes of a recording; leave out the prompt")
+        return codes_of(recording, self.bundle)
 
     def say(
         self,

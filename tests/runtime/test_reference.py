@@ -1,0 +1,112 @@
+"""A voice that was trained with references goes on from a recording, whose codes a graph of its bundle makes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.choice.shipping import ship
+from sonorant.errors import SonorantError
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
+from sonorant.models.saved import load_codec
+from sonorant.runtime.bundle import read_bundle
+from sonorant.runtime.voice import Voice
+from tasks.params import load
+from tests.conftest import ROOT
+from tests.tiny_voice import AUDIO, CORPUS, DECODING, write_trained_codec_lm
+
+FRAMES = 12
+FRAME = 512
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return write_trained_codec_lm(tmp_path_factory.mktemp("trained"), prompt_frames=FRAMES)
+
+
+@pytest.fixture(scope="module")
+def bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("exported") / "voice"
+    once = dataclasses.replace(DECODING, retries=0)
+    export_voice(*trained, out, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), once)
+    return out
+
+
+def test_codes_of_a_recording_are_the_codecs(
+    bundle: Path, trained: tuple[Path, Path], tmp_path: Path, murmur: Callable[..., np.ndarray]
+) -> None:
+    samples = murmur(1.0, 3)
+    soundfile.write(tmp_path / "long.wav", samples, 16000, subtype="FLOAT")
+    codes = Voice.load(bundle, threads=1).prompt(tmp_path / "long.wav")
+    heard = torch.from_numpy(samples[: (FRAMES + 2) * FRAME])
+    expected = load_codec(trained[1])[0].encode(log_mel(heard, MelConfig(**AUDIO))[None])[0, :FRAMES].numpy()  # type: ignore[attr-defined]
+    assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
+    assert len(np.unique(codes)) > 2
+    assert (codes == expected).mean() >= 0.95  # rounding may tip one to its neighbour
+
+
+def test_what_is_said_goes_on_from_the_recording(bundle: Path, tmp_path: Path, murmur: Callable[..., np.ndarray]) -> None:
+    voice = Voice.load(bundle, threads=1)
+    soundfile.write(tmp_path / "stereo.wav", np.stack([murmur(0.3, 1, 22050)] * 2, axis=1), 22050)
+    prompt = voice.prompt(tmp_path / "stereo.wav")
+    assert 0 < len(prompt) <= 0.3 * 16000 / FRAME
+    said, without = voice.say("Hello there.", prompt=prompt), voice.say("Hello there.")
+    assert said.shape != without.shape or not np.allclose(said, without)
+    np.testing.assert_allclose(np.concatenate(list(voice.stream("Hello there.", prompt=prompt))), said, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "line"),
+    [
+        (np.zeros((FRAMES + 1, 2), np.int64), "a prompt has 1 to 12 code frames of 2 codes each"),
+        (np.zeros((0, 2), np.int64), "a prompt has 1 to 12 code frames"),
+        (np.zeros((3, 1), np.int64), "of 2 codes each, not the shape"),
+        (np.full((3, 2), 15), "a prompt's codes are 0 to 14, not 15 to 15"),
+    ],
+)
+def test_codes_that_are_no_prompt_are_refused(bundle: Path, prompt: np.ndarray, line: str) -> None:
+    with pytest.raises(SonorantError, match=line):
+        Voice.load(bundle, threads=1).say("Hi.", prompt=prompt)
+
+
+def test_a_recording_that_is_none_is_named(bundle: Path, tmp_path: Path) -> None:
+    voice = Voice.load(bundle, threads=1)
+    soundfile.write(tmp_path / "short.wav", np.zeros(900), 16000)
+    soundfile.write(tmp_path / "nan.wav", np.full(9000, np.nan, np.float32), 16000, subtype="FLOAT")
+    for name, line in (
+        ("short", "too short for a prompt; give at least 0.06 seconds"),
+        ("nan", "NaN"),
+        ("absent", "no such audio"),
+    ):
+        with pytest.raises(SonorantError, match=rf"{name}\.wav: .*{line}"):
+            voice.prompt(tmp_path / f"{name}.wav")
+
+
+def test_the_graph_ships_with_the_voice_and_is_checked(bundle: Path, tmp_path: Path) -> None:
+    choice = {"variant": "fp32", "runtime": "onnxruntime", "table": [{"candidate": "onnxruntime/fp32", "passed": True}]}
+    ship(read_bundle(bundle), choice, tmp_path / "shipped")
+    shipped = read_bundle(tmp_path / "shipped")
+    path = shipped.reference_file()
+    assert path is not None and path.is_file()
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(SonorantError, match=r"reference\.fp32\.onnx: damaged"):
+        shipped.check_files()
+
+
+def test_the_graph_is_a_plain_file_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(bundle, tmp_path / "voice")
+    described = json.loads((tmp_path / "voice" / "voice.json").read_text())
+    described["reference"]["file"] = "../elsewhere.onnx"
+    (tmp_path / "voice" / "voice.json").write_text(json.dumps(described))
+    with pytest.raises(SonorantError, match="not a plain file name"):
+        read_bundle(tmp_path / "voice")
