@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from sonorant.families import FAMILIES
+
 NEVER_TRAINED = {"codec": "a codec is not trained on, as a language model has learned its codes"}
 """Kinds of model whose weights may not change any more, and why."""
 
@@ -32,6 +34,10 @@ class QuantizeConfig:
         for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        kinds = [kind for parts in FAMILIES.values() for kind in (parts.speech, parts.sound)]
+        for kind in self.auto_trains:
+            if kind not in kinds:
+                raise ValueError(f"auto_trains: unknown kind of model '{kind}'; there are: {', '.join(kinds)}")
         if self.learning_rate <= 0:
             raise ValueError("learning_rate must be above 0")
 

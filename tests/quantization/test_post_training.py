@@ -155,6 +155,11 @@ def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wro
     assert all(int(one.sum()) > 0 for one in aligned)
 
 
+def test_a_kind_of_model_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^auto_trains: unknown kind of model 'acustic'; there are: acoustic, vocoder, "):
+        dataclasses.replace(CONFIG, auto_trains=["acustic"])
+
+
 def test_a_language_model_without_its_codes_is_refused(features: Path, tmp_path: Path) -> None:
     folder = write_float("language_model", features, tmp_path / "float")
     with pytest.raises(SonorantError, match="quantised with the codes it learned from; give --codes"):
