@@ -1,0 +1,106 @@
+"""A voice whose codec others have trained: from the stage that takes it to samples of ONNX Runtime; what cannot ship is refused first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from benchmarks.tiny_training import settings, tiny_features, tiny_job
+from sonorant.data.codes import CodeStore, write_codes
+from sonorant.data.features import FeatureStore
+from sonorant.errors import SonorantError
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
+from sonorant.files import sha256_file
+from sonorant.models.codec import CodecConfig
+from sonorant.models.saved import load_codec, save_model
+from sonorant.quantization.config import QuantizeConfig
+from sonorant.quantization.quantize import decide, post_train
+from sonorant.runtime.voice import Voice
+from sonorant.training.worker import RECIPES
+from tasks.check_params import check
+from tasks.params import load
+from tasks.train_vocoder import take
+from tests.imports import ROOT
+from tests.tiny_voice import CORPUS, DECODING
+
+transformers = pytest.importorskip("transformers")
+
+
+def saved(folder: Path, kind: str, rate: int = 8000) -> Path:
+    """A tiny codec of random weights of 320 samples a frame, five mel frames of the tiny corpus; with an odd stride."""
+    torch.manual_seed(0)
+    if kind == "dac":
+        sizes = {"encoder_hidden_size": 4, "downsampling_ratios": [4, 5, 4, 4], "decoder_hidden_size": 32, "n_codebooks": 3}
+        config = transformers.DacConfig(**sizes, codebook_size=16, codebook_dim=4, sampling_rate=rate)
+        model = transformers.DacModel(config)
+        for layer in (model.decoder.conv1, *(block.conv_t1 for block in model.decoder.block)):
+            torch.nn.init.normal_(layer.bias, std=0.1)
+    else:
+        sizes = {"target_bandwidths": [0.2, 0.8], "num_filters": 4, "upsampling_ratios": [5, 4, 4, 4], "num_lstm_layers": 1}
+        model = transformers.EncodecModel(transformers.EncodecConfig(**sizes, sampling_rate=rate, hidden_size=16, codebook_size=16))
+    model.save_pretrained(folder / kind)
+    return folder / kind
+
+
+def config_of(pretrained: Path) -> CodecConfig:
+    return CodecConfig(**settings("codec")[0] | {"pretrained": str(pretrained)})
+
+
+def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
+    features = tiny_features(tmp_path)
+    store = FeatureStore.open(features)
+    take(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder")
+    codec, _ = load_codec(tmp_path / "vocoder")
+    write_codes(tmp_path / "codes", store, codec, sha256_file(tmp_path / "vocoder" / "weights.pt"))
+    assert CodeStore.open(tmp_path / "codes", store).stride == 5
+    recipe = RECIPES["language_model"](replace(tiny_job("language_model", features, tmp_path), codes=str(tmp_path / "codes")))
+    provenance = {"provenance": {"git_commit": "0" * 40, "data": "1" * 64, "steps": 0}}
+    save_model(tmp_path / "speech", recipe.model.state_dict(), recipe.description() | provenance)
+    export = load("export", ExportConfig, ROOT / "params.yaml")
+    export_voice(tmp_path / "speech", tmp_path / "vocoder", tmp_path / "voice", CORPUS, export, DECODING)
+
+    voice = Voice.load(tmp_path / "voice")
+    codes_BFG, lengths_B = np.random.default_rng(0).integers(0, 16, (2, 11, 2)), np.array([11, 6])
+    wanted_BS = codec.decode(torch.from_numpy(codes_BFG), torch.from_numpy(lengths_B)).numpy()
+    np.testing.assert_allclose(voice.speaking.runtime.vocode(codes_BFG, lengths_B), wanted_BS, atol=1e-5)  # type: ignore[attr-defined]
+    assert np.abs(wanted_BS).max() > 1e-3
+    tokens_BN3 = store.tokens(0).astype(np.int64)[None]
+    one = np.ones(1)
+    samples_BS, ends_B = voice.synthesize(tokens_BN3, np.array([tokens_BN3.shape[1]]), 0 * one, one)
+    assert ends_B[0] > 0 and ends_B[0] % 320 == 0 and np.abs(samples_BS).max() > 1e-3
+
+
+def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None:
+    features = tiny_features(tmp_path)
+    take(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder")
+    config = replace(load("quantize", QuantizeConfig, ROOT / "params.yaml"), calibration_utterances=2, sensitivity_utterances=2)
+    ptq = post_train("codec", tmp_path / "vocoder", features, settings("codec")[1], config)
+    shipped, report = decide(ptq, None, config)
+    assert (shipped, report["sensitivity"]) == ("ptq", [])
+    assert (ptq.as_ptq.loss == ptq.as_float.loss).all() and (ptq.as_float.loss > 0).all()
+
+
+def test_one_that_cannot_be_exported_or_does_not_fit_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    features = tiny_features(tmp_path)
+    sections: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    rate = sections["audio"]["sample_rate"]
+    encodec, dac = saved(tmp_path, "encodec"), saved(tmp_path, "dac")
+    words = "is of kind encodec, whose decoder cannot be written as a graph, .* take one of kind dac, or null"
+    with pytest.raises(SonorantError, match=words):
+        take(config_of(encodec), features, tmp_path / "vocoder")
+    assert not (tmp_path / "vocoder").exists()
+    for pretrained, message in ((saved(tmp_path / "fits", "encodec", rate), words), (dac, f"features are at {rate}")):
+        sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(pretrained)
+        sections["audio"]["hop"] = 320
+        sections["audio"]["n_fft"] = 1280
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
+        with pytest.raises(SonorantError, match=message) as refused:
+            check(tmp_path / "params.yaml")
+        assert "\n" not in str(refused.value)
