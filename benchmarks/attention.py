@@ -4,25 +4,26 @@
 
 Forward and backward of the attention alone, queries, keys and values given, one thread, float32: --rows utterances of 4 heads of 64
 channels, 5 to 40 seconds long, at the frame rate of the demo's codec and of its mels, windows of 4 seconds. `written_out` builds the
-scores as peers do that compute attention operator by operator. Each cell is a process of its own: its peak counts from where it stood
-before the first call. On a CPU that is resident memory, on a GPU (`--device cuda`) what torch took.
+scores as peers do that compute attention operator by operator. Each cell is a process of its own. Memory is what torch's allocator had
+given away at most, beyond what stood before: the same in every run. (Resident memory was not: the C library keeps what was freed, and
+the peak of 37 MiB of the written-out scores of 20 s at the codec's rate showed as 48 or 71.)
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
 from benchmarks.report import finish, save_option
@@ -93,21 +94,18 @@ def in_own_process(cell: dict[str, Any]) -> dict[str, float]:
 
 
 def measure(way: str, positions: int, window: int, rows: int, rounds: int, device: str) -> dict[str, float]:
-    """Peak memory above what stood before, of the first pass, and the median time of those after it."""
+    """Peak memory of a pass above what stood before, and the median time of those after it."""
     attention = WAYS[way](window)
     warm = _inputs(1, 2 * window + 1, device)
     _pass(attention, warm)  # libraries load and threads start
     inputs = _inputs(rows, positions, device)
-    reset_peak(device)
-    before = memory(device)
-    _pass(attention, inputs)
-    peak = memory(device, peak=True) - before
+    peak = peak_of(lambda: _pass(attention, inputs), device)
     took = []
     for _ in range(rounds):
         began = time.perf_counter()
         _pass(attention, inputs)
         took.append(time.perf_counter() - began)
-    return {"peak_mib": round(max(peak, 0.1), 1), "ms": round(1000 * float(np.median(took)), 2)}
+    return {"peak_mib": round(peak / 2**20, 1), "ms": round(1000 * float(np.median(took)), 2)}
 
 
 def _inputs(rows: int, positions: int, device: str) -> Tensors:
@@ -140,20 +138,19 @@ WAYS: dict[str, Callable[[int], Callable[..., torch.Tensor]]] = {
 }
 
 
-def reset_peak(device: str) -> None:
-    """Count the peak from here."""
+def peak_of(call: Callable[[], None], device: str) -> int:
+    """Bytes that torch's allocator has given away at most during `call`, beyond what it had before."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    else:
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def memory(device: str, peak: bool = False) -> float:
-    """MiB now, or at most since `reset_peak`: what torch holds on a GPU, what is resident of this process on a CPU."""
-    if device == "cuda":
-        return (torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()) / 2**20
-    [kibibytes] = re.findall(rf"^{'VmHWM' if peak else 'VmRSS'}:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return int(kibibytes) / 1024
+        before = torch.cuda.memory_allocated()
+        call()
+        return torch.cuda.max_memory_allocated() - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        call()
+    assert profiler.profiler is not None
+    events = profiler.profiler.kineto_results.events()
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return max(itertools.accumulate(change for _, change in changes))
 
 
 if __name__ == "__main__":
