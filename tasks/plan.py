@@ -37,14 +37,17 @@ CONFIGS: dict[str, tuple[type, type]] = {
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
     """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor speed.
 
-    Raises SonorantError for a language model without the `codes` it learns.
+    Raises SonorantError for a language model without the `codes` it learns, and for a codec that is taken and not trained.
     """
     if kind == "language_model" and codes is None:
         raise SonorantError("a language model is planned with the codes it learns: give --codes, the token store of train_vocoder")
     model_config, train_config = CONFIGS[kind]
+    model = asdict(params.load(kind, model_config, path))
+    if model.get("pretrained"):
+        raise SonorantError(f"{kind}.pretrained is '{model['pretrained']}', which is taken as it is: there is no training to plan")
     return Job(
         recipe=kind,
-        model=asdict(params.load(kind, model_config, path)),
+        model=model,
         train=asdict(params.load(f"train_{kind}", train_config, path)) | {"init_from": None},
         features=str(features),
         codes=str(codes) if codes else None,

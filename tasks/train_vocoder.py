@@ -11,6 +11,8 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
+
 from sonorant.data.codes import write_codes, write_no_codes
 from sonorant.data.features import FeatureStore
 from sonorant.families import VoiceConfig
@@ -56,6 +58,7 @@ def main() -> None:
     elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):
         return
     codec, _ = load_codec(arguments.out)
+    codec.to("cuda" if torch.cuda.is_available() else "cpu")  # a pretrained one takes hours for a day of speech on a CPU
     write_codes(arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt"))
 
 

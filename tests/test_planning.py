@@ -13,7 +13,7 @@ import pytest
 import torch
 import yaml
 
-from benchmarks.tiny_training import settings, tiny_features, tiny_job
+from benchmarks.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.models.saved import build_acoustic
 from sonorant.planning.forecast import advice, estimate, forecast
@@ -22,6 +22,7 @@ from sonorant.planning.probe import Needs, Speed, needs_of
 from sonorant.planning.table import table
 from sonorant.planning.work import Work, work_of
 from sonorant.training.acoustic import AcousticRecipe
+from tasks.plan import job_of
 from tests.imports import ROOT
 
 
@@ -48,6 +49,26 @@ def test_memory_by_component_is_what_the_training_holds(features: Path, tmp_path
     assert needs.bytes["activations"] > 800 * 16 * 4, "more than one layer of the heaviest micro-batch"
     assert needs.budget == 800
     assert needs.work.flops > 6 * count, "forward and backward, each weight used more than once"
+
+
+@pytest.mark.parametrize(("kind", "budget"), [("codec", "segments_per_micro_batch"), ("language_model", "frames_per_micro_batch")])
+def test_the_models_of_the_other_family_are_planned_alike(kind: str, budget: str, features: Path, tmp_path: Path) -> None:
+    needs = needs_of(tiny_job(kind, features, tmp_path, **{budget: "auto"}))
+    count = sum(parameter.numel() for parameter in tiny_recipe(kind, features).model.parameters())
+    assert sum(needs.parameters.values()) == count
+    assert needs.bytes["optimizer"] == 8 * count
+    assert needs.budget == needs.largest > 0
+    assert needs.work.flops > 6 * count
+
+
+def test_what_is_not_trained_here_or_has_no_codes_is_not_planned(tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match="give --codes"):
+        job_of("language_model", ROOT / "params.yaml", tmp_path)
+    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections["codec"]["pretrained"] = "some/codec"
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
+    with pytest.raises(SonorantError, match="'some/codec', which is taken as it is: there is no training to plan"):
+        job_of("codec", tmp_path / "params.yaml", tmp_path)
 
 
 def test_recomputed_activations_are_seen_to_take_less(features: Path, tmp_path: Path) -> None:

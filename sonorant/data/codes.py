@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm import tqdm
 
 from sonorant.data.features import FeatureStore, array_hash, content_hash, store_hash
 from sonorant.errors import SonorantError
@@ -110,7 +111,7 @@ def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: st
     frames_U = -(-features.frames // codec.stride)
     codes_FG = np.empty((int(frames_U.sum()), codec.streams), dtype=np.int16)
     first = 0
-    for i, frames in enumerate(frames_U.tolist()):
+    for i, frames in enumerate(tqdm(frames_U.tolist(), desc="codes", unit="utterance")):
         mel_MT = np.ascontiguousarray(features.mel(i).T, dtype=np.float32)
         encoded_FG = codec.encode_utterance(mel_MT, np.array(features.samples(i) / 32768, dtype=np.float32))
         if encoded_FG.shape != (frames, codec.streams):

@@ -48,7 +48,7 @@ class CodecConfig:
     """Fraction of the training's segments that are heard without the later streams, so that the first ones say what matters most."""
     pretrained: str | None
     """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`); `streams` of its streams
-    are used, and the sizes above mean nothing. The stages take a DAC, which can be exported; EnCodec and Mimi are for one's own trainings."""
+    are used, and the sizes above mean nothing. The stages take a DAC, which can be exported, no EnCodec or Mimi."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -158,7 +158,7 @@ class Codec(nn.Module):
     @torch.no_grad()
     def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
         """Log-mel (M, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
-        return self.encode(torch.from_numpy(mel_MT)[None])[0].numpy()
+        return self.encode(torch.from_numpy(mel_MT)[None].to(self.mel_mean.device))[0].cpu().numpy()
 
     @property
     def context(self) -> int:

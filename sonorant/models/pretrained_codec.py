@@ -118,8 +118,9 @@ class PretrainedCodec(nn.Module):
         """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); its mel is not looked at."""
         frames = -(-len(samples_S) // self.samples_per_frame)
         padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
-        codes_BGF = self.kind.encode(self.model, torch.from_numpy(padded)[None, None], self.streams)
-        return codes_BGF[0, : self.streams, :frames].T.contiguous().numpy()
+        samples_B1S = torch.from_numpy(padded)[None, None].to(next(self.model.parameters()).device)
+        codes_BGF = self.kind.encode(self.model, samples_B1S, self.streams)
+        return codes_BGF[0, : self.streams, :frames].T.contiguous().cpu().numpy()
 
     def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) float32.
