@@ -6,7 +6,7 @@ Prefill and steps are compared as graphs where the runtime has such graphs, and 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -123,12 +123,8 @@ class Reference:
         """The case with the values of prefill and of `STEPS`."""
         cache = self._prefilled(case)
         prefilled = _held(cache) | {"position": cache.positions.numpy()}
-        steps = []
-        for number, (inputs, outputs) in enumerate(self._steps(case)):
-            if number in STEPS:
-                steps.append(Step(number, inputs, outputs))
-            if number == max(STEPS):
-                break
+        early = dataclasses.replace(case, path=case.path[: max(STEPS) + 2])
+        steps = (Step(number, *arrays) for number, arrays in enumerate(self._steps(early, kept=STEPS)) if number in STEPS)
         return dataclasses.replace(case, prefilled=prefilled, steps=tuple(steps))
 
     def _prefilled(self, case: TokenCase) -> DynamicCache:
@@ -138,22 +134,22 @@ class Reference:
         return cache
 
     @torch.inference_mode()
-    def _steps(self, case: TokenCase) -> Iterator[tuple[Arrays, Arrays]]:
-        """Inputs and outputs of the graph `step` along a case's path."""
+    def _steps(self, case: TokenCase, kept: Collection[int] = ()) -> Iterator[tuple[Arrays, Arrays]]:
+        """Inputs and outputs of the graph `step` along a case's path; its cache among them only at the steps `kept`."""
         cache = self._prefilled(case)
-        for state in case.path[:-1]:
+        for number, state in enumerate(case.path[:-1]):
             inputs = {
                 "codes": state.codes_BG,
                 "state": self._state(state, case),
                 "age": state.age_B,
                 "position": state.position_B,
-                "slot_position": cache.positions.numpy(),
-                **_held(cache),
             }
-            fed = [torch.from_numpy(np.ascontiguousarray(inputs[name])) for name in ("codes", "state", "age", "position")]
+            fed = [torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values()]
+            before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
             logits_BGK, hop_BA = self.model.step(*fed, cache)
-            new = {f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in _held(cache).items()}
-            yield inputs, {"logits": logits_BGK.numpy(), "advance": hop_BA.numpy(), **new}
+            after = _held(cache) if number in kept else {}
+            new = {f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()}
+            yield inputs | before, {"logits": logits_BGK.numpy(), "advance": hop_BA.numpy(), **new}
 
     def _state(self, state: State, case: TokenCase) -> NDArray[np.float32]:
         if self.description.text == "prefix":

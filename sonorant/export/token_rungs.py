@@ -103,8 +103,9 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
 def check_tokens(runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float) -> dict[str, Any]:
     """`{identical, share, ties}`: whether all greedy tokens are torch's, else the share of decisions that are, each told those before.
 
-    A decision is a code, or whether the pointer moves. Where torch itself finds two of them equally likely but for `tie` (a difference of
-    logits), either is right. Raises Fault naming step and batch of the first wrong one where there are more than `1 - share`.
+    A decision is a code, or where the pointer moves, past the end included. Where torch itself finds two of them equally likely but for
+    `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong one where there are more than
+    `1 - share`.
     """
     right = decisions = ties = 0
     first, identical = "", True
@@ -144,7 +145,9 @@ def compare_decisions(
         both = np.stack([np.minimum(np.asarray(got.codes_BG), codes - 1), np.minimum(after.codes_BG, codes - 1)])
         likely = np.take_along_axis(logits_BGK[None], both[..., None], axis=3)[..., 0]
         tied_BG = other_BG & (np.abs(likely[0] - likely[1]) < tie)
-        other_B = alive_B & (np.asarray(got.pointer_B) != after.pointer_B)
+        # A pointer that leaves the last phoneme stays where it is: that the row has ended tells of it.
+        moved_B, ended_B = (np.asarray(field) for field in (got.pointer_B, got.ended_B))
+        other_B = alive_B & ((moved_B != after.pointer_B) | (ended_B != after.ended_B))
         tied_B = other_B & (np.abs(_survival(before, case.rules, hop_BA) - LOG_HALF) < tie)
         wrong = int((other_BG & ~tied_BG).sum() + (other_B & ~tied_B).sum())
         yield number, wrong, int(tied_BG.sum() + tied_B.sum()), int((after.codes_BG < codes).sum() + alive_B.sum())

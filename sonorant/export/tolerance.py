@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from sonorant.errors import SonorantError
+from sonorant.families import FAMILIES, Family
 
 FROM_FLOAT = "int8_from_float"
 """Under this name the tolerances of int8 against the float models stand."""
@@ -37,8 +39,8 @@ class VerifyConfig:
 
     max_abs_diff: dict[str, float]
     """Largest difference, on states, log-mel (natural logarithm) and samples (full scale 1)."""
-    relative_error: dict[str, float]
-    """Root mean square of the difference relative to the values, on states and log-mel."""
+    relative_error: dict[str, float | dict[Family, float]]
+    """Root mean square of the difference relative to the values, on states and log-mel; one figure, or one for each family."""
     log_mel_db: dict[str, float]
     """Mean absolute difference of the log-mel, of mel and samples."""
     correlation: dict[str, float]
@@ -54,22 +56,30 @@ class VerifyConfig:
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):
             values = getattr(self, name)
             missing = {"fp32", "fp16", "bf16", "int8", FROM_FLOAT} - set(values)
+            for variant, value in values.items():
+                if isinstance(value, dict):
+                    missing |= {f"{variant} of family {family}" for family in FAMILIES.keys() - value.keys()}
             if missing:
                 raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}")
-            if min(values.values()) <= 0:
+            if min(_of(value, family) for value in values.values() for family in FAMILIES) <= 0:
                 raise ValueError(f"{name} must be above 0")
         for variant in ("fp32", "int8"):
             if not 0 < self.tokens.get(variant, 0) <= 1:
                 raise ValueError(f"tokens must be above 0 and at most 1 for {variant}, not {self.tokens.get(variant)}")
 
-    def tolerance(self, variant: str) -> Tolerance:
-        """Of one variant. Raises SonorantError if there is none."""
+    def tolerance(self, variant: str, family: str) -> Tolerance:
+        """Of one variant of a voice of a family. Raises SonorantError if there is none."""
         if variant not in self.max_abs_diff:
             raise SonorantError(f"no tolerance for variant '{variant}'; add it to section verify: {', '.join(self.max_abs_diff)}")
         return Tolerance(
             max_abs_diff=self.max_abs_diff[variant],
-            relative_error=self.relative_error[variant],
+            relative_error=_of(self.relative_error[variant], family),
             log_mel_db=self.log_mel_db[variant],
             correlation=self.correlation[variant],
             frames=(0.0, 0.0) if variant == "fp32" else FRAMES,
         )
+
+
+def _of(value: float | dict[Family, float], family: str) -> float:
+    """The figure of a family."""
+    return value[cast(Family, family)] if isinstance(value, dict) else value

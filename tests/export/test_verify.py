@@ -201,9 +201,9 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(
     right = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
     cases = [follow(right, one) for one in batches(UTTERANCES, 1)]
     audio = MelConfig(**dataclasses.asdict(bundle.description.audio))
-    assert check_padding(right, cases, audio, verify_config.tolerance("fp32"))["rows"] == 3
+    assert check_padding(right, cases, audio, verify_config.tolerance("fp32", "parallel"))["rows"] == 3
     with pytest.raises(Fault, match=rf"graph \w+, output {output}, length \d+, batch 3: .*the row alone"):
-        check_padding(InBatches(right, output, by), cases, audio, verify_config.tolerance("fp32"))  # type: ignore[arg-type]
+        check_padding(InBatches(right, output, by), cases, audio, verify_config.tolerance("fp32", "parallel"))  # type: ignore[arg-type]
 
 
 def test_quantised_models_that_are_far_from_float_are_found(
@@ -296,3 +296,13 @@ def test_chosen_lengths_reach_from_shortest_to_longest() -> None:
     assert spread_lengths(np.array([5]), 8) == [0]
     start, end = UTTERANCES[2][[0, -1]].tolist()
     assert shortened(UTTERANCES[2], 1).tolist() == [start, UTTERANCES[2][1].tolist(), end]
+
+
+def test_a_tolerance_may_differ_between_families_and_is_there_for_each(verify_config: VerifyConfig) -> None:
+    limits = {"relative_error": verify_config.relative_error | {"int8": {"parallel": 0.01, "codec_lm": 0.02}}}
+    config = dataclasses.replace(verify_config, **limits)  # type: ignore[arg-type]
+    assert [config.tolerance("int8", family).relative_error for family in ("parallel", "codec_lm")] == [0.01, 0.02]
+    assert config.tolerance("fp32", "parallel") == config.tolerance("fp32", "codec_lm")
+    for wrong, message in (({"parallel": 0.01}, "has no tolerance for int8 of family codec_lm"), (0.0, "must be above 0")):
+        with pytest.raises(ValueError, match=f"^relative_error {message}"):
+            dataclasses.replace(config, relative_error=config.relative_error | {"int8": wrong})  # type: ignore[arg-type]

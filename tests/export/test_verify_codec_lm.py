@@ -15,15 +15,16 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
-from sonorant.decoding.state import Rules, State
+from sonorant.decoding.state import State
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected
 from sonorant.export.cases import Arrays
 from sonorant.export.codec_lm import TokenCandidate, expect_tokens
 from sonorant.export.fault import Fault
-from sonorant.export.token_rungs import Measured, check_padding, check_tokens, each_row
+from sonorant.export.token_rungs import check_padding, check_tokens, each_row
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
+from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from tests.export.conftest import UTTERANCES
@@ -155,6 +156,25 @@ def test_a_damaged_file_stops_its_variant(codec_lm_variants: Path, verify: Verif
     assert re.match(r"files: .*step\.int8\.onnx: damaged", stopped["onnxruntime/int8"])
 
 
+def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_spared(
+    codec_lm_variants: Path, quantized_prompted: tuple[Path, Path], expected: Expected, verify_config: VerifyConfig, tmp_path: Path
+) -> None:
+    as_float = onnx.load(codec_lm_variants / "vocoder.fp32.onnx")
+    bundle = plant(codec_lm_variants, "vocoder", "int8", lambda model: model.CopyFrom(as_float), tmp_path / "planted")
+    pretrained = Path(shutil.copytree(quantized_prompted[1], tmp_path / "codec"))
+    description = read_json(pretrained / "model.json")
+    write_json(pretrained / "model.json", description | {"quantization": {"layers": []}})
+
+    def integers(sound: Path) -> Any:
+        trained = quantized_prompted[0], sound
+        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, verify_config).rungs["integers"]()
+
+    found = integers(pretrained)
+    assert found["vocoder"] == "not run: its model has no layer in int8" and found["step"]["layers"] > 1
+    with pytest.raises(Fault, match=r"^graph vocoder: no layer has weights stored as int8"):
+        integers(quantized_prompted[1])
+
+
 def test_quantised_models_that_are_far_from_float_are_found(
     codec_lm_variants: Path,
     trained_prompted: tuple[Path, Path],
@@ -241,6 +261,21 @@ def test_tokens_tell_of_faults_between_the_graphs(fault: str, codec_lm_variants:
         check_tokens(faulty, each_row(expected), likelihoods, 1.0, 1e-3)
 
 
+def test_a_row_that_ends_at_another_frame_is_found(codec_lm_variants: Path, expected: Expected) -> None:
+    """The pointer stays on the last phoneme whether it has left it or not: told torch's tokens, only the end itself differs."""
+    right = load_runtime("onnxruntime", read_bundle(codec_lm_variants), LoadOptions(variant="fp32"))
+
+    def wait(state: State) -> State:
+        standing = state.pointer_B == lengths_B - 1
+        return state._replace(log_survival_B=np.where(standing, np.float32(100), state.log_survival_B))
+
+    case = min(expected.cases, key=lambda case: case.tokens)
+    lengths_B = case.inputs["lengths"]
+    alone = dataclasses.replace(expected, cases=[case])
+    with pytest.raises(Fault, match=rf"^graph step, output tokens, length {case.lengths[0] - 1}, batch 1: "):
+        check_tokens(Faulty(right, wait), alone, expected.runtime.likelihoods, 1.0, 1e-3)
+
+
 def test_a_choice_between_equals_is_no_fault_and_a_share_may_be_allowed(codec_lm_variants: Path, expected: Expected) -> None:
     right = load_runtime("onnxruntime", read_bundle(codec_lm_variants), LoadOptions(variant="fp32"))
     faulty, likelihoods = Faulty(right, FAULTS["age"]), expected.runtime.likelihoods
@@ -293,10 +328,11 @@ def test_a_row_of_a_case_is_what_torch_makes_of_it_alone(expected: Expected) -> 
     together = next(case for case in expected.cases if case.batch == 3)
     for number in range(3):
         row = together.row(number)
-        again = expected.runtime.follow(row.inputs, 0)
-        np.testing.assert_allclose(row.states, again.states, atol=1e-5)
-        if np.array_equal(row.prompt_lengths, again.prompt_lengths) and np.array_equal(row.prompt, again.prompt):
-            np.testing.assert_array_equal(row.codes, again.codes)
-        assert isinstance(row.rules, Rules) and row.rules.budget_B.shape == (1,)
+        np.testing.assert_allclose(row.states, expected.runtime.runtime.encode(**row.inputs), atol=1e-5)
+        told = zip(expected.runtime.likelihoods(row), expected.runtime.likelihoods(together), strict=True)
+        for step, (alone, in_batch) in enumerate(told):
+            if step < row.lengths[0]:
+                for one, all_of_them in zip(alone, in_batch, strict=True):
+                    np.testing.assert_allclose(one[0], all_of_them[number], atol=1e-4)
+        assert row.codes.shape[1] == row.lengths[0] > 0 and row.rules.budget_B.shape == (1,)
         assert (row.prefilled["position"] >= 0).sum() == 1 + row.tokens + row.prompt_lengths[0]
-    assert isinstance(expected.runtime.description.text, str) and isinstance(Measured, type)
