@@ -1,4 +1,4 @@
-"""JSON to frozen dataclasses, strictly: a missing, unknown or mistyped key is named. Knows nothing of what the classes mean."""
+"""JSON to frozen dataclasses, strictly: a mistyped, an unknown, or a missing key without default is named. Knows nothing of their meaning."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def _parse(kind: Any, data: Any, where: str) -> Any:
 def _parse_dataclass(kind: type, data: Any, where: str) -> Any:
     _expect(dict, data, where)
     hints = typing.get_type_hints(kind)
-    missing = hints.keys() - data.keys()
+    missing = {field.name for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING} - data.keys()
     unknown = data.keys() - hints.keys()
     if missing:
         raise SonorantError(f"{where}: key '{min(missing)}' is missing; export the voice again")
     if unknown:
         raise SonorantError(f"{where}: unknown key '{min(unknown)}'; allowed: {', '.join(hints)}")
-    return kind(**{name: _parse(hint, data[name], f"{where}: {name}") for name, hint in hints.items()})
+    return kind(**{name: _parse(hints[name], value, f"{where}: {name}") for name, value in data.items()})
 
 
 def _parse_union(kinds: tuple[Any, ...], data: Any, where: str) -> Any:

@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,9 @@ def test_codes_of_a_recording_are_the_codecs(
     soundfile.write(tmp_path / "long.wav", samples, 16000, subtype="FLOAT")
     codes = Voice.load(bundle, threads=1).prompt(tmp_path / "long.wav")
     heard = torch.from_numpy(samples[: (FRAMES + 2) * FRAME])
-    expected = load_codec(trained[1])[0].encode(log_mel(heard, MelConfig(**AUDIO))[None])[0, :FRAMES].numpy()  # type: ignore[attr-defined]
+    settings: dict[str, Any] = dict(AUDIO)
+    codec: Any = load_codec(trained[1])[0]
+    expected = codec.encode(log_mel(heard, MelConfig(**settings))[None])[0, :FRAMES].numpy()
     assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
     assert len(np.unique(codes)) > 2
     assert (codes == expected).mean() >= 0.95  # rounding may tip one to its neighbour
@@ -101,6 +104,15 @@ def test_the_graph_ships_with_the_voice_and_is_checked(bundle: Path, tmp_path: P
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(SonorantError, match=r"reference\.fp32\.onnx: damaged"):
         shipped.check_files()
+
+
+def test_a_voice_without_the_graph_says_so(bundle: Path, tmp_path: Path) -> None:
+    shutil.copytree(bundle, tmp_path / "voice")
+    described = json.loads((tmp_path / "voice" / "voice.json").read_text())
+    del described["reference"]  # as in bundles from before there were such graphs
+    (tmp_path / "voice" / "voice.json").write_text(json.dumps(described))
+    with pytest.raises(SonorantError, match=r"^any\.wav: this voice's codec comes from elsewhere"):
+        Voice.load(tmp_path / "voice", threads=1).prompt(Path("any.wav"))
 
 
 def test_the_graph_is_a_plain_file_of_the_bundle(bundle: Path, tmp_path: Path) -> None:
