@@ -18,6 +18,8 @@ FRAMES_MULTIPLE = 16
 """Padded lengths are multiples of this, so that kernels meet few different shapes."""
 TOKENS_MULTIPLE = 8
 CODES_MULTIPLE = 8
+UNPROMPTED = 0.25
+"""Share of rows without a prompt where there are prompts, for a voice must speak without one too."""
 
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
@@ -56,8 +58,9 @@ class UtteranceBatches(Dataset[Batch]):
 class CodeBatches(Dataset[Batch]):
     """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
 
-    The prompt is a piece of another utterance of the same speaker, of 0 to `prompt_frames` code frames, drawn anew in each epoch:
-    prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,).
+    The prompt is a piece of another utterance of the same speaker and split, of up to `prompt_frames` code frames, drawn anew in each
+    epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those of whose speaker
+    there is no other utterance: their own would tell them what to say.
     """
 
     def __init__(self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompt_frames: int, seed: int) -> None:
@@ -65,6 +68,7 @@ class CodeBatches(Dataset[Batch]):
         self.codes = codes
         self.prompt_frames = prompt_frames
         self.seed = seed
+        self.splits = np.array(store.split)
 
     def __len__(self) -> int:
         return len(self.utterances)
@@ -86,10 +90,12 @@ class CodeBatches(Dataset[Batch]):
         lengths = np.zeros(len(planned.items), dtype=np.int64)
         random = np.random.default_rng([self.seed, planned.epoch, planned.number])
         for row, item in enumerate(planned.items if self.prompt_frames else ()):
-            same = np.array(store.split) == store.split[int(item)]
-            others = np.flatnonzero(same & (store.speaker == store.speaker[item]))
-            other = int(random.choice(others[others != item])) if len(others) > 1 else int(item)
-            lengths[row] = min(random.integers(0, self.prompt_frames + 1), self.codes.frames[other])
+            others = np.flatnonzero((self.splits == self.splits[item]) & (store.speaker == store.speaker[item]))
+            others = others[others != item]
+            if random.random() < UNPROMPTED or not len(others):
+                continue
+            other = int(random.choice(others))
+            lengths[row] = min(random.integers(1, self.prompt_frames + 1), self.codes.frames[other])
             first = random.integers(0, self.codes.frames[other] - lengths[row] + 1)
             prompt[row, : lengths[row]] = self.codes.codes(other)[first : first + lengths[row]]
         return prompt, lengths

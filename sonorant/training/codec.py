@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sonorant.models.codec import CodecConfig
+from sonorant.training.initial import Initial, Taken
 from sonorant.training.vocoder import VocoderRecipe, VocoderTrainConfig
 
 
@@ -22,3 +23,9 @@ class CodecRecipe(VocoderRecipe):
     name = "codec"
     sizes = CodecConfig
     settings = CodecTrainConfig
+
+    def start_from(self, initial: Initial) -> Taken:
+        """As the vocoder, with the statistics of the mel that the weights were trained with: they speak in their units."""
+        taken = super().start_from(initial)
+        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
+        return taken

@@ -15,6 +15,7 @@ from torch.utils.data import Dataset
 from sonorant.data.batches import Batch, CodeBatches
 from sonorant.data.codes import CodeStore
 from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
 from sonorant.models.language_model import LanguageModel, LanguageModelConfig, delay
 from sonorant.models.saved import build, describe
 from sonorant.training.alignment import ages, align, pointers, prior_loss, stay_at_end
@@ -148,6 +149,8 @@ class LanguageModelRecipe(Utterances):
         super().__init__(self.name, self.config, features)
         self.codes = CodeStore.open(codes, self.store)
         sizes = LanguageModelConfig(**{key: value for key, value in model.items() if key != "quantization"})
+        if sizes.text != "prefix":
+            self._refuse_slow_pointers(sizes.most_advance)
         self.prompt_frames = sizes.prompt_frames
         self._description = describe("language_model", sizes, self.store.header, model.get("quantization"))
         self._description |= {"codec": self.codes.codec, "pace": self._pace()}
@@ -155,6 +158,17 @@ class LanguageModelRecipe(Utterances):
         self.model = cast(LanguageModel, build(self._description))
         self.diagonal_steps = self.config.diagonal_steps
         self.phases = [self.losses(self.model)]
+
+    def _refuse_slow_pointers(self, most_advance: int) -> None:
+        """Raise SonorantError naming an utterance whose phonemes are too many to be passed in its code frames."""
+        items = np.concatenate([self.items, self.validation_items])
+        needed_U = -(-self.store.tokens_count[items] // self.codes.frames[items])
+        if needed_U.max() > most_advance:
+            worst = int(items[needed_U.argmax()])
+            raise SonorantError(
+                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in {self.codes.frames[worst]} code "
+                f"frames: set language_model.most_advance ({most_advance}) to at least {needed_U.max()}, or take a codec of more frames"
+            )
 
     def _pace(self) -> dict[str, Any]:
         """How many code frames a phoneme takes, over the utterances of the training split."""

@@ -51,7 +51,8 @@ def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[s
 
 
 @pytest.mark.parametrize(
-    ("kind", "changes"), [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("language_model", {})]
+    ("kind", "changes"),
+    [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("codec", {}), ("language_model", {})],
 )
 def test_fine_tuning_starts_at_the_validation_loss_of_what_it_starts_from(
     kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None
@@ -94,6 +95,17 @@ def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(feat
     assert taken.new_rows == {"speakers": ("carla",), "symbols": ("new-symbol",)}
     assert not taken.missing and not taken.unexpected and not taken.other_shape
     assert "new speakers, from the mean of the others: carla" in "\n".join(taken.says())
+
+
+@pytest.mark.parametrize("kind", ["codec", "language_model"])
+def test_the_old_statistics_of_the_mel_stay_with_the_weights(kind: str, features: Path, tmp_path: Path, alone: None) -> None:
+    old = trained(kind, features, tmp_path / "run", steps=1).trained.ema.module.state_dict()
+    speakers = json.loads((features / "header.json").read_text())["speakers"]
+    recipe = recipe_of(kind, with_speakers(features, tmp_path / "other", speakers))
+    assert recipe.description()["mel_mean"] != pytest.approx(float(old["mel_mean"]))
+    recipe.start_from(read_initial(tmp_path / "run", kind))
+    assert recipe.model.state_dict()["mel_mean"] == old["mel_mean"]
+    assert recipe.description()["mel_mean"] == pytest.approx(float(old["mel_mean"]))
 
 
 def test_mismatching_layers_are_listed_by_name_with_both_shapes(features: Path, tmp_path: Path, alone: None) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_recipe
+from benchmarks.tiny_training import settings, tiny_job, tiny_recipe
 from sonorant.data.batches import Batch
+from sonorant.data.codes import write_codes
+from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
+from sonorant.models.codec import Codec, CodecConfig
 from sonorant.training.alignment import ages, align, owners, pointers, stay_at_end
 from sonorant.training.initial import Initial
 from sonorant.training.language_model import LanguageModelLosses, LanguageModelRecipe
 from sonorant.training.recipe import weighted
+from sonorant.training.worker import RECIPES
 
 STRIDE = 2
 
@@ -90,7 +96,9 @@ def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Pat
             assert torch.equal(target_T[target_T >= 0], codes_FG[:, stream])
             assert (target_T[:stream] == -1).all() and target_T[stream] >= 0
         assert int((second.advances_BT[row] >= 0).sum()) == len(codes_FG)
-    wrapped = corrupted.losses(corrupted.model.eval()).module  # as validation and int8's judge do it: the model alone knows its mode
+    wrapped = corrupted.losses(
+        corrupted.model.eval()
+    ).module  # as validation and int8's judge do it: the model alone knows its mode
     assert isinstance(wrapped, LanguageModelLosses)
     judged = wrapped.predict(batch)
     assert torch.equal(judged.logits_BTGK, wrapped.predict(batch).logits_BTGK), "judging is not corrupted"
@@ -129,19 +137,48 @@ def test_durations_that_are_given_are_used(features: Path) -> None:
 def test_prompts_are_pieces_of_other_utterances_of_the_speaker_and_drawn_anew_each_epoch(features: Path) -> None:
     of = recipe(features, prompt_frames=6)
     item = int(of.items[0])
-    seen = set()
-    for epoch in range(12):
+    same_speaker = [other for other in of.items if other != item and of.store.speaker[other] == of.store.speaker[item]]
+    seen, lengths = set(), []
+    for epoch in range(80):
         planned = MicroBatch(epoch, 0, of.items[:1])
         batch, again = of.dataset([planned])[0], of.dataset([planned])[0]
         assert torch.equal(batch["prompt"], again["prompt"])
         length = int(batch["prompt_lengths"][0])
-        assert 0 <= length <= 6
         prompt = batch["prompt"][0, :length].numpy()
-        same_speaker = [other for other in of.items if other != item and of.store.speaker[other] == of.store.speaker[item]]
         windows = [np.lib.stride_tricks.sliding_window_view(of.codes.codes(int(other)), length, axis=0) for other in same_speaker]
         assert not length or any((window.swapaxes(1, 2) == prompt).all((1, 2)).any() for window in windows)
         seen.add((length, prompt.tobytes()))
-    assert len(seen) > 4
+        lengths.append(length)
+    assert len(seen) > 6 and set(lengths) == set(range(7))  # codes of a codec that has not learned hardly change
+    assert 8 <= lengths.count(0) <= 32, "a voice must speak without a prompt too"
+
+
+def test_a_speakers_only_utterance_is_never_its_own_prompt(features: Path) -> None:
+    of = recipe(features, prompt_frames=6)
+    of.store.speaker = of.store.speaker.copy()
+    of.store.speaker[of.items[0]] = 99
+    lengths = [int(of.dataset([MicroBatch(epoch, 0, of.items[:1])])[0]["prompt_lengths"][0]) for epoch in range(20)]
+    assert lengths == [0] * 20
+
+
+def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_the_utterances_name(
+    features: Path, tmp_path: Path
+) -> None:
+    store = FeatureStore.open(features)
+    sizes = CodecConfig(**settings("codec")[0] | {"stride": 16})
+    coarse = Codec(sizes, mels=store.audio.n_mels, n_fft=store.audio.n_fft, hop=store.audio.hop).eval()
+    write_codes(tmp_path / "codes", store, coarse, "none")
+
+    def made(**changes: object) -> object:
+        return RECIPES["language_model"](
+            replace(tiny_job("language_model", features, tmp_path, **changes), codes=str(tmp_path / "codes"))
+        )
+
+    words = r"utterance u\d+ has \d+ phonemes in \d+ code frames: set language_model.most_advance \(1\) to at least [23]"
+    with pytest.raises(SonorantError, match=words):
+        made(most_advance=1)
+    made(most_advance=3)
+    made(most_advance=1, text="prefix")
 
 
 def test_the_model_remembers_its_codec_and_its_pace(features: Path) -> None:

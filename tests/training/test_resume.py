@@ -33,6 +33,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("vocoder", {}),
     ("vocoder", {"adversarial": True}),
     ("codec", {"precision": "bf16"}),
+    ("codec", {"adversarial": True}),
     ("language_model", {"prompt_frames": 5}),
     ("language_model", {"precision": "bf16", "text": "both", "attention": "sliding"}),
 ]
