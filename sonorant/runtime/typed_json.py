@@ -1,4 +1,7 @@
-"""JSON to frozen dataclasses, strictly: a mistyped, an unknown, or a missing key without default is named. Knows nothing of their meaning."""
+"""JSON to frozen dataclasses, strictly: a missing, unknown or mistyped key is named. Knows nothing of what the classes mean.
+
+Only a key that has a default may be missing.
+"""
 
 from __future__ import annotations
 
