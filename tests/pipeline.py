@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import ruamel.yaml
 ROOT = Path(__file__).parent.parent
 TOKEN = "SONORANT_TEST"  # inherited by every process a project starts, also those in sessions of their own
 FROM_OUTSIDE = ("SONORANT_", "PET_", "MLFLOW_", "PREFECT_", "DVC_", "GIT_")  # variables of whoever runs the tests
+PATIENCE = 1800.0
+"""Seconds after which a command hangs; a whole pipeline on a machine with other work may take a quarter of an hour."""
 
 # A voice that says nothing, but is trained, exported and judged like any other.
 TINY: dict[str, Any] = {
@@ -88,19 +92,28 @@ class Project:
     def attempt(self, *words: str) -> tuple[int, str]:
         """As `run`, whatever the exit status, which comes first."""
         process = self.start(*words)
-        printed, _ = process.communicate(timeout=500)
+        try:
+            printed, _ = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            for started in self._started():
+                with suppress(psutil.Error):
+                    started.kill()
+            raise
         return process.returncode, printed
 
     def processes(self) -> list[str]:
         """Command lines of all living processes that were started here."""
         found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get(TOKEN) == str(self.root) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(" ".join(process.cmdline()))
-            except psutil.Error:
-                continue
+        for process in self._started():
+            with suppress(psutil.Error):
+                found.append(" ".join(process.cmdline()))
         return found
+
+    def _started(self) -> Iterator[psutil.Process]:
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(TOKEN) == str(self.root) and process.status() != psutil.STATUS_ZOMBIE:
+                    yield process
 
     def json(self, name: str) -> Any:
         """Parse a file of the project."""

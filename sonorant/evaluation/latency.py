@@ -22,12 +22,12 @@ from sonorant.runtime.baseline import BASELINE, REFERENCE
 from sonorant.runtime.voice import Voice
 
 REQUIRED = (BASELINE, REFERENCE)
-WARM_UP = 3
-"""Rounds before the clock starts, at each length: memory is laid out at the first."""
-LONGEST = 10.0
+WARM_UP, WARM_SECONDS = 3, 0.5
+"""Rounds before the clock starts, at each length, fewer once they took so long: memory is laid out at the first, all else soon after."""
+LONGEST = 5.0
 """Seconds of rounds of one class on one number of threads, after which no more begin: neither a busy machine nor a voice that speaks
 token by token must stretch them to hours."""
-LEAST = 7
+LEAST = 5
 """Rounds that are timed however long they take."""
 RESAMPLES = 1000
 THREADS = {"threads_1": 1, "threads_all": usable_cores()}
@@ -126,13 +126,14 @@ def _take_turns(
     voices: Mapping[str, Voice], tokens: NDArray[np.int64], repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
     """Seconds that each voice took in each round (R,), and the seconds it spoke; after `LEAST` rounds none begins later than `longest`."""
-    inputs = (tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
+    _warm_up(voices, tokens)
+    inputs = _alone(tokens)
     took: dict[str, list[float]] = {name: [] for name in voices}
     spoken: dict[str, float] = {}
     names = list(voices)
     started = time.perf_counter()
-    for turn in range(WARM_UP + repeats):
-        if turn >= WARM_UP + LEAST and time.perf_counter() - started > longest:
+    for turn in range(repeats):
+        if turn >= LEAST and time.perf_counter() - started > longest:
             break
         first = turn % len(names)
         for name in names[first:] + names[:first]:
@@ -140,7 +141,21 @@ def _take_turns(
             _, lengths = voices[name].synthesize(*inputs)
             took[name].append(time.perf_counter() - begin)
             spoken[name] = int(lengths[0]) / voices[name].sample_rate
-    return {name: np.array(times[WARM_UP:]) for name, times in took.items()}, spoken
+    return {name: np.array(times) for name, times in took.items()}, spoken
+
+
+def _warm_up(voices: Mapping[str, Voice], tokens: NDArray[np.int64]) -> None:
+    started = time.perf_counter()
+    for turn in range(WARM_UP):
+        if turn and time.perf_counter() - started > WARM_SECONDS:
+            break
+        for voice in voices.values():
+            voice.synthesize(*_alone(tokens))
+
+
+def _alone(tokens: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """What `Voice.synthesize` takes, of one sentence by the first speaker."""
+    return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 
 
 def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
