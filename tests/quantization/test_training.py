@@ -32,11 +32,11 @@ GENTLE = {"learning_rate": 1e-4, "warmup_steps": 8, "steps": 6, "validate_every"
 
 @pytest.fixture(scope="module")
 def int8(features: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Trained folders of both tiny models after post-training quantisation."""
-    folder = tmp_path_factory.mktemp("int8")
-    for kind in ("acoustic", "vocoder"):
+    """Trained folders of the tiny models that may be trained in int8, after post-training quantisation."""
+    folder, kinds = tmp_path_factory.mktemp("int8"), ("acoustic", "vocoder", "language_model")
+    for kind in kinds:
         quantise(kind, features, write_float(kind, features, folder / f"float-{kind}")).save(folder / kind)
-    return {kind: folder / kind for kind in ("acoustic", "vocoder")}
+    return {kind: folder / kind for kind in kinds}
 
 
 def job_of(kind: str, features: Path, folder: Path, start: Path, **changes: object) -> Job:
@@ -56,7 +56,7 @@ def trainer(job: Job) -> Trainer:
     return Trainer(recipe, ALONE, RunDirectory(Path(job.run)), "f")
 
 
-@pytest.mark.parametrize(("kind", "precision"), [("acoustic", "fp32"), ("vocoder", "bf16")])
+@pytest.mark.parametrize(("kind", "precision"), [("acoustic", "fp32"), ("vocoder", "bf16"), ("language_model", "fp32")])
 def test_resumed_equals_uninterrupted(
     kind: str, precision: str, features: Path, int8: dict[str, Path], tmp_path: Path, alone: None
 ) -> None:
