@@ -133,5 +133,5 @@ def padded_cache(inputs: Arrays) -> Arrays:
     for name, values in inputs.items():
         axis = SLOT_AXES.get(name.split("_")[0], values.ndim)
         widths = [(0, SPARE if number == axis else 0) for number in range(values.ndim)]
-        wider[name] = np.pad(values, widths, constant_values=-1 if name == "slot_position" else NOTHING)  # type: ignore[arg-type]
+        wider[name] = np.pad(values, widths, constant_values=-1 if name == "slot_position" else NOTHING)
     return wider
