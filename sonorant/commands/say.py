@@ -87,7 +87,10 @@ def _add_decoding(say: argparse.ArgumentParser) -> None:
         "--candidates", type=int, default=1, metavar="N", help="speak each sentence N times and keep the best; default 1"
     )
     group.add_argument(
-        "--prompt", type=Path, metavar="WAV", help="a recording to go on like, where the voice was trained with references"
+        "--prompt",
+        type=Path,
+        metavar="WAV",
+        help="a recording whose beginning to go on from, if the voice was trained with references",
     )
 
 
