@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.tolerance import FROM_FLOAT, VerifyConfig
+from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.voice import Sources, export_variants
 from sonorant.models.cache import DynamicCache
 from sonorant.models.quantized import quantizable, quantize_layers
@@ -57,13 +57,8 @@ def export_config() -> ExportConfig:
 
 @pytest.fixture(scope="session")
 def verify_config() -> VerifyConfig:
-    """The settings of verify in params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32.
-
-    A language model of 16 random channels is further from float in int8 (its advance by 0.105) than one that has learned (0.073).
-    """
-    config = load("verify", VerifyConfig, ROOT / "params.yaml")
-    relative_error = config.relative_error | {FROM_FLOAT: {"parallel": 0.05, "codec_lm": 0.2}}
-    return dataclasses.replace(config, relative_error=relative_error, int8_size=1.0, runtimes=["onnxruntime", "torch"])  # type: ignore[arg-type]
+    """The settings of verify in params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32."""
+    return dataclasses.replace(load("verify", VerifyConfig, ROOT / "params.yaml"), int8_size=1.0, runtimes=["onnxruntime", "torch"])
 
 
 @pytest.fixture(scope="session")
