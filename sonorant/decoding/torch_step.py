@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -36,8 +37,10 @@ class TorchStep:
             logits_BGK, hop_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
         return advance(state, rules, logits_BGK, hop_BA, torch_arrays, sampled=drawn, penalised=drawn)
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, self.half, enabled=self.half is not None, cache_enabled=False)
+    def _precision(self) -> AbstractContextManager[None]:
+        if self.half is None:  # autocast that does nothing would still keep torch from keeping the traces of a compiled step
+            return nullcontext()
+        return torch.autocast(self.device.type, self.half, cache_enabled=False)
 
 
 class Fed(NamedTuple):

@@ -30,9 +30,16 @@ class Compiler:
         compiler = os.environ.get("CXX", "g++")
         if shutil.which(compiler) is None:
             raise SonorantError(f"torch.compile needs {compiler}, a C++ compiler; install it, or name another in CXX")
-        self.prepared = 0
-        """Shapes compiled so far, all functions together."""
+        self.taken = 0
+        """Graphs, of all functions together, that torch had kept from before."""
+        self.made = 0
+        """Graphs that it had not."""
         self._lock = threading.Lock()
+
+    @property
+    def prepared(self) -> int:
+        """Shapes compiled so far, all functions together."""
+        return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
         """The same function; at its first call with shapes that no compiled one takes it is compiled, in seconds to minutes."""
@@ -42,8 +49,19 @@ class Compiler:
 
     def _compile(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
         with self._lock:
-            self.prepared += 1
-        return torch._dynamo.lookup_backend("inductor")(graph, inputs)
+            before = _found()
+            compiled = torch._dynamo.lookup_backend("inductor")(graph, inputs)
+            if _found() > before:
+                self.taken += 1
+            else:
+                self.made += 1
+        return compiled
+
+
+def _found() -> int:
+    """How often torch found a graph, or what it compiles to, among what it keeps."""
+    counters = torch._dynamo.utils.counters
+    return counters["aot_autograd"]["autograd_cache_hit"] + counters["inductor"]["fxgraph_cache_hit"]
 
 
 def keep_compiled(folder: Path) -> None:
@@ -53,15 +71,6 @@ def keep_compiled(folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
-
-
-def taken_and_made() -> tuple[int, int]:
-    """How many graphs this process took from the folder, and how many it found none for, so far."""
-    counters = torch._dynamo.utils.counters
-    whole, kernels = counters["aot_autograd"], counters["inductor"]
-    # A graph whose traces were not kept, or do not fit, may still find its kernels: then it is in both counts of the first.
-    made = kernels["fxgraph_cache_miss"] + kernels["fxgraph_cache_bypass"]
-    return whole["autograd_cache_hit"] + whole["autograd_cache_miss"] + whole["autograd_cache_bypass"] - made, made
 
 
 def log_compilation() -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
@@ -31,7 +31,7 @@ from sonorant.files import sha256_file
 from sonorant.models.saved import load_codec, load_language_model
 from sonorant.runtime.buckets import Counters
 from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.compiled import Compiler, keep_compiled, log_compilation, taken_and_made
+from sonorant.runtime.compiled import Compiler, keep_compiled, log_compilation
 from sonorant.runtime.cuda_graphs import CudaGraphs
 from sonorant.runtime.runtimes import LoadOptions
 from sonorant.runtime.torch import HALVES, check_device, check_variant, halve
@@ -98,8 +98,8 @@ class StaticTokenRuntime(TorchTokenRuntime):
         codec: Decodes,
         shapes: Shapes,
         functions: Mapping[bool, InPlace],
-        record: Record,
-        prepared: Callable[[], int],
+        compiler: Compiler | None,
+        graphs: CudaGraphs | None,
     ) -> None:
         """Compose; see `StaticStepper`.
 
@@ -107,12 +107,13 @@ class StaticTokenRuntime(TorchTokenRuntime):
             step, codec: as `TorchTokenRuntime`.
             shapes: what batches are padded to.
             functions: steps in place, by whether rows draw, shared by all steppers.
-            record: what is done with a room's step.
-            prepared: tells how much has been compiled or recorded so far.
+            compiler: what has compiled `functions`, if they are.
+            graphs: what records each room's step, if anything.
         """
         super().__init__(step, codec)
         self.shapes = shapes
-        self._functions, self._record, self._prepared = functions, record, prepared
+        self._functions, self._compiler, self._graphs = functions, compiler, graphs
+        self._record: Record = graphs.record if graphs else lambda run: run
         self._tally = Tally()
         self._warmed = 0
         self._idle: list[Rooms] = []
@@ -130,24 +131,37 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return stepper
 
     def warm_up(self, progress: bool = True) -> Warmed:
-        """Prepare one stepper for every shape, so that no request waits for it; `progress` shows each on stderr."""
+        """Prepare one stepper for every shape, so that no request waits for it; `progress` tells of it on stderr."""
         from tqdm import tqdm  # not where nothing is prepared
 
-        began, before = perf_counter(), taken_and_made()
+        began, before = perf_counter(), self._taken_and_made()
         stepper, plan = self.stepper(), self.shapes.plan()
+        if progress:
+            rows_planned, slots_planned = (", ".join(map(str, sizes)) for sizes in self.shapes)
+            print(f"warm-up: {len(plan)} shapes: {rows_planned} rows x {slots_planned} slots, greedy and drawn", file=sys.stderr)
         steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
         for rows, slots, drawn in steps:
             steps.set_postfix_str(f"{rows} x {slots} {'drawn' if drawn else 'greedy'}")
             stepper.prepare(rows, slots, drawn)
         self._tally.clear()
         self._warmed = self._prepared()
-        taken, made = (now - then for now, then in zip(taken_and_made(), before, strict=True))
-        return Warmed(seconds=perf_counter() - began, shapes=len(plan), taken=taken, made=made)
+        taken, made = (now - then for now, then in zip(self._taken_and_made(), before, strict=True))
+        warmed = Warmed(seconds=perf_counter() - began, shapes=len(plan), taken=taken, made=made)
+        if progress:
+            compiled = f"; compiled graphs: {made} made, {taken} taken from the folder" if self._compiler else ""
+            print(f"warm-up: {warmed.seconds:.1f} s{compiled}", file=sys.stderr)
+        return warmed
 
     def counters(self) -> Counters:
         """What became of the batches since loading, or since `warm_up`; `late` are compilations and recordings in service."""
         prepared = self._prepared()
         return Counters(hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed)
+
+    def _prepared(self) -> int:
+        return sum(one.prepared for one in (self._compiler, self._graphs) if one)
+
+    def _taken_and_made(self) -> tuple[int, int]:
+        return (self._compiler.taken, self._compiler.made) if self._compiler else (0, 0)
 
 
 def load_tokens(
@@ -206,10 +220,4 @@ def _static(step: TorchStep, codec: Decodes, shapes: Shapes, way: Way) -> Static
     compiler = Compiler() if way == "compiled" else None
     if compiler:
         functions = {drawn: compiler(function) for drawn, function in functions.items()}
-    counted = [one for one in (compiler, graphs) if one]
-    record: Record = graphs.record if graphs else lambda run: run
-    return StaticTokenRuntime(step, codec, shapes, functions, record, partial(_sum_prepared, counted))
-
-
-def _sum_prepared(counted: list[Compiler | CudaGraphs]) -> int:
-    return sum(one.prepared for one in counted)
+    return StaticTokenRuntime(step, codec, shapes, functions, compiler, graphs)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr
 from dataclasses import replace
+from io import StringIO
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,14 +25,20 @@ from sonorant.decoding.torch_static import Rooms, Shapes, StaticStepper, Tally, 
 from sonorant.decoding.torch_step import TorchStep
 from sonorant.models.saved import load_language_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
-from sonorant.runtime.torch_tokens import StaticTokenRuntime, TorchTokenRuntime
+from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.runtime.torch_tokens import StaticTokenRuntime, TorchTokenRuntime, Warmed
 from tests.decoding.tiny_model import CONFIG, DESCRIPTION
 from tests.tiny_voice import write_trained_codec_lm
 
-SLOTS, BATCHES = (64, 128, 256), (1, 4)
-TEXTS = {"one": (9,), "three": (3, 12, 7), "four": (25, 4, 18, 11), "one, long": (25,), "one, short": (4,), "two, short": (3, 4)}
-"""Phonemes of each row: single ones and batches, of which one is smaller than what it is padded to, for every number of slots."""
+SLOTS, BATCHES = (64, 128, 256), (1, 2, 4)
+TEXTS = {
+    "one, short": (4,), "one": (9,), "one, long": (25,),
+    "two, short": (3, 4), "two": (9, 5), "two, long": (6, 25),
+    "three, short": (4, 3, 4), "three": (3, 12, 7), "four, long": (25, 4, 18, 11),
+}  # fmt: skip
+"""Phonemes of each row: for every shape a batch; those of three rows are smaller than what they are padded to."""
+LONG = pytest.mark.timeout(1800)
+"""About a minute and a half of a quiet core for what these share, most of it g++; where cores are busy it may wait for them."""
 DRAWN = replace(CONFIG, temperature=0.8, top_k=9, top_p=0.9, repetition_penalty=1.2, advance="sample")
 
 
@@ -43,11 +52,17 @@ def dynamic(bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> TorchTokenRu
     return load_runtime("torch", bundle, LoadOptions(trained=trained_codec_lm))
 
 
+@pytest.fixture(scope="module")
+def in_onnx(bundle: Bundle) -> TokenRuntime:
+    loaded: TokenRuntime = load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
+    return loaded
+
+
 def static(name: str, bundle: Bundle, trained: tuple[Path, Path], **options: Any) -> StaticTokenRuntime:
     return load_runtime(name, bundle, LoadOptions(trained=trained, batches=BATCHES, slots=SLOTS, **options))
 
 
-def say(runtime: TorchTokenRuntime, bundle: Bundle, lengths: tuple[int, ...], config: DecodingConfig = CONFIG) -> Spoken:
+def say(runtime: TokenRuntime, bundle: Bundle, lengths: tuple[int, ...], config: DecodingConfig = CONFIG) -> Spoken:
     assert bundle.description.decoding
     rng = np.random.default_rng(sum(lengths))
     counts = np.array(lengths)
@@ -64,10 +79,11 @@ def assert_same(got: Spoken, want: Spoken) -> None:
 
 @pytest.mark.parametrize("config", [CONFIG, DRAWN], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
-def test_fixed_buffers_say_what_a_growing_cache_says(
+def test_fixed_buffers_say_what_a_growing_cache_says_and_so_does_onnx_runtime(
     lengths: tuple[int, ...],
     config: DecodingConfig,
     dynamic: TorchTokenRuntime,
+    in_onnx: TokenRuntime,
     bundle: Bundle,
     trained_codec_lm: tuple[Path, Path],
 ) -> None:
@@ -75,6 +91,7 @@ def test_fixed_buffers_say_what_a_growing_cache_says(
     want = say(dynamic, bundle, lengths, config)
     assert want.lengths_B.min() > 0 and len(np.unique(want.codes_BFG)) > 1
     assert_same(say(runtime, bundle, lengths, config), want)
+    assert_same(say(in_onnx, bundle, lengths, config), want)
     assert (runtime.counters().hits, runtime.counters().misses) == (1, 0)
 
 
@@ -161,7 +178,12 @@ def test_a_step_goes_on_from_the_state_that_it_is_given(bundle: Bundle, trained_
             np.testing.assert_allclose(got, want, atol=1e-5, err_msg=name)
 
 
-# Compiled once for the module: tens of seconds.
+class Start(NamedTuple):
+    """A compiled runtime, warmed up with an empty folder."""
+
+    runtime: StaticTokenRuntime
+    warmed: Warmed
+    printed: str
 
 
 @pytest.fixture(scope="module")
@@ -170,34 +192,52 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> Iterator[StaticTokenRuntime]:
-    with pytest.MonkeyPatch.context() as patch:
+def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> Iterator[Start]:
+    """Once for the module: four graphs, each of many seconds."""
+    # A pool of processes that compile costs more than it saves here.
+    with pytest.MonkeyPatch.context() as patch, torch._inductor.config.patch(compile_threads=1):
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # put back after the module
-        yield static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder, warm_up=True)
+        runtime = static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder)
+        with redirect_stderr(StringIO()) as printed:
+            warmed = runtime.warm_up()
+        yield Start(runtime, warmed, printed.getvalue())
 
 
+@LONG
+def test_a_warm_up_says_what_it_prepares_and_how_long_it_took(compiled: Start) -> None:
+    assert (compiled.warmed.taken, compiled.warmed.made) == (0, 4)  # one row or several, greedy or drawn
+    assert compiled.warmed.shapes == 2 * len(SLOTS) * len(BATCHES)
+    first, *_, last = compiled.printed.splitlines()
+    assert first == "warm-up: 18 shapes: 1, 2, 4 rows x 64, 128, 256 slots, greedy and drawn"
+    assert last == f"warm-up: {compiled.warmed.seconds:.1f} s; compiled graphs: 4 made, 0 taken from the folder"
+
+
+@LONG
 def test_compiled_steps_say_the_same_and_nothing_is_compiled_twice(
-    compiled: StaticTokenRuntime, dynamic: TorchTokenRuntime, bundle: Bundle
+    compiled: Start, dynamic: TorchTokenRuntime, bundle: Bundle
 ) -> None:
-    """Every shape, greedy and drawn, after a warm-up: torch itself is told to fail where it would compile."""
-    assert compiled.counters().prepared == 4  # one row or several, greedy or drawn
-    torch.compiler.set_stance("fail_on_recompile")
-    try:
+    """Every shape, greedy and drawn, after a warm-up: torch itself is told to fail where it would compile. From another thread too."""
+    before = compiled.runtime.counters()
+    with torch.compiler.set_stance("fail_on_recompile"):
         for lengths in TEXTS.values():
             for config in (CONFIG, DRAWN):
-                assert_same(say(compiled, bundle, lengths, config), say(dynamic, bundle, lengths, config))
-    finally:
-        torch.compiler.set_stance("default")
-    counters = compiled.counters()
-    assert (counters.hits, counters.misses, counters.late) == (2 * len(TEXTS), 0, 0)
+                assert_same(say(compiled.runtime, bundle, lengths, config), say(dynamic, bundle, lengths, config))
+    with ThreadPoolExecutor(1) as other:
+        assert_same(other.submit(say, compiled.runtime, bundle, lengths).result(), say(dynamic, bundle, lengths))
+    after = compiled.runtime.counters()
+    assert (after.hits - before.hits, after.misses, after.late) == (2 * len(TEXTS) + 1, 0, 0)
+    assert after.prepared == compiled.warmed.made
 
 
+@LONG
 def test_a_second_start_takes_what_the_first_compiled(
-    compiled: StaticTokenRuntime, folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]
+    compiled: Start, folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]
 ) -> None:
-    torch._dynamo.reset()
-    warmed = static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder).warm_up(progress=False)
-    assert (warmed.shapes, warmed.taken, warmed.made) == (2 * len(SLOTS) * len(BATCHES), 4, 0)
+    """The graphs of several rows; another runtime shares nothing with the first but the folder."""
+    options = LoadOptions(trained=trained_codec_lm, batches=BATCHES[-1:], slots=SLOTS[-1:], cache_folder=folder)
+    again: StaticTokenRuntime = load_runtime("torch-compiled", bundle, options)
+    warmed = again.warm_up(progress=False)
+    assert (warmed.shapes, warmed.taken, warmed.made) == (2, 2, 0)
 
 
 GPU_RUNTIMES = ("torch-cuda", "torch-cuda-graphs", "torch-cuda-compiled")
