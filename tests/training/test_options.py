@@ -63,17 +63,12 @@ def test_recomputed_activations_give_the_same_gradients_with_less_memory(
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs g++")
-@pytest.mark.parametrize(
-    ("kind", "changes"), [("vocoder", {}), ("language_model", {"attention": "block", "activation_checkpointing": True})]
-)
-def test_compiled_blocks_give_the_same_gradients_and_names(kind: str, changes: dict[str, Any], features: Path, alone: None) -> None:
-    settings = {"micro_batches_per_step": 1, "dropout": 0.0, "corruption": 0.0, **changes}
-    eager, compiled = (step_of(kind, features, compile=switch, **settings) for switch in (False, True))
+def test_compiled_blocks_give_the_same_gradients_and_names(features: Path, alone: None) -> None:
+    eager, compiled = (step_of("vocoder", features, compile=switch, micro_batches_per_step=1) for switch in (False, True))
     first, second = gradients_of(eager)[0], gradients_of(compiled)[0]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0, "nothing was compiled"
     assert (first - second).norm() < 1e-3 * first.norm()
-    [phase] = eager.state()["phases"]
-    assert eager.state()["phases"][phase].keys() == compiled.state()["phases"][phase].keys()
+    assert eager.state()["phases"]["generator"].keys() == compiled.state()["phases"]["generator"].keys()
 
 
 def test_the_absence_of_a_compiler_is_said_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
