@@ -26,8 +26,8 @@ MEND = "judge version {} anew on these sentences and register its figures (docs/
 class PromoteConfig:
     """Section `promote` of params.yaml: what a voice must reach to become `champion`. Each gate has the name of its limit."""
 
-    max_wer_above_recordings: float
-    """Points of word error rate that the voice may lie above the recordings."""
+    max_wer_above_recordings: dict[str, float]
+    """By family: points of word error rate that the voice may lie above the recordings."""
     max_rtf: dict[str, float]
     """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
     max_runaways: float
@@ -45,8 +45,10 @@ class PromoteConfig:
         for name in ("max_runaways", "max_latency_over_champion", "max_size_over_champion"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        if set(self.max_rtf) != set(FAMILIES) or not all(limit > 0 for limit in self.max_rtf.values()):
-            raise ValueError(f"max_rtf must have a limit above 0 for each of {', '.join(FAMILIES)}, not {self.max_rtf}")
+        for name in ("max_wer_above_recordings", "max_rtf"):
+            limits = getattr(self, name)
+            if set(limits) != set(FAMILIES) or not all(limit > 0 for limit in limits.values()):
+                raise ValueError(f"{name} must have a limit above 0 for each of {', '.join(FAMILIES)}, not {limits}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """What a voice must reach whoever is champion."""
     family = voice.bundle.description.family
     gates = [
-        _wer_above_recordings(voice, config.max_wer_above_recordings),
+        _wer_above_recordings(voice, config.max_wer_above_recordings[family]),
         _rtf(voice, config.max_rtf[family]),
         _parity(voice),
     ]

@@ -27,7 +27,15 @@ HASH_TAG = "bundle_sha256"
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
 """Artifacts of a version's run."""
 PACKAGE = Path(__file__).parents[1]
-REQUIREMENTS = ("mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut", "array-api-compat")  # what speaking needs; no torch
+REQUIREMENTS = (
+    "mlflow",
+    "numpy",
+    "pandas",
+    "soundfile",
+    "onnxruntime",
+    "gruut",
+    "array-api-compat",
+)  # what speaking needs; no torch
 
 
 @dataclass(frozen=True, kw_only=True)
