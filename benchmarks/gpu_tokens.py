@@ -234,8 +234,8 @@ def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
         model = build(description)
         if description is language_model:
             with torch.no_grad():  # stay for about 14 frames a phoneme
-                model.get_submodule("advance").bias.copy_(torch.tensor([4.0, 0.0, 0.0, 0.0]))  # type: ignore[operator]
-                model.get_submodule("logits").weight *= 10.0  # type: ignore[operator]
+                model.get_parameter("advance.bias").copy_(torch.tensor([4.0, 0.0, 0.0, 0.0]))
+                model.get_parameter("logits.weight").mul_(10.0)
         save_model(folder / str(description["kind"]), model.state_dict(), description)
 
 

@@ -129,8 +129,9 @@ class Reference:
 
     def _prefilled(self, case: TokenCase) -> DynamicCache:
         cache = DynamicCache(self.description.layers)
-        tensors = [torch.from_numpy(one) for one in (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths)]
-        self.model.prefill(*tensors, cache)
+        fed = (torch.from_numpy(one) for one in (case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths))
+        states, lengths, prompt, prompt_lengths = fed
+        self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
         return cache
 
     @torch.inference_mode()
@@ -144,9 +145,9 @@ class Reference:
                 "age": state.age_B,
                 "position": state.position_B,
             }
-            fed = [torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values()]
+            codes, looked_at, age, position = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
             before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
-            logits_BGK, hop_BA = self.model.step(*fed, cache)
+            logits_BGK, hop_BA = self.model.step(codes, looked_at, age, position, cache)
             after = _held(cache) if number in kept else {}
             new = {f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()}
             yield inputs | before, {"logits": logits_BGK.numpy(), "advance": hop_BA.numpy(), **new}
