@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from sonorant.data.features import FeatureStore, array_hash, content_hash, store_hash
 from sonorant.errors import SonorantError
@@ -108,6 +107,8 @@ def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: st
 
     Raises SonorantError naming the utterance of which the codec makes another number of frames than its stride says.
     """
+    from tqdm import tqdm  # not where codes are only read
+
     frames_U = -(-features.frames // codec.stride)
     codes_FG = np.empty((int(frames_U.sum()), codec.streams), dtype=np.int16)
     first = 0

@@ -12,6 +12,7 @@ from sonorant.training.step import TrainStep
 def parameter_counts(recipe: Recipe) -> dict[str, int]:
     """Parameters of each part of the model, and of the adversaries where there are some."""
     counts = {name: _count(part) for name, part in recipe.model.named_children()}
+    counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
     counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}
     return {name: count for name, count in counts.items() if count}
 

@@ -60,7 +60,7 @@ def test_an_unknown_runtime_is_answered_with_those_there_are(bundle: Bundle) -> 
         load_runtime("onyx", bundle, LoadOptions())
 
 
-@pytest.mark.parametrize("name", [name for name in RUNTIMES if name.startswith("torch")])
+@pytest.mark.parametrize("name", [name for name in RUNTIMES if name.startswith("torch") and "parallel" in RUNTIMES[name]])
 def test_torch_without_trained_models_is_refused(name: str, bundle: Bundle) -> None:
     with pytest.raises(SonorantError, match="need the folders of the trained models"):
         load_runtime(name, bundle, LoadOptions())
