@@ -36,10 +36,10 @@ from tasks.stage import run
 
 VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
 """Taken if none is named: the bundle with all variants, or the one that ships."""
-COMPILED, ONNX = "torch-compiled/fp32", "onnxruntime/fp32"
+STATIC, COMPILED, ONNX = "torch-static/fp32", "torch-compiled/fp32", "onnxruntime/fp32"
 DECODERS = (
     DYNAMIC,
-    "torch-static/fp32",
+    STATIC,
     COMPILED,
     ONNX,
     "onnxruntime/int8",
@@ -111,10 +111,12 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
     }
     for rows, times in FASTER.items():
         ratios = [
-            cell["decoders"][ONNX]["speedup"] for (batch, _), cell in cells.items() if batch == rows and ONNX in cell["decoders"]
+            max(found["speedup"] for name, found in cell["decoders"].items() if name.startswith("onnxruntime/"))
+            for (batch, _), cell in cells.items()
+            if batch == rows and ONNX in cell["decoders"]
         ]
         if ratios:
-            held[f"ONNX Runtime decodes {rows} row(s) at least {times} times as fast as dynamic eager, in every bucket"] = (
+            held[f"ONNX Runtime in its fastest precision decodes {rows} row(s) at least {times} times as fast as dynamic eager"] = (
                 min(ratios) >= times
             )
     if twice:
@@ -126,10 +128,10 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
             for counted in (*(start["counters"] for start in twice), *(found["counters"] for _, found in raced))
             if counted
         )
-        held[f"compiled takes at most {MORE_MEMORY} times the memory of dynamic eager"] = all(
-            cell["start"][COMPILED]["second"]["peak_mib"] <= MORE_MEMORY * cell["start"][DYNAMIC]["peak_mib"]
+        held[f"compiled takes at most {MORE_MEMORY} times the memory of eager on the same buffers"] = all(
+            cell["start"][COMPILED]["second"]["peak_mib"] <= MORE_MEMORY * cell["start"][STATIC]["peak_mib"]
             for cell in cells.values()
-            if COMPILED in cell["start"]
+            if COMPILED in cell["start"] and STATIC in cell["start"]
         )
     graphs = [found["speedup"] for name, found in raced if name == "torch-cuda-graphs/fp32"]
     if graphs:
