@@ -142,7 +142,15 @@ def test_requirements_name_no_torch_and_exact_versions(voice_bundle: Path, proje
     register(voice_bundle, figures(), project / "absent", CONFIG, {})
     [file] = project.glob("mlartifacts/**/requirements.txt")
     lines = file.read_text().split()
-    assert {line.split("==")[0] for line in lines} == {"mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut"}
+    assert {line.split("==")[0] for line in lines} == {
+        "mlflow",
+        "numpy",
+        "pandas",
+        "soundfile",
+        "onnxruntime",
+        "gruut",
+        "array-api-compat",
+    }
     assert all("==" in line for line in lines)
 
 
