@@ -72,12 +72,7 @@ def train(
         run=str(run),
         out=str(out),
         fingerprint=key,
-        provenance={
-            "git_commit": origin_tags().get("git_commit", "unknown"),
-            "data": data_hash,
-            "fingerprint": key,
-            "init_from": {"source": initial.source, "sha256": initial.content()} if initial else None,
-        },
+        provenance=_provenance(key, data_hash, initial),
         data=asdict(params.load("data", DataConfig)),
         machine=asdict(params.load("machine", MachineConfig)),
         initial=str(run / "initial.ckpt") if initial else None,
@@ -96,6 +91,15 @@ def train(
     with stage_run(name, stage_params(stage), {**origin_tags(), "fingerprint": key, "features": data_hash}, run):
         launch(job)
     return True
+
+
+def _provenance(key: str, data_hash: str, initial: Initial | None) -> dict[str, Any]:
+    return {
+        "git_commit": origin_tags().get("git_commit", "unknown"),
+        "data": data_hash,
+        "fingerprint": key,
+        "init_from": {"source": initial.source, "sha256": initial.content()} if initial else None,
+    }
 
 
 def hash_of(features: Path) -> str:
