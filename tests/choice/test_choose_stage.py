@@ -52,7 +52,7 @@ def renderings(clips: list[Clip], heard: RecognizedRecordings, **variants: list[
     """As if the vocoder and, where nothing else is said, the voice copied the recordings."""
     recorded = tuple(clip.samples for clip in clips)
     sounds = {"recordings": recorded, "vocoder": recorded} | {name: tuple(sound) for name, sound in variants.items()}
-    return Renderings(ids=heard.ids, tokens=(), sounds=sounds, unspoken={}, rate=clips[0].rate)
+    return Renderings(ids=heard.ids, tokens=(), sounds=sounds, decoded={}, unspoken={}, rate=clips[0].rate)
 
 
 def test_silence_in_the_place_of_a_variant_is_heard_as_such_and_does_not_ship(

@@ -22,7 +22,7 @@ RATE = 16_000
 def renderings(**sounds: list[np.ndarray]) -> Renderings:
     count = len(sounds[RECORDINGS])
     held = {kind: tuple(found) for kind, found in sounds.items()}
-    return Renderings(ids=tuple(map(str, range(count))), tokens=(), sounds=held, unspoken={}, rate=RATE)
+    return Renderings(ids=tuple(map(str, range(count))), tokens=(), sounds=held, decoded={}, unspoken={}, rate=RATE)
 
 
 def same_twice() -> Renderings:

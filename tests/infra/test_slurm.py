@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.tiny_training import settings, tiny_features
+from sonorant.data.codes import write_no_codes
 from sonorant.files import read_json
 from sonorant.training.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
@@ -30,6 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     tiny_features(folder)
     (project.root / "data").mkdir()
     shutil.move(folder / "features", project.root / "data/features")
+    write_no_codes(project.root / "data/codes")
     model, train = settings("acoustic", steps=80, checkpoint_every=100, validate_every=100)
     project.set(acoustic=model, train_acoustic=train)
     return project
@@ -83,6 +85,18 @@ def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -
         shutil.copy2(slurm.folder / "kept/index.json", project.root / "data/features/index.json")
     assert (job.returncode, slurm.requeued) == (1, 0), said
     assert "index.json" in said
+
+
+def test_without_the_codes_it_depends_on_no_node_starts(project: Project, slurm: Slurm) -> None:
+    codes = (project.root / "data/codes").rename(slurm.folder / "codes")
+    try:
+        job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+        said, _ = job.communicate(timeout=60)
+    finally:
+        codes.rename(project.root / "data/codes")
+    assert job.returncode == 2
+    assert said.count("\n") == 1
+    assert "data/codes is missing" in said
 
 
 def test_another_stage_is_refused(slurm: Slurm) -> None:
