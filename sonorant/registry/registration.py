@@ -148,6 +148,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
         ColSpec(DataType.string, "audio"),
         ColSpec(DataType.long, "sample_rate"),
         ColSpec(DataType.double, "seconds"),
+        ColSpec(DataType.string, "warning"),
         ColSpec(DataType.string, "error"),
     ]
     use(store)

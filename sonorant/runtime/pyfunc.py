@@ -17,10 +17,14 @@ import soundfile
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.pyfunc.model import PythonModel
-from numpy.typing import NDArray
 
+from sonorant.decoding.guards import Verdict
 from sonorant.errors import SonorantError
+from sonorant.runtime.streaming import Speech
 from sonorant.runtime.voice import AT_ONCE, Voice
+
+UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "warning": "", "error": ""}
+"""A row of the answer before anything is known of it."""
 
 
 class SpokenVoice(PythonModel):
@@ -33,8 +37,9 @@ class SpokenVoice(PythonModel):
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak a table with the column `text` and, if wanted, `speaker` (a name) and `speed` (2.0 = twice as fast).
 
-        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `error`. A row that cannot be spoken has
-        no audio and one line as `error`, which is empty for the others. A voice of the family codec_lm takes no speed but 1. Raises
+        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `warning`, `error`. A row that cannot be
+        spoken has no audio and one line as `error`, which is empty for the others. `warning` names the sentences that did not go well
+        (`Verdict`) and were given as they are; it is empty where all did. A voice of the family codec_lm takes no speed but 1. Raises
         MlflowException, which a server answers with status 400, where no row can be spoken or the table is more than one request may
         ask for.
         """
@@ -47,20 +52,26 @@ class SpokenVoice(PythonModel):
         rows = [self._row(number, row) for number, row in enumerate(asked, 1)]
         if rows and all(row["error"] for row in rows):
             raise _refusal("; ".join(row["error"] for row in rows[:5]) + ("; ..." if len(rows) > 5 else ""))
-        return pd.DataFrame(rows, columns=["audio", "sample_rate", "seconds", "error"])
+        return pd.DataFrame(rows, columns=list(UNSPOKEN))
 
     def _row(self, number: int, row: dict[str, Any]) -> dict[str, Any]:
-        answer = {"audio": "", "sample_rate": self.voice.sample_rate, "seconds": 0.0, "error": ""}
+        answer = UNSPOKEN | {"sample_rate": self.voice.sample_rate}
         try:
-            samples = self._speak(row)
+            speech = self._speech(row)
+            samples = np.concatenate(list(speech))
         except SonorantError as error:
             return answer | {"error": f"row {number}: {error}"}
         file = io.BytesIO()
         soundfile.write(file, samples, self.voice.sample_rate, format="WAV", subtype="PCM_16")
         audio = base64.b64encode(file.getvalue()).decode()
-        return answer | {"audio": audio, "seconds": len(samples) / self.voice.sample_rate}
+        warning = "; ".join(
+            f"sentence {place} did not go well ({verdict.name.lower()})"
+            for place, verdict in enumerate(speech.verdicts, 1)
+            if verdict != Verdict.WELL
+        )
+        return answer | {"audio": audio, "seconds": len(samples) / self.voice.sample_rate, "warning": warning}
 
-    def _speak(self, row: dict[str, Any]) -> NDArray[np.float32]:
+    def _speech(self, row: dict[str, Any]) -> Speech:
         text, speaker, speed = (None if pd.isna(value := row.get(name)) else value for name in ("text", "speaker", "speed"))
         if not isinstance(text, str):
             raise SonorantError("there is no text")
@@ -68,7 +79,7 @@ class SpokenVoice(PythonModel):
             factor = 1.0 if speed is None else float(speed)
         except (TypeError, ValueError):
             raise SonorantError(f"speed must be a number, not {speed!r}") from None
-        return self.voice.say(text, speaker, factor)
+        return self.voice.stream(text, speaker, factor, limits=AT_ONCE, whole=True)
 
 
 def _refusal(line: str) -> MlflowException:

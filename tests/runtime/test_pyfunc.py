@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import soundfile
 
 from sonorant.audio.wav import pcm16
+from sonorant.decoding.guards import Verdict
 from sonorant.runtime.voice import AT_ONCE, Voice
 from tests.conftest import ROOT
 
@@ -84,6 +86,24 @@ def test_a_voice_of_codes_speaks_rows_and_names_a_speed(codec_lm_server: Any, co
         spoken, _ = soundfile.read(io.BytesIO(base64.b64decode(row["audio"])), dtype="int16")
         np.testing.assert_allclose(spoken, pcm16(samples), atol=1)
         assert row["error"] == ""
+
+
+def test_a_sentence_that_runs_away_is_told_with_its_row(codec_lm_bundle: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "voice"
+    shutil.copytree(codec_lm_bundle, bundle)
+    description = json.loads((bundle / "voice.json").read_text())
+    description["decoding"]["defaults"] |= {"longest_phoneme": 0.01, "retries": 0}
+    (bundle / "voice.json").write_text(json.dumps(description))
+    [row] = ask(client(bundle, tmp_path / "model"), {"text": "One. Two."}).json()["predictions"]
+    assert row["audio"]
+    assert row["error"] == ""
+    speech = Voice.load(bundle).stream("One. Two.", whole=True)
+    list(speech)
+    wrong = [
+        f"sentence {place} did not go well (stuck)" for place, verdict in enumerate(speech.verdicts, 1) if verdict == Verdict.STUCK
+    ]
+    assert wrong
+    assert row["warning"] == "; ".join(wrong)
 
 
 def test_a_request_of_which_nothing_can_be_spoken_is_refused(server: Any) -> None:
