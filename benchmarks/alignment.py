@@ -1,0 +1,98 @@
+"""What helps a language model to find its way through a text in little time: each option changed alone, trained for the same steps.
+
+    python -m benchmarks.alignment        # in the folder of a finished `make demo FAMILY=codec_lm`
+
+Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the model that
+params.yaml trains, which is taken from models/acoustic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quantization import RESAMPLES, System, listen
+from benchmarks.report import finish, save_option
+from sonorant.data.features import FeatureStore
+from sonorant.decoding.settings import DecodingConfig
+from sonorant.errors import SonorantError
+from sonorant.evaluation.error_rates import compare, summarize
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import corpus_lengths, export_voice
+from sonorant.models.language_model import LanguageModelConfig
+from sonorant.training.language_model import LanguageModelTrainConfig
+from tasks.params import load
+from tasks.stage import run
+from tasks.training import train
+
+AS_IT_IS = "as params.yaml has it"
+PREFIX, UNCORRUPTED = "text: prefix", "corruption: 0"
+OPTIONS: dict[str, dict[str, Any]] = {PREFIX: {"text": "prefix"}, UNCORRUPTED: {"corruption": 0.0}}
+"""What is changed, in section language_model or train_language_model."""
+NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models/acoustic", "models/vocoder")
+
+
+def main() -> None:
+    """Train, export, listen, print the verdict."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
+    parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all")
+    parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
+    save_option(parser)
+    arguments = parser.parse_args()
+    for folder in NEEDED:
+        if not (arguments.project / folder).is_dir():
+            raise SonorantError(
+                f"{arguments.project / folder}: missing; run in the folder of a finished `make demo FAMILY=codec_lm`, or give --project"
+            )
+    with tempfile.TemporaryDirectory() as temporary:
+        trained = {AS_IT_IS: arguments.project / "models/acoustic"}
+        trained |= {
+            name: train_with(OPTIONS[name], arguments.project, Path(temporary) / str(i)) for i, name in enumerate(arguments.options)
+        }
+        systems = {name: export(arguments.project, folder, Path(temporary) / f"voice-{name}") for name, folder in trained.items()}
+        heard = listen(arguments.project, systems, arguments.sentences)
+    speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
+    for name in arguments.options:
+        speech[name]["above_as_it_is"] = compare(heard[name], heard[AS_IT_IS], RESAMPLES)
+    finish(
+        "alignment",
+        {"steps": load("train_language_model", LanguageModelTrainConfig).steps, "wer": speech},
+        claims_of(speech),
+        arguments.save,
+    )
+
+
+def claims_of(speech: dict[str, Any]) -> dict[str, bool]:
+    """What must hold of the options that were tried: what params.yaml has is not worse, and the pointer is better for certain."""
+    above = {name: found["above_as_it_is"]["wer_ci95"] for name, found in speech.items() if "above_as_it_is" in found}
+    claims = {f"{name} has not certainly fewer words wrong": high >= 0 for name, (_, high) in above.items()}
+    if PREFIX in above:
+        claims["a prefix alone has certainly more words wrong than the pointer"] = above[PREFIX][0] > 0
+    return claims
+
+
+def train_with(changes: dict[str, Any], project: Path, folder: Path) -> Path:
+    """The folder of a language model that was trained as params.yaml says but for `changes`."""
+    sections = asdict(load("language_model", LanguageModelConfig)), asdict(load("train_language_model", LanguageModelTrainConfig))
+    model, settings = ({key: changes.get(key, value) for key, value in section.items()} for section in sections)
+    out, data = folder / "acoustic", project / "data"
+    train("language_model", model, settings, features=data / "features", codes=data / "codes", runs=folder / "runs", out=out)
+    return out
+
+
+def export(project: Path, speech: Path, bundle: Path) -> System:
+    """The voice of a language model and the demo's codec."""
+    store = FeatureStore.open(project / "data/features")
+    lengths = corpus_lengths(store.tokens_count, store.frames)
+    export_voice(
+        speech, project / "models/vocoder", bundle, lengths, load("export", ExportConfig), load("decoding", DecodingConfig)
+    )
+    return System(bundle, "fp32")
+
+
+if __name__ == "__main__":
+    run(main)
