@@ -1,8 +1,9 @@
-"""How fast a codec language model is decoded: `python -m benchmarks.decoding`. Knows nothing of how well it speaks.
+"""How fast a codec language model is decoded: `python -m benchmarks.decoding`.
 
 Tokens a second (a token is a step of a row, which makes a code of each stream), real-time factor, first audio, start cold and with the
 compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on one thread. Decoders take turns, so
 ratios hold on a busy machine; each start is a process of its own. What cannot run says why.
+Knows nothing of how well it speaks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""How fast every runtime and precision speaks: `python -m benchmarks.latency`. Knows nothing of how well they speak.
+"""How fast every runtime and precision speaks: `python -m benchmarks.latency`.
 
 Latency, throughput and time to first audio of whatever the voice's bundle holds, by length of text, speakers at once and threads, cold
 and warm. All candidates take turns, so ratios hold on a busy machine; milliseconds are of this one. What cannot run says why.
+Knows nothing of how well they speak.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def main() -> None:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
-    parser.add_argument("--acoustic", type=Path, default=Path("models/acoustic"), help="its trained acoustic model, for torch")
-    parser.add_argument("--vocoder", type=Path, default=Path("models/vocoder"), help="its trained vocoder, for torch")
+    parser.add_argument("--acoustic", type=Path, default=Path("models/acoustic"), help="its trained model that speaks, for torch")
+    parser.add_argument("--vocoder", type=Path, default=Path("models/vocoder"), help="its trained vocoder or codec, for torch")
     parser.add_argument("--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8, for torch")
     parser.add_argument("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
     parser.add_argument("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")

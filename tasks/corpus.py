@@ -12,7 +12,7 @@ from tasks.stage import run
 
 def main() -> None:
     """Import the corpus that params.yaml describes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m tasks.corpus", description=__doc__)
     parser.add_argument("--source", type=Path, required=True, help="folder of prompts, corpus folder or table, as corpus.kind says")
     parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest.jsonl and the recordings")
     arguments = parser.parse_args()

@@ -1,4 +1,7 @@
-"""Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped. Knows nothing of how they are computed."""
+"""Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped.
+
+Knows nothing of how they are computed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tasks.stage import run
 
 def main() -> None:
     """Read the manifest of `prepare` and write the feature store."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--corpus", type=Path, required=True, help="folder written by tasks.corpus, with the audio files")
     parser.add_argument("--prepared", type=Path, required=True, help="folder written by tasks.prepare, with manifest.jsonl")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")

@@ -76,7 +76,7 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print the plan."""
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
-    parser.add_argument("model", choices=CONFIGS)
+    parser.add_argument("model", choices=CONFIGS, help="what would be trained: the settings' sections <model> and train_<model>")
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     parser.add_argument("--codes", type=Path, help="token store, an output of the stage train_vocoder; for a language model")

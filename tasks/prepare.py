@@ -13,7 +13,7 @@ from tasks.stage import run
 
 def main() -> None:
     """Prepare an imported corpus as params.yaml says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m tasks.prepare", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest, rejected, summary.json, summary.html")
     arguments = parser.parse_args()

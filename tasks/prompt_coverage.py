@@ -14,10 +14,12 @@ from tasks.stage import run
 
 def main() -> None:
     """Print the coverage of a file of prompts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(prog="python -m tasks.prompt_coverage", description=__doc__)
     parser.add_argument("prompts", type=Path, help="UTF-8 text, one prompt a line, such as corpora/demo/prompts.txt")
-    parser.add_argument("--frontend", choices=sorted(FRONTENDS), default="gruut", help="what turns text into phones")
-    parser.add_argument("--language", default="en-us", help="language of the prompts")
+    parser.add_argument(
+        "--frontend", choices=sorted(FRONTENDS), default="gruut", help="what turns text into phones (default gruut)"
+    )
+    parser.add_argument("--language", default="en-us", help="language of the prompts (default en-us)")
     arguments = parser.parse_args()
     prompts = read_prompts(arguments.prompts)
     frontend = load_frontend(arguments.frontend, arguments.language)

@@ -28,7 +28,7 @@ examples:
   echo "Read this aloud." | sonorant say - --voice artifacts/voice -o aloud.wav
   sonorant say "Not so fast." --voice artifacts/voice --speed 0.8 -o slow.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
-  sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 22050
+  sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
 A voice of the family codec_lm draws what it says code by code; at the temperature that most are shipped with, 0, it always says a text
@@ -58,12 +58,23 @@ def add(commands: argparse._SubParsersAction) -> None:
     say.add_argument(
         "--stream", action="store_true", help="speak while the text is still being read: text of any length, first speech at once"
     )
-    say.add_argument("--raw", action="store_true", help="samples without a wav header: 16 bits, little-endian, mono")
+    say.add_argument(
+        "--raw",
+        action="store_true",
+        help="samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (the demo's: 16000 Hz)",
+    )
     say.add_argument("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
-    say.add_argument("--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0")
+    say.add_argument(
+        "--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0, all that codec_lm takes"
+    )
     _add_decoding(say)
     say.add_argument("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
-    say.add_argument("--runtime", default="onnxruntime", metavar="NAME", help="what runs the graphs; default onnxruntime")
+    say.add_argument(
+        "--runtime",
+        default="onnxruntime",
+        metavar="NAME",
+        help="what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt",
+    )
     say.add_argument(
         "--engines", type=Path, metavar="FOLDER", help="engines of the runtime tensorrt (default: the voice's in the user's cache)"
     )

@@ -14,7 +14,10 @@ from sonorant.errors import SonorantError
 def add_voice(command: argparse.ArgumentParser) -> None:
     """Add the option --voice."""
     command.add_argument(
-        "--voice", required=True, metavar="VOICE", help="folder of a voice bundle, or models:/<name>@<alias> of the registry"
+        "--voice",
+        required=True,
+        metavar="VOICE",
+        help="folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>",
     )
 
 
