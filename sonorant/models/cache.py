@@ -126,6 +126,8 @@ class StaticCache(StoringCache):
 
     def clear(self) -> None:
         """Forget everything; the buffers stay where they are."""
+        for side in (*self.keys, *self.values):
+            side.zero_()  # what a query must not see is counted zero times, which NaN survives
         self.positions.fill_(EMPTY)
         self.used.zero_()
 

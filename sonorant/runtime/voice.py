@@ -52,6 +52,7 @@ class Voice:
         slots: tuple[int, ...] | None = None,
         cache_folder: Path | None = None,
         warm_up: bool = False,
+        explain: bool = False,
     ) -> Voice:
         """Load a voice bundle.
 
@@ -66,6 +67,7 @@ class Voice:
             slots: only for those of the family codec_lm: positions their caches may have; None = powers of two up to what the corpus needs.
             cache_folder: only for torch runtimes that compile, family codec_lm: where that is kept; None = in the user's cache.
             warm_up: only for runtimes of fixed shapes: prepare all of them now, so that no request waits for it.
+            explain: only for torch runtimes that compile, family codec_lm: log where a graph breaks, and why something is compiled again.
 
         Raises SonorantError if the bundle is absent, damaged or of another schema version, or the runtime is not known.
         """
@@ -79,6 +81,7 @@ class Voice:
             slots=slots,
             cache_folder=cache_folder,
             warm_up=warm_up,
+            explain=explain,
         )
         return cls(read, load_runtime(runtime, read, options))
 

@@ -23,10 +23,12 @@ from sonorant.decoding.state import draws, make_rules, start
 from sonorant.decoding.torch_dynamic import DynamicStepper
 from sonorant.decoding.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
 from sonorant.decoding.torch_step import TorchStep
+from sonorant.errors import SonorantError
 from sonorant.models.saved import load_language_model
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from sonorant.runtime.torch_tokens import StaticTokenRuntime, TorchTokenRuntime, Warmed
+from sonorant.runtime.voice import Voice
 from tests.decoding.tiny_model import CONFIG, DESCRIPTION
 from tests.tiny_voice import write_trained_codec_lm
 
@@ -157,6 +159,31 @@ def test_batches_beside_each_other_and_one_after_the_other(
     assert len(runtime._idle) == 2  # taken, and given back
 
 
+def test_what_a_batch_left_in_the_buffers_disturbs_no_other(trained_codec_lm: tuple[Path, Path]) -> None:
+    """Not even numbers that are none: in other rooms of the same memory too."""
+    model, _ = load_language_model(trained_codec_lm[0])
+    step, shapes = TorchStep(model, torch.device("cpu")), Shapes((1, 2), (64, 128))
+    stepper, description = fixed(step, shapes), replace(DESCRIPTION, codes=15, advances=3)
+    states, lengths = np.random.default_rng(2).standard_normal((2, 9, 16)).astype(np.float32), np.array([9, 9])
+    batches = [(states, lengths), (states[:1], lengths[:1]), (states[:1, :4], lengths[:1] - 5)]
+    wanted = [speak(DynamicStepper(step), *batch, description, CONFIG) for batch in batches]
+    for batch, spoken in zip(batches, wanted, strict=True):
+        with pytest.raises(SonorantError, match="NaN"):
+            speak(stepper, np.full_like(states, np.nan), lengths, description, CONFIG)
+        assert_same(speak(stepper, *batch, description, CONFIG), spoken)
+
+
+def test_many_threads_are_answered_as_one(bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> None:
+    runtime = static("torch-static", bundle, trained_codec_lm)
+    texts = list(TEXTS.values())
+    alone = [say(runtime, bundle, lengths, DRAWN) for lengths in texts]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda lengths: say(runtime, bundle, lengths, DRAWN), texts * 2))
+    for got, wanted in zip(together, alone * 2, strict=True):
+        assert_same(got, wanted)
+    assert runtime.counters().hits == 3 * len(texts)
+
+
 def test_a_step_goes_on_from_the_state_that_it_is_given(bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> None:
     """As the export's ladder feeds every runtime the reference's states, step by step."""
     model, _ = load_language_model(trained_codec_lm[0])
@@ -176,6 +203,16 @@ def test_a_step_goes_on_from_the_state_that_it_is_given(bundle: Bundle, trained_
         state, other = (stepper.run(fed, 1) for stepper in steppers)
         for name, got, want in zip(state._fields, other, state, strict=True):
             np.testing.assert_allclose(got, want, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("explain", [False, True])
+def test_a_voice_tells_what_is_compiled_again_where_it_is_asked_to(
+    explain: bool, codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, bool]] = []
+    monkeypatch.setattr(torch._logging, "set_logs", lambda **logs: asked.append(logs))
+    Voice.load(codec_lm_bundle, "torch-static", 1, trained=trained_codec_lm, explain=explain)
+    assert asked == [{"graph_breaks": True, "recompiles": True}] * explain
 
 
 class Start(NamedTuple):
