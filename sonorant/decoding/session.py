@@ -92,7 +92,7 @@ class Session:
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._state.step:
             self._state = self._stepper.run(self._state, wanted - int(self._state.step))
-            if not np.isfinite(self._state.log_probability_B).all():
+            if not np.isfinite([self._state.log_probability_B, self._state.log_survival_B]).all():
                 raise SonorantError("what the language model says holds NaN or infinity; verify the voice, or take another variant")
         there = self._longest if self._complete else int(self._state.step) - delay
         first, self._given = self._given, max(self._given, min(self._given + frames, there))

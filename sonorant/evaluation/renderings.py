@@ -77,17 +77,24 @@ def render(bundle: Path, sound: Path | None, variants: Sequence[str], utterances
         sounds[VOCODER] = tuple(copied(recording) for recording in tqdm(recordings, desc="copy", unit="clip", file=sys.stderr))
     for variant in variants:
         speaking = Voice.load(bundle, variant=variant)
-        spoken, went = _speak_all(speaking, tokens, speakers, f"speak {variant}")
-        broken = [utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()]
-        if not broken:
-            sounds[variant] = spoken
-            decoded |= {variant: went} if went else {}
+        try:
+            spoken, went = _speak_all(speaking, tokens, speakers, f"speak {variant}")
+            _refuse_nan(spoken, utterances)
+        except SonorantError as error:
+            if variant == variants[0]:
+                raise SonorantError(f"{bundle}: variant {variant}: {error}; train and export the voice again") from None
+            unspoken[variant] = str(error)
             continue
-        unspoken[variant] = f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'"
-        if variant == variants[0]:
-            raise SonorantError(f"{bundle}: variant {variant}: {unspoken[variant]}; train and export the voice again")
+        sounds[variant] = spoken
+        decoded |= {variant: went} if went else {}
     ids = tuple(utterance.id for utterance in utterances)
     return Renderings(ids=ids, tokens=tokens, sounds=sounds, decoded=decoded, unspoken=unspoken, rate=voice.sample_rate)
+
+
+def _refuse_nan(spoken: Sequence[NDArray[np.float32]], utterances: Sequence[Utterance]) -> None:
+    broken = [utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()]
+    if broken:
+        raise SonorantError(f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'")
 
 
 def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:

@@ -9,6 +9,7 @@ import pytest
 
 from sonorant.decoding.session import Prompt, Session
 from sonorant.decoding.state import Rules, State, cut_state, make_rules, padded_rules, padded_state, start
+from sonorant.errors import SonorantError
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, texts
 
 DRAWN = {"temperature": 0.9, "top_k": 8, "top_p": 0.95, "repetition_penalty": 1.2, "advance": "sample"}
@@ -70,6 +71,18 @@ def test_numpy_and_torch_go_through_the_same_states(change: dict) -> None:
             np.testing.assert_allclose(one, other, atol=1e-4, err_msg=name)
         steps += 1
     assert steps > 10 and sessions[1].ended
+
+
+@pytest.mark.parametrize("place", ["codes", "pointer"])
+def test_numbers_that_are_none_are_told(place: str) -> None:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        (logits[1] if place == "codes" else hop[1])[..., 0] = np.nan
+        return logits, hop
+
+    states, lengths = texts(9, 12)
+    made = Session(TinyStepper(plant=plant), states, lengths, DESCRIPTION, CONFIG, [(0, 0, 0)] * 2)
+    with pytest.raises(SonorantError, match="holds NaN or infinity"):
+        made.more(5)
 
 
 def test_a_seed_reproduces_and_another_differs() -> None:

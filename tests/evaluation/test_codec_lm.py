@@ -12,6 +12,7 @@ import pytest
 
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
+from sonorant.errors import SonorantError
 from sonorant.evaluation.renderings import copier, render
 from sonorant.files import read_json, read_jsonl, write_json
 from sonorant.models.saved import load_codec
@@ -19,6 +20,7 @@ from sonorant.runtime.bundle import DESCRIPTION, read_bundle
 from sonorant.runtime.voice import Voice
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings
 from tests.evaluation.variants import with_copies
+from tests.export.planted import change_matrix, plant, with_nan
 
 CODES = {"bits_per_second": 488.3, "frames_per_second": 31.25, "use": [0.9, 0.8], "entropy_bits": [3.5, 3.4]}
 
@@ -89,6 +91,19 @@ def test_everything_else_is_measured_as_of_the_other_family(metrics: dict[str, A
     assert set(metrics["size"]["fp32"]["graphs"]) == {"encoder", "prefill", "step", "vocoder"}
     assert metrics["first_audio"]["fp32"]["p50_ms"] > 0
     assert json.dumps(metrics, allow_nan=False)
+
+
+def test_a_variant_whose_codes_are_no_numbers_is_named_and_the_others_are_heard(
+    codec_lm_bundle: Path, spoken_corpus: tuple[Path, list[Utterance]], tmp_path: Path
+) -> None:
+    corpus, utterances = spoken_corpus
+    copies = with_copies(codec_lm_bundle, tmp_path / "copies", "bf16")
+    bundle = plant(copies, "step", "bf16", change_matrix(with_nan), tmp_path / "planted").folder
+    heard = render(bundle, None, ["fp32", "bf16"], utterances, corpus)
+    assert set(heard.sounds) == {"recordings", "fp32"} == {"recordings", *heard.decoded}
+    assert heard.unspoken["bf16"].startswith("what the language model says holds NaN or infinity")
+    with pytest.raises(SonorantError, match=r"planted: variant bf16: what the language model says holds NaN"):
+        render(bundle, None, ["bf16", "fp32"], utterances, corpus)
 
 
 def test_the_codecs_copy_is_its_decoder_on_what_its_encoder_heard(
