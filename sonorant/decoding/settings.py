@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
+
+LARGEST = 1_000_000
+"""Of any setting: beyond it nothing has a meaning, and arrays of fixed types would turn it into something else."""
+COLDEST = 1e-6
+"""Lowest temperature but 0: logits that are divided by less may leave the numbers there are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,19 +39,13 @@ class DecodingConfig:
     """How often an utterance is spoken anew, with other noise, before the best attempt is taken as it is."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "temperature",
-            "top_p",
-            "repetition_penalty",
-            "budget",
-            "longest_phoneme",
-            "longest_silence",
-            "longest_repeat",
-        ):
-            if not math.isfinite(getattr(self, name)):
-                raise ValueError(f"{name} must be a finite number, not {getattr(self, name)}")
+        for name, value in vars(self).items():
+            if name != "advance" and not abs(value) <= LARGEST:  # NaN is not either
+                raise ValueError(f"{name} must be a number of at most {LARGEST}, not {value}")
         if self.temperature < 0:
             raise ValueError(f"temperature must be at least 0, not {self.temperature}")
+        if 0 < self.temperature < COLDEST:
+            raise ValueError(f"temperature must be 0 or at least {COLDEST}, not {self.temperature}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
         if self.repetition_penalty < 1:

@@ -17,6 +17,9 @@ from tests.decoding.tiny_model import CONFIG, DESCRIPTION
     [
         {"temperature": -0.1},
         {"temperature": float("nan")},
+        {"temperature": 10**400},
+        {"temperature": 1e-40},
+        {"top_k": 10**30},
         {"top_p": 0.0},
         {"top_p": 1.1},
         {"top_k": -1},
@@ -29,7 +32,7 @@ from tests.decoding.tiny_model import CONFIG, DESCRIPTION
         {"longest_repeat": float("inf")},
         {"retries": -1},
     ],
-    ids=str,
+    ids=lambda change: str(change)[:30],
 )
 def test_a_contradiction_is_named(change: dict) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
