@@ -24,6 +24,7 @@ from torch import nn
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.files import sha256_file
+from sonorant.models.codec import LARGEST_CODE
 
 HEARD = 1e-5
 """Change of a sample, as a fraction of the loudest one, below which it counts as none (-100 dB)."""
@@ -250,6 +251,11 @@ def _refuse_misfits(named: str, config: Any, audio: MelConfig, streams: int) -> 
         raise SonorantError(
             f"codec.pretrained: a frame of '{named}' is {per_frame} samples, no multiple of a mel frame's {audio.hop}: set audio.hop to a "
             f"divisor of {per_frame}"
+        )
+    if config.codebook_size > LARGEST_CODE + 1:
+        raise SonorantError(
+            f"codec.pretrained: '{named}' has {config.codebook_size} codes a stream, and a token store holds {LARGEST_CODE + 1}: "
+            "take one of fewer"
         )
     if not 1 <= streams <= kind.streams(config):
         raise SonorantError(f"codec.streams is {streams}: '{named}' has 1 to {kind.streams(config)} streams")

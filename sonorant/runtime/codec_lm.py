@@ -68,6 +68,8 @@ class CodecLmSpeaking:
             raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
         if prompt_PG.ndim != 2 or prompt_PG.shape[1] != streams or not 0 < len(prompt_PG) <= most:
             raise SonorantError(f"a prompt has 1 to {most} code frames of {streams} codes each, not the shape {prompt_PG.shape}")
+        if prompt_PG.dtype.kind not in "iu":
+            raise SonorantError(f"a prompt's codes are whole numbers, not {prompt_PG.dtype}")
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
@@ -102,7 +104,7 @@ class CodecLmSpeaking:
         sizes = [min(most, math.ceil(seconds * self.decoding.frames_per_second)) for seconds in PART_SECONDS[0 if first else -1 :]]
         short = first and manner.lookahead is not None
         after = min(self.context, manner.lookahead or 0) if short else self.context
-        blocks = [sizes[0] + after, *sizes[1:]]
+        blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
         if first:  # what the first part did not wait for
             blocks[1] += self.context - after
         yield from self._sound(_as_asked_for(session, blocks), sizes, after, taken)
@@ -127,4 +129,6 @@ def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[NDArray[np
 
 
 def _prompt(manner: Manner) -> Prompt | None:
-    return None if manner.prompt is None else Prompt(manner.prompt[None], np.array([len(manner.prompt)]))
+    if manner.prompt is None:
+        return None
+    return Prompt(manner.prompt[None].astype(np.int64), np.array([len(manner.prompt)]))  # a token store's codes are int16

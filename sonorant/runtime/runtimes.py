@@ -76,6 +76,9 @@ class LoadOptions:
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
             raise SonorantError(f"threads must be at least 1, not {self.threads}")
+        for name, sizes in (("batches", self.batches), ("slots", self.slots)):
+            if sizes is not None and (not sizes or min(sizes) < 1):
+                raise SonorantError(f"{name} must be one or several numbers of at least 1, not {sizes}")
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:

@@ -17,7 +17,7 @@ import torch
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.models.codec import CodecConfig
-from sonorant.models.pretrained_codec import KINDS, PretrainedCodec, take_pretrained
+from sonorant.models.pretrained_codec import KINDS, PretrainedCodec, check_pretrained, take_pretrained
 from sonorant.models.quantized import quantizable
 from sonorant.models.saved import describe, load_codec, save_model
 
@@ -179,6 +179,13 @@ def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: 
 def test_one_that_does_not_fit_is_refused(saved: dict[str, Path], audio: dict[str, int], streams: int, words: str) -> None:
     with pytest.raises(SonorantError, match=words):
         take_pretrained(str(saved["dac"]), MelConfig(**{**vars(AUDIO), **audio}), streams)
+
+
+def test_codes_that_a_token_store_cannot_hold_are_refused(tmp_path: Path) -> None:
+    config = {"model_type": "mimi", "codebook_size": 65536, "sampling_rate": 8000, "upsampling_ratios": [5, 4], "num_quantizers": 4}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(SonorantError, match="has 65536 codes a stream, and a token store holds 32768: take one of fewer"):
+        check_pretrained(str(tmp_path), AUDIO, 2)
 
 
 def test_a_folder_of_another_kind_or_of_none_is_refused(tmp_path: Path) -> None:

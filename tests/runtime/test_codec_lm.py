@@ -18,7 +18,8 @@ from sonorant.decoding.guards import Verdict
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.state import Rules, State
 from sonorant.errors import SonorantError
-from sonorant.runtime.limits import Limits
+from sonorant.runtime.limits import Allowance, Limits
+from sonorant.runtime.speaking import Manner
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
 from tests.tiny_voice import DECODING
@@ -195,6 +196,19 @@ def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, l
     for _ in range(sizes[0] * described.samples_per_frame):
         next(speech)
     assert counted.steps == sum(sizes) + context + behind
+
+
+def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
+    described = voice.description.decoding
+    assert described is not None
+    counted = Counted(voice.runtime.stepper())  # type: ignore[union-attr]
+    voice.runtime = With(voice.runtime, lambda: counted)
+    speaking, tokens = voice.speaking, row_of(voice, SENTENCE).astype(np.int64)
+    parts = speaking.parts(tokens, Manner(whole=False, decoding=ONCE), Allowance(Limits()), first=False)
+    size, behind = round(described.frames_per_second + 0.5), voice.description.context.vocoder + described.streams - 1
+    for number in (1, 2):
+        next(parts)
+        assert counted.steps == number * size + behind
 
 
 def test_a_model_whose_numbers_are_none_is_told(voice: Voice) -> None:

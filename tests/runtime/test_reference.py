@@ -75,11 +75,17 @@ def test_what_is_said_goes_on_from_the_recording(bundle: Path, tmp_path: Path, m
         (np.zeros((0, 2), np.int64), "a prompt has 1 to 12 code frames"),
         (np.zeros((3, 1), np.int64), "of 2 codes each, not the shape"),
         (np.full((3, 2), 15), "a prompt's codes are 0 to 14, not 15 to 15"),
+        (np.zeros((3, 2), np.float32), "a prompt's codes are whole numbers, not float32"),
     ],
 )
 def test_codes_that_are_no_prompt_are_refused(bundle: Path, prompt: np.ndarray, line: str) -> None:
     with pytest.raises(SonorantError, match=line):
         Voice.load(bundle, threads=1).say("Hi.", prompt=prompt)
+
+
+def test_a_prompt_may_come_from_a_token_store(bundle: Path) -> None:
+    voice, prompt = Voice.load(bundle, threads=1), np.random.default_rng(0).integers(0, 15, (6, 2))
+    np.testing.assert_array_equal(voice.say("Hi.", prompt=prompt.astype(np.int16)), voice.say("Hi.", prompt=prompt))
 
 
 def test_a_recording_that_is_none_is_named(bundle: Path, tmp_path: Path) -> None:

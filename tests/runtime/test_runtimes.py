@@ -128,3 +128,9 @@ def test_gpu_onnx_runtime_answers_as_torch_on_the_cpu(bundle: Bundle, expected: 
 def test_threads_below_one_are_refused() -> None:
     with pytest.raises(SonorantError, match="threads must be at least 1, not 0"):
         LoadOptions(threads=0)
+
+
+@pytest.mark.parametrize("sizes", [{"batches": ()}, {"batches": (1, 0)}, {"slots": ()}, {"slots": (-64, 64)}], ids=str)
+def test_shapes_of_nothing_are_refused(sizes: dict[str, tuple[int, ...]]) -> None:
+    with pytest.raises(SonorantError, match=f"{next(iter(sizes))} must be one or several numbers of at least 1, not"):
+        LoadOptions(**sizes)  # type: ignore[arg-type]
