@@ -225,10 +225,3 @@ def delay(codes_BFG: torch.Tensor, fill: int) -> torch.Tensor:
     streams = codes_BFG.shape[2]
     shifted = [F.pad(codes_BFG[..., stream], (stream, streams - 1 - stream), value=fill) for stream in range(streams)]
     return torch.stack(shifted, dim=2)
-
-
-def undelay(grid_BTG: torch.Tensor) -> torch.Tensor:
-    """The codes (B, F, G) of a delayed grid (B, F + G - 1, G)."""
-    streams = grid_BTG.shape[2]
-    frames = grid_BTG.shape[1] - streams + 1
-    return torch.stack([grid_BTG[:, stream : stream + frames, stream] for stream in range(streams)], dim=2)
