@@ -1,6 +1,6 @@
 """What helps a language model to find its way through a text in little time: each option changed alone, trained for the same steps.
 
-    python -m benchmarks.alignment        # in the folder of a finished `make demo FAMILY=codec_lm`
+    python -m benchmarks.alignment        # after `make demo FAMILY=codec_lm`
 
 Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the model that
 params.yaml trains, which is taken from models/acoustic.
@@ -21,7 +21,7 @@ from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import compare, summarize
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import corpus_lengths, export_voice
+from sonorant.export.voice import corpus_lengths, export_voice, family_of
 from sonorant.models.language_model import LanguageModelConfig
 from sonorant.training.language_model import LanguageModelTrainConfig
 from tasks.params import load
@@ -38,23 +38,19 @@ NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models
 def main() -> None:
     """Train, export, listen, print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
+    parser.add_argument(
+        "--project", type=Path, help="folder of a finished demo (default: here, or the demo's copy below runs/workspaces)"
+    )
     parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all")
     parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
     save_option(parser)
     arguments = parser.parse_args()
-    for folder in NEEDED:
-        if not (arguments.project / folder).is_dir():
-            raise SonorantError(
-                f"{arguments.project / folder}: missing; run in the folder of a finished `make demo FAMILY=codec_lm`, or give --project"
-            )
+    project = project_of([arguments.project] if arguments.project else [Path(), *sorted(Path("runs/workspaces").glob("*"))])
     with tempfile.TemporaryDirectory() as temporary:
-        trained = {AS_IT_IS: arguments.project / "models/acoustic"}
-        trained |= {
-            name: train_with(OPTIONS[name], arguments.project, Path(temporary) / str(i)) for i, name in enumerate(arguments.options)
-        }
-        systems = {name: export(arguments.project, folder, Path(temporary) / f"voice-{name}") for name, folder in trained.items()}
-        heard = listen(arguments.project, systems, arguments.sentences)
+        trained = {AS_IT_IS: project / "models/acoustic"}
+        trained |= {name: train_with(OPTIONS[name], project, Path(temporary) / str(i)) for i, name in enumerate(arguments.options)}
+        systems = {name: export(project, folder, Path(temporary) / f"voice-{name}") for name, folder in trained.items()}
+        heard = listen(project, systems, arguments.sentences)
     speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
     for name in arguments.options:
         speech[name]["above_as_it_is"] = compare(heard[name], heard[AS_IT_IS], RESAMPLES)
@@ -73,6 +69,14 @@ def claims_of(speech: dict[str, Any]) -> dict[str, bool]:
     if PREFIX in above:
         claims["a prefix alone has certainly more words wrong than the pointer"] = above[PREFIX][0] > 0
     return claims
+
+
+def project_of(folders: list[Path]) -> Path:
+    """The first of the folders that holds a language model and what it learned from. Raises SonorantError where none does."""
+    for folder in folders:
+        if all((folder / name).is_dir() for name in NEEDED) and family_of(folder / "models/acoustic") == "codec_lm":
+            return folder
+    raise SonorantError(f"{folders[0]}: no codec language model with its data; run `make demo FAMILY=codec_lm`, or give --project")
 
 
 def train_with(changes: dict[str, Any], project: Path, folder: Path) -> Path:

@@ -20,6 +20,7 @@ from flows.results import (
 )
 from sonorant.errors import SonorantError
 from sonorant.families import FAMILIES, VoiceConfig
+from sonorant.registry.registration import RegisterConfig
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params, params
 from tasks.stage import run
@@ -64,12 +65,17 @@ def main() -> None:
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """The flow's overrides for a voice of the family; None where params.yaml has it. Raises SonorantError for an unknown one."""
+    """The flow's overrides for a voice of the family, which has a champion of its own; None where params.yaml has that family.
+
+    Raises SonorantError for an unknown one.
+    """
     if family is None:
         return None
     if family not in FAMILIES:
         raise SonorantError(f"unknown family '{family}'; there are: {', '.join(FAMILIES)}")
-    return None if params.load("voice", VoiceConfig).family == family else {"voice.family": family}
+    if params.load("voice", VoiceConfig).family == family:
+        return None
+    return {"voice.family": family, "register.model": f"{params.load('register', RegisterConfig).model}-{family}"}
 
 
 def summary(found: Mapping[str, Any]) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks.alignment import AS_IT_IS, PREFIX, UNCORRUPTED, claims_of
+from benchmarks.alignment import AS_IT_IS, NEEDED, PREFIX, UNCORRUPTED, claims_of, project_of
+from sonorant.errors import SonorantError
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,14 @@ def test_a_claim_holds_where_the_whole_interval_does(prefix: list[float], uncorr
         UNCORRUPTED: {"above_as_it_is": {"wer_ci95": uncorrupted}},
     }
     assert [claim for claim, holds in claims_of(speech).items() if not holds] == broken
+
+
+def test_the_project_is_the_first_that_holds_a_language_model(tmp_path: Path) -> None:
+    for kind in ("acoustic", "language_model"):
+        for folder in NEEDED:
+            (tmp_path / kind / folder).mkdir(parents=True)
+        (tmp_path / kind / "models/acoustic/model.json").write_text(f'{{"kind": "{kind}"}}')
+    projects = [tmp_path / name for name in ("nothing", "acoustic", "language_model")]
+    assert project_of(projects) == projects[2]
+    with pytest.raises(SonorantError, match="no codec language model with its data; run `make demo FAMILY=codec_lm`"):
+        project_of(projects[:2])

@@ -14,10 +14,10 @@ from tests.imports import ROOT
 
 
 def test_a_family_is_an_override_unless_the_settings_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "params.yaml").write_text("voice: {family: parallel}\n")
+    (tmp_path / "params.yaml").write_text("voice: {family: parallel}\nregister: {model: mine}\n")
     monkeypatch.chdir(tmp_path)
     assert overrides_of(None) is None and overrides_of("parallel") is None
-    assert overrides_of("codec_lm") == {"voice.family": "codec_lm"}
+    assert overrides_of("codec_lm") == {"voice.family": "codec_lm", "register.model": "mine-codec_lm"}
 
 
 def test_an_unknown_family_is_one_line() -> None:
