@@ -112,6 +112,8 @@ def recipe_of(kind: str, model: dict[str, Any], train: dict[str, Any], features:
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
     """The layers that stay float with the bytes of their weights, and their share of all; what keeps int8 from a quarter of the size."""
+    if not sensitivity:
+        return "all of it stays float, as others trained it"
     kept = [row for row in sensitivity if row.stays_float]
     share = sum(row.weights for row in kept) / max(1, sum(row.weights for row in sensitivity))
     names = ", ".join(f"{row.layer} ({4 * row.weights:,} bytes)" for row in kept)

@@ -104,7 +104,7 @@ def write_report(out: Path, inputs: Inputs, config: ReportConfig) -> None:
         size_and_memory(metrics),
         ladder(Document.read(inputs.parity)),
         quantization(Document.read(inputs.quantization), list(named)),
-        _training(inputs, list(named)),
+        _training(inputs, named),
         corpus(Document.read(inputs.summary)),
         lineage(models, inputs.hashes, metrics),
     ]
@@ -129,12 +129,20 @@ def _mel_config(audio: Document) -> MelConfig:
         raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
 
 
-def _training(inputs: Inputs, names: list[str]) -> Html:
-    charts = [
-        loss_chart(f"Loss of the {name}", folder / "curves.csv")
-        for name, folder in zip(names, (inputs.acoustic, inputs.vocoder), strict=True)
+def _training(inputs: Inputs, models: Mapping[str, Document]) -> Html:
+    """Curves of what was trained, and what was taken from others as it is."""
+    folders = dict(zip(models, (inputs.acoustic, inputs.vocoder), strict=True))
+    taken = {name: about for name, model in models.items() if (about := model.get("pretrained"))}
+    charts = [loss_chart(f"Loss of the {name}", folders[name] / "curves.csv") for name in models if name not in taken]
+    notes = [
+        note(f"The {name} is {_name_of(about)}, which others trained: it was taken as it is.") for name, about in taken.items()
     ]
-    return section("training", "Training", element("div", *charts, class_="charts"))
+    return section("training", "Training", element("div", *charts, class_="charts"), *notes)
+
+
+def _name_of(pretrained: Document) -> str:
+    revision = pretrained.get("revision")  # none of a hub's copy that was kept without one
+    return pretrained["name"].text() + (f" ({revision.text().removeprefix('sha256 ')[:12]})" if revision else "")
 
 
 def _contents(metrics: Document) -> Html:

@@ -31,9 +31,10 @@ def _model(found: Document, name: str) -> Html:
         element("h3", name[0].upper() + name[1:]),
         note(found["sentence"].text()),
         table(f"On the validation split, {name}", head, methods),
-        note(f"{tried}{found['max_layer_loss'].number():g} %."),
-        _sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure),
     ]
+    if layers:  # a model that others trained has none to try
+        parts.append(note(f"{tried}{found['max_layer_loss'].number():g} %."))
+        parts.append(_sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure))
     if len(layers) > OPEN:
         parts.append(
             element("details", element("summary", f"all {len(layers)} layers"), _sensitivity(f"Layers, {name}", layers, measure))

@@ -166,6 +166,27 @@ def test_curves_that_cannot_be_drawn_are_one_line(own: Inputs, tmp_path: Path, t
     assert message in refusal(own, tmp_path)
 
 
+@pytest.mark.parametrize(("revision", "named"), [(f"sha256 {'5' * 64}", f"dac_16khz ({'5' * 12})"), (None, "dac_16khz")])
+def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
+    own: Inputs, tmp_path: Path, revision: str | None, named: str
+) -> None:
+    """As `train_vocoder` leaves it: no curves, no loss, and `quantize` nothing to try."""
+    description = read_json(own.vocoder / "model.json") | {
+        "kind": "codec",
+        "pretrained": {"name": "dac_16khz", "revision": revision},
+    }
+    description["provenance"] = {"git_commit": "c0ffee" * 6, "data": "1" * 64, "steps": 0, "pretrained": "dac_16khz"}
+    write_json(own.vocoder / "model.json", description)
+    (own.vocoder / "curves.csv").unlink()
+    found = read_json(own.quantization)
+    found["vocoder"] |= {"sentence": "codec: all of it stays float", "sensitivity": []}
+    write_json(own.quantization, found)
+    page = drawn(own, tmp_path / "a.html")
+    assert f"The codec is {named}, which others trained: it was taken as it is." in page
+    assert "Loss of the acoustic model" in page and "Loss of the codec" not in page
+    assert "codec: all of it stays float" in page and "0 of 0" not in page and "Layers, codec" not in page
+
+
 def refusal(inputs: Inputs, folder: Path) -> str:
     """The one line that says why no page was written."""
     out = folder / "report" / "index.html"
