@@ -116,7 +116,7 @@ class Session:
     @property
     def cut_B(self) -> NDArray[np.bool_]:
         """Whether the row's end is its budget's, so that some of its text may be missing."""
-        return (self._rules.budget_B > 0) & (self._state.ended_B == self._rules.budget_B) & (self.verdicts_B != Verdict.WELL)
+        return (self._state.ended_B == self._rules.budget_B) & (self.verdicts_B != Verdict.WELL)
 
     @property
     def log_probability_B(self) -> NDArray[np.float32]:

@@ -100,10 +100,57 @@ def test_loops_of_one_to_eight_frames_are_noticed(period: int) -> None:
     assert session.verdicts_B[0] == Verdict.WELL
 
 
-def test_a_loop_while_the_pointer_moves_takes_no_phoneme_away() -> None:
-    session, _ = decoded(TinyStepper(plant=loop(3, 1000)), (16,))
-    assert session.verdicts_B[0] == Verdict.REPETITION
+def strolls(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Nothing but silence, while the pointer moves on every third frame."""
+    _, hop = loop(3, 0)(logits.copy(), hop, step)
+    return silent(logits, hop.copy(), step)[0], hop
+
+
+@pytest.mark.parametrize(("plant", "verdict"), [(loop(3, 1000), Verdict.REPETITION), (strolls, Verdict.SILENCE)])
+def test_what_goes_wrong_while_the_pointer_moves_takes_no_phoneme_away(plant: Plant, verdict: Verdict) -> None:
+    session, _ = decoded(TinyStepper(plant=plant), (16,))
+    assert session.verdicts_B[0] == verdict
     assert session.lengths_B[0] == 16 * 3
+
+
+def one_on(plant: Plant) -> Plant:
+    """The same, and where the pointer must move, it moves by one phoneme."""
+
+    def planted(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits, hop = plant(logits, hop, step)
+        hop[:, 1] = 20.0
+        return logits, hop
+
+    return planted
+
+
+@pytest.mark.parametrize(
+    ("plant", "limit"), [(never, "longest_phoneme"), (silent, "longest_silence"), (loops, "longest_repeat")], ids=str
+)
+def test_each_guard_pushes_on_as_soon_as_its_own_time_is_up(plant: Plant, limit: str) -> None:
+    limits = {"longest_phoneme": 9.0, "longest_silence": 9.0, "longest_repeat": 9.0, limit: 0.5}
+    session, _ = decoded(TinyStepper(plant=one_on(plant)), (6,), budget=30.0, **limits)
+    assert session.verdicts_B[0] != Verdict.WELL and not session.cut_B[0]
+    assert 0 <= session.lengths_B[0] - 6 * SECOND // 2 <= 4  # a loop shows after its first round
+
+
+def test_who_leaves_a_phoneme_at_the_last_moment_was_not_stuck() -> None:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits, hop = never(logits, hop, step)
+        hop[:, 0], hop[:, 1] = (0.0, 30.0) if step % 5 == 4 else (30.0, 0.0)
+        return logits, hop
+
+    session, _ = decoded(TinyStepper(plant=plant), (7,), longest_phoneme=5 / SECOND)
+    assert (session.verdicts_B[0], session.lengths_B[0]) == (Verdict.WELL, 35)
+
+
+def test_what_went_wrong_first_is_told() -> None:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        return (never if step < 12 else silent)(logits, hop, step)
+
+    first, _ = decoded(TinyStepper(plant=plant), (16,), longest_phoneme=0.5)
+    second, _ = decoded(TinyStepper(plant=plant), (16,), longest_phoneme=5.0)
+    assert (first.verdicts_B[0], second.verdicts_B[0]) == (Verdict.STUCK, Verdict.SILENCE)
 
 
 def test_one_bad_row_leaves_the_others_alone() -> None:

@@ -85,6 +85,25 @@ def test_numbers_that_are_none_are_told(place: str) -> None:
         made.more(5)
 
 
+def test_what_was_said_a_few_frames_ago_is_penalised() -> None:
+    penalty, window = 1.5, 3
+    likely_K = np.random.default_rng(8).standard_normal(CODES).astype(np.float32) + 1
+    config = replace(CONFIG, repetition_penalty=penalty, repetition_window=window)
+
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits[:] = likely_K
+        return logits, hop
+
+    states, lengths = texts(9)
+    codes = whole(Session(TinyStepper(plant=plant), states, lengths, DESCRIPTION, config, [(0, 0, 0)]))[0]
+    said: list[int] = []
+    for _ in codes:
+        recent = np.isin(np.arange(CODES), said[-window:])
+        said.append(int(np.where(recent, np.where(likely_K > 0, likely_K / penalty, likely_K * penalty), likely_K).argmax()))
+    assert len(set(said)) > 2
+    assert codes.tolist() == [[code] * STREAMS for code in said]  # each stream remembers its own
+
+
 def test_a_seed_reproduces_and_another_differs() -> None:
     first, again, other = (whole(session((12,), DRAWN, keys=[(seed, 0, 0)])) for seed in (1, 1, 2))
     assert first.tobytes() == again.tobytes() != other.tobytes()

@@ -11,7 +11,7 @@ from sonorant.decoding.guards import Verdict
 from sonorant.decoding.sampling import uniform_noise
 from sonorant.decoding.session import Session
 from sonorant.decoding.settings import Pace
-from sonorant.decoding.speech import RETRY_TEMPERATURE, speak
+from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, speak
 from sonorant.decoding.state import Rules
 from sonorant.errors import SonorantError
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, TinyStepper, stays, texts
@@ -102,6 +102,20 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
         assert len({codes.tobytes() for *_, codes in made}) == 5
         best = max(made, key=lambda one: one[:2])[2]
         assert (spoken.codes_BFG[row, : spoken.lengths_B[row]] == best).all()
+
+
+def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None:
+    codes = np.zeros((3, 2), np.int64)
+    kept = [
+        Attempt(codes_FG=codes, verdict=verdict, cut=cut, log_probability=likely)
+        for verdict, cut, likely in (
+            (Verdict.WELL, False, -3.0),
+            (Verdict.WELL, False, -4.0),
+            (Verdict.STUCK, False, -2.0),
+            (Verdict.BUDGET, True, -1.0),
+        )
+    ]
+    assert sorted(kept, key=lambda one: one.rank) == kept[::-1]
 
 
 def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() -> None:
