@@ -77,7 +77,7 @@ def main() -> None:
         }
         if voice.description.decoding is not None:
             result["lookahead_db"] = _lookahead_db(voice)
-    finish("streaming", result, _claims(result, arguments.words), arguments.save)
+    finish(f"streaming_{result['family']}", result, _claims(result, arguments.words), arguments.save)
 
 
 def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:
