@@ -21,12 +21,13 @@ from sonorant.models.codec import CodecConfig
 from sonorant.models.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
 from sonorant.models.saved import describe, load_codec, save_model
 from sonorant.models.vocoder import VocoderConfig
+from sonorant.tracking import stage_run
 from sonorant.training.codec import CodecTrainConfig
 from sonorant.training.node import Node
 from sonorant.training.vocoder import VocoderTrainConfig
 from tasks import params
 from tasks.origin import origin_tags
-from tasks.stage import run
+from tasks.stage import run, stage_params
 from tasks.training import hash_of, train
 
 
@@ -54,7 +55,9 @@ def main() -> None:
     if config.pretrained:
         if not Node.of(os.environ).first:
             return
-        take(config, arguments.features, arguments.out)
+        # A training keeps a run of its own; what is taken is to be found beside the other stages too.
+        with stage_run("train_codec", stage_params("train_vocoder"), {**origin_tags(), "features": hash_of(arguments.features)}):
+            take(config, arguments.features, arguments.out)
     elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):
         return
     codec, _ = load_codec(arguments.out)

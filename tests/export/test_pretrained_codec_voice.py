@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +21,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
-from sonorant.files import sha256_file
+from sonorant.files import read_json, sha256_file
 from sonorant.models.codec import CodecConfig
 from sonorant.models.saved import load_codec, save_model
 from sonorant.quantization.config import QuantizeConfig
@@ -26,6 +30,7 @@ from sonorant.runtime.voice import Voice
 from sonorant.training.worker import RECIPES
 from tasks.check_params import check
 from tasks.params import load
+from tasks.train_vocoder import main as train_vocoder
 from tasks.train_vocoder import take
 from tests.imports import ROOT
 from tests.tiny_voice import CORPUS, DECODING
@@ -75,6 +80,27 @@ def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     one = np.ones(1)
     samples_BS, ends_B = voice.synthesize(tokens_BN3, np.array([tokens_BN3.shape[1]]), 0 * one, one)
     assert ends_B[0] > 0 and ends_B[0] % 320 == 0 and np.abs(samples_BS).max() > 1e-3
+
+
+def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = []
+
+    @contextmanager
+    def kept(name: str, params: dict[str, Any], tags: dict[str, str]) -> Iterator[None]:
+        yield
+        runs.append((name, params["codec"]["pretrained"], tags["features"]))  # once what it is about has succeeded
+
+    monkeypatch.setattr("tasks.train_vocoder.stage_run", kept)
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
+    sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(saved(tmp_path, "dac"))
+    Path("params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
+    words = f"--features {tiny_features(tmp_path)} --runs runs --out models/vocoder --codes data/codes"
+    monkeypatch.setattr(sys, "argv", ["train_vocoder", *words.split()])
+    train_vocoder()
+    assert runs == [("train_codec", str(tmp_path / "dac"), read_json(Path("models/vocoder/model.json"))["provenance"]["data"])]
+    assert CodeStore.open(Path("data/codes"), FeatureStore.open(tmp_path / "features")).stride == 5
 
 
 def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None:
