@@ -95,32 +95,43 @@ class Candidate(ABC):
 
     def _integers(self) -> dict[str, Any]:
         """A codec that others have trained stays in float as a whole: its graph has nothing to be found."""
-        assert self.trained is not None
-        speech, sound = (read_json(folder / "model.json").get("quantization", {}).get("layers") for folder in self.trained)
-        layers = {graph: sound if graph == self.bundle.graphs[-1] else speech for graph in self.bundle.graphs}
-        return {graph: check_integers(graph, self.file(graph)) if layers[graph] else IN_FLOAT for graph in self.bundle.graphs}
+        models = self._quantizations()
+        return {
+            graph: check_integers(graph, self.file(graph)) if model.get("layers") else IN_FLOAT for graph, model in models.items()
+        }
 
     def _load(self) -> str:
         _ = self.loaded
         return "loaded"
 
     def _size(self) -> str:
-        over_fp32, allowed = self._files()["over_fp32"], self.config.int8_size
+        """Of the graphs that int8 could have made smaller: a codec that others have trained has no layer to try."""
+        weighed = [graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")]
+        size, of_float = (sum(check_files(self.bundle, variant)[graph] for graph in weighed) for variant in ("int8", "fp32"))
+        over_fp32, allowed = size / of_float, self.config.int8_size
+        graphs = "the graphs" if len(weighed) == len(self.bundle.graphs) else f"the graphs {', '.join(weighed)}"
         if over_fp32 > allowed:
-            kept = ", ".join(self._float_layers()) or "none"
             raise Fault(
-                f"the graphs have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; layers left in float: {kept} "
-                "(a larger quantize.max_layer_loss leaves fewer)"
+                f"{graphs} have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; {self._what_is_float()}"
             )
-        return f"{over_fp32:.4f} of fp32's bytes"
+        return f"{graphs} have {over_fp32:.4f} of fp32's bytes"
 
-    def _float_layers(self) -> list[str]:
-        """Layers that `quantize` left in float, as `<kind of model> <layer>`."""
-        return [
+    def _quantizations(self) -> dict[str, dict[str, Any]]:
+        """By graph: what `quantize` made of the model that it holds."""
+        assert self.trained is not None
+        speech, sound = (read_json(folder / "model.json").get("quantization", {}) for folder in self.trained)
+        return {graph: sound if graph == self.bundle.graphs[-1] else speech for graph in self.bundle.graphs}
+
+    def _what_is_float(self) -> str:
+        """What makes the variant large, and what makes it smaller; layers as `<kind of model> <layer>`."""
+        layers = [
             f"{folder.name} {layer}"
             for folder in self.trained or ()
             for layer in read_json(folder / "model.json").get("quantization", {}).get("float_layers", [])
         ]
+        if layers:
+            return f"layers left in float: {', '.join(layers)} (a larger quantize.max_layer_loss leaves fewer)"
+        return "no layer is left in float, but tables of phonemes and codes are (a smaller part of a model of more channels)"
 
     @cached_property
     def audio(self) -> MelConfig:

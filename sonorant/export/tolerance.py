@@ -48,7 +48,7 @@ class VerifyConfig:
     tokens: dict[str, float]
     """Share of the greedy tokens, at least, that are those of the models; of voices that speak code by code."""
     int8_size: float
-    """Bytes of all int8 graphs over those of fp32, at most."""
+    """Bytes of all int8 graphs over those of fp32, at most; of those alone that hold a model of which something could be in int8."""
     runtimes: list[str]
     """Keys of `sonorant.runtime.runtimes.RUNTIMES` to check; the others are reported as not run. Compiling takes minutes on a CPU."""
 

@@ -175,6 +175,32 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
         integers(quantized_prompted[1])
 
 
+def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
+    codec_lm_variants: Path, quantized_prompted: tuple[Path, Path], expected: Expected, verify_config: VerifyConfig, tmp_path: Path
+) -> None:
+    """Both stayed in float: one has no layer that int8 could hold, the other has lost too much in each."""
+    as_float = onnx.load(codec_lm_variants / "vocoder.fp32.onnx")
+    bundle = plant(codec_lm_variants, "vocoder", "int8", lambda model: model.CopyFrom(as_float), tmp_path / "planted")
+    sizes = {variant: [bundle.graph_file(graph, variant).stat().st_size for graph in GRAPHS] for variant in ("int8", "fp32")}
+    share, of_all = (sum(sizes["int8"][:weighed]) / sum(sizes["fp32"][:weighed]) for weighed in (3, 4))
+    assert share < of_all
+
+    def size(float_layers: list[str], allowed: float) -> Any:
+        codec = Path(shutil.copytree(quantized_prompted[1], tmp_path / "codec", dirs_exist_ok=True))
+        description = read_json(quantized_prompted[1] / "model.json")
+        write_json(codec / "model.json", description | {"quantization": {"layers": [], "float_layers": float_layers}})
+        config = dataclasses.replace(verify_config, int8_size=allowed)
+        trained = quantized_prompted[0], codec
+        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, config).rungs["size"]()
+
+    assert size([], share) == f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes"
+    told = f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes, verify.int8_size allows 0.1; no layer is left"
+    with pytest.raises(Fault, match=f"^{told}"):
+        size([], 0.1)
+    with pytest.raises(Fault, match=f"^the graphs have {of_all:.4f} of fp32's bytes, .* layers left in float: codec enter "):
+        size(["enter"], share)
+
+
 def test_quantised_models_that_are_far_from_float_are_found(
     codec_lm_variants: Path,
     trained_prompted: tuple[Path, Path],
