@@ -73,8 +73,5 @@ def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Arr
 
 def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
     """Where cumulative sums (..., K) first exceed so much of their total (...): int64 (...)."""
-    total = sums[..., -1:]
-    below = xp.count_nonzero(sums <= noise[..., None] * total, axis=-1)
-    # Rounding may make the product the total itself; the last with any weight is where the sum first reaches the total.
-    last = xp.count_nonzero(sums < total, axis=-1)
-    return xp.minimum(below, last)
+    # No product is the total itself: the largest noise is 1 - 2^-24, which takes more than half of the last bit from any float32.
+    return xp.count_nonzero(sums <= noise[..., None] * sums[..., -1:], axis=-1)

@@ -101,7 +101,7 @@ class Session:
     @property
     def ended(self) -> bool:
         """Whether all rows are complete, and all their frames were given."""
-        return self._complete and self._given >= self._longest
+        return self._complete  # no step is made before the frames that wait for it are asked for
 
     @property
     def lengths_B(self) -> NDArray[np.int64]:

@@ -236,7 +236,6 @@ class StaticStepper:
         self._room = room = self._rooms.room(rows, slots)
         room.clear()
         room.states_BNC[:wanted, :phonemes].copy_(torch.from_numpy(states_BNC))
-        room.states_BNC[wanted:, :phonemes].copy_(room.states_BNC[wanted - 1, :phonemes])
         for place, field in zip(room.rules, padded_rules(rules, rows, slots), strict=True):
             place.copy_(to_device(field, self._step.device))
         edge = [np.pad(array, [(0, rows - wanted)] + [(0, 0)] * (array.ndim - 1), mode="edge") for array in fed[1:]]

@@ -53,9 +53,9 @@ def never(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, n
 
 
 def test_the_budget_is_the_last_word() -> None:
-    session, _ = decoded(TinyStepper(plant=never), (4, 12), longest_phoneme=1e6)
+    session, _ = decoded(TinyStepper(plant=never), (4, 12), longest_phoneme=1e6, budget=2.05)
     assert session.verdicts_B.tolist() == [Verdict.BUDGET] * 2 and session.cut_B.all()
-    assert session.lengths_B.tolist() == [np.ceil(CONFIG.budget * P99 * length) for length in (4, 12)]
+    assert session.lengths_B.tolist() == [np.ceil(2.05 * P99 * length) for length in (4, 12)] == [25, 74]
 
 
 def pause(frames: int) -> Plant:
@@ -174,3 +174,15 @@ def test_without_a_pointer_the_text_is_no_phoneme_to_be_stuck_on() -> None:
         while not session.ended:
             session.more(5)
         assert session.verdicts_B[0] == verdict
+
+
+def test_without_a_pointer_the_first_move_is_the_end() -> None:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+        logits, hop = never(logits, hop, step)
+        hop[:, 1] = 90.0 if step == 8 else 0.0
+        return logits, hop
+
+    states, lengths = texts(10)
+    session = Session(TinyStepper(plant=plant), states, lengths, replace(DESCRIPTION, text="prefix"), CONFIG, [(0, 0, 0)])
+    assert session.more(1000).shape[1] == 9
+    assert (session.lengths_B[0], session.verdicts_B[0]) == (9, Verdict.WELL)

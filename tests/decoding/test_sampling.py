@@ -91,8 +91,9 @@ def test_the_penalty_is_for_recent_codes_only() -> None:
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, np.float32(1 - 2**-24)])
 def test_the_ends_of_the_noise_are_codes_that_may_be_drawn(noise: float) -> None:
-    sums = np.cumsum(np.array([[0.25, 0.5, 0.25, 0.0, 0.0]], np.float32), axis=-1)
-    assert rank_at(sums, np.array([noise], np.float32), XP)[0] == {0.0: 0, 0.5: 1}.get(noise, 2)
+    totals = np.append(np.random.default_rng(0).uniform(1, 1000, 10_000), [1, 1 + 2**-23, 2 - 2**-23, 2, 512]).astype(np.float32)
+    sums = np.cumsum(np.array([0.25, 0.5, 0.25, 0.0, 0.0], np.float32) * totals[:, None], axis=-1)
+    assert (rank_at(sums, np.full(len(sums), noise, np.float32), XP) == {0.0: 0, 0.5: 1}.get(noise, 2)).all()
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ TEXTS = {
 """Phonemes of each row: for every shape a batch; those of three rows are smaller than what they are padded to."""
 LONG = pytest.mark.timeout(1800)
 """About a minute and a half of a quiet core for what these share, most of it g++; where cores are busy it may wait for them."""
+PENALISED = replace(CONFIG, repetition_penalty=1.5)
 DRAWN = replace(CONFIG, temperature=0.8, top_k=9, top_p=0.9, repetition_penalty=1.2, advance="sample")
 
 
@@ -79,7 +80,7 @@ def assert_same(got: Spoken, want: Spoken) -> None:
         np.testing.assert_array_equal(getattr(got, name), value, err_msg=name)
 
 
-@pytest.mark.parametrize("config", [CONFIG, DRAWN], ids=["greedy", "drawn"])
+@pytest.mark.parametrize("config", [CONFIG, PENALISED, DRAWN], ids=["greedy", "penalised", "drawn"])
 @pytest.mark.parametrize("lengths", TEXTS.values(), ids=TEXTS)
 def test_fixed_buffers_say_what_a_growing_cache_says_and_so_does_onnx_runtime(
     lengths: tuple[int, ...],
@@ -157,6 +158,24 @@ def test_batches_beside_each_other_and_one_after_the_other(
     assert len(runtime._idle) == 2
     runtime.stepper()
     assert len(runtime._idle) == 2  # taken, and given back
+
+
+@pytest.mark.parametrize("text", ["pointer", "both"])
+def test_a_shape_holds_what_stands_before_the_first_frame_too(text: str, tmp_path: Path) -> None:
+    model, _ = load_language_model(write_trained_codec_lm(tmp_path, text=text)[0])
+    step, lengths = TorchStep(model, torch.device("cpu")), np.array([9])
+    description = replace(DESCRIPTION, codes=15, advances=3, text=text)
+    states = np.random.default_rng(3).standard_normal((1, 9, 16)).astype(np.float32)
+    config = replace(CONFIG, longest_phoneme=1e3, longest_silence=1e3, longest_repeat=1e3)
+    frames = round(config.budget * description.frames_per_phoneme.p99 * 9)
+    model.advance.bias.data[0] = 1e3  # the pointer never moves: all of the budget is used
+    wanted = speak(DynamicStepper(step), states, lengths, description, config)
+    assert wanted.lengths_B[0] == frames
+    needed = frames + description.streams - 1 + (2 if text == "pointer" else 2 + 9)  # a start and a prompt's padding
+    for slots in (needed - 1, needed):
+        stepper = fixed(step, Shapes((1,), (slots,)))
+        assert_same(speak(stepper, states, lengths, description, config), wanted)
+        assert stepper._tally.hits == (slots == needed)
 
 
 def test_what_a_batch_left_in_the_buffers_disturbs_no_other(trained_codec_lm: tuple[Path, Path]) -> None:
