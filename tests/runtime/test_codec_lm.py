@@ -15,6 +15,7 @@ import pytest
 
 from sonorant.decoding.advance import advance
 from sonorant.decoding.guards import Verdict
+from sonorant.decoding.session import Session
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.state import Rules, State
 from sonorant.errors import SonorantError
@@ -138,6 +139,12 @@ def test_seeds_reproduce_and_differ(voice: Voice) -> None:
     np.testing.assert_array_equal(greedy, still_greedy)
 
 
+def test_speakers_differ_and_the_first_is_the_default(voice: Voice) -> None:
+    default, anna, ben = (voice.say("Hello there.", speaker, decoding=ONCE) for speaker in (None, "anna", "ben"))
+    np.testing.assert_array_equal(default, anna)
+    assert anna.shape != ben.shape or not np.allclose(anna, ben)
+
+
 def test_a_sentence_sounds_the_same_wherever_it_stands(voice: Voice) -> None:
     pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
     alone = [voice.say(text, decoding=DRAWN, seed=5) for text in ("One apple.", "Two pears.")]
@@ -148,6 +155,18 @@ def test_a_sentence_sounds_the_same_wherever_it_stands(voice: Voice) -> None:
 def test_the_best_of_candidates_is_one_of_them_and_streams_too_when_whole(voice: Voice) -> None:
     best = voice.say("Hello there.", decoding=DRAWN, seed=1, candidates=4)
     np.testing.assert_array_equal(best, voice.say("Hello there.", decoding=DRAWN, seed=1, candidates=4))
+    tokens, described = row_of(voice, "Hello there.")[None].astype(np.int64), voice.description.decoding
+    runtime: Any = voice.runtime
+    lengths = np.array([tokens.shape[1]])
+    states, rows = runtime.encode(tokens, lengths, np.zeros(1, np.int64)), [(1, candidate, 0) for candidate in range(4)]
+    assert described is not None
+    session = Session(runtime.stepper(), np.repeat(states, 4, 0), np.repeat(lengths, 4), described, DRAWN, rows)
+    codes = session.more(10_000)
+    likeliest = max(range(4), key=lambda row: (session.verdicts_B[row] == Verdict.WELL, session.log_probability_B[row]))
+    own = slice(likeliest, likeliest + 1)
+    heard = runtime.vocode(codes[own, : session.lengths_B[likeliest]], session.lengths_B[own])[0]
+    np.testing.assert_allclose(best, np.clip(heard, -1, 1), rtol=0, atol=TOLERANCE)
+    assert likeliest > 0, "the first candidate is what is said without candidates"
     streamed = joined(voice.stream("Hello there.", decoding=DRAWN, seed=1, candidates=4, whole=True))
     np.testing.assert_allclose(streamed, best, rtol=0, atol=TOLERANCE)
 
