@@ -125,7 +125,9 @@ def one_on(plant: Plant) -> Plant:
 
 
 @pytest.mark.parametrize(
-    ("plant", "limit"), [(never, "longest_phoneme"), (silent, "longest_silence"), (loops, "longest_repeat")], ids=str
+    ("plant", "limit"),
+    [(never, "longest_phoneme"), (silent, "longest_silence"), (loops, "longest_repeat")],
+    ids=["stuck", "silence", "loop"],
 )
 def test_each_guard_pushes_on_as_soon_as_its_own_time_is_up(plant: Plant, limit: str) -> None:
     limits = {"longest_phoneme": 9.0, "longest_silence": 9.0, "longest_repeat": 9.0, limit: 0.5}
