@@ -112,6 +112,16 @@ def test_a_step_knows_what_was_fed_and_nothing_later() -> None:
 
 
 @torch.no_grad()
+def test_ages_beyond_the_last_are_the_last() -> None:
+    model, given = model_of(), inputs()
+    states_BNC = states_of(model)
+    first, last, later = (
+        model(states_BNC, **{**given, "age_BT": torch.full_like(given["age_BT"], age)})[0][0] for age in (0, AGES - 1, 9 * AGES)
+    )
+    assert torch.equal(last, later) and not torch.allclose(first, last)
+
+
+@torch.no_grad()
 def test_each_kind_of_text_is_what_it_says() -> None:
     """A prefix model does not see the pointer's phoneme, a pointer model sees no phoneme but that and the mean."""
     for text, sees in (("pointer", True), ("prefix", False), ("both", True)):

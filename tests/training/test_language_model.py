@@ -15,6 +15,7 @@ from sonorant.data.codes import write_codes
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
+from sonorant.models.cache import DynamicCache
 from sonorant.models.codec import Codec, CodecConfig
 from sonorant.training.alignment import ages, align, owners, pointers, stay_at_end
 from sonorant.training.initial import Initial
@@ -47,6 +48,7 @@ def test_a_pointer_visits_the_phonemes_in_order_and_has_left_the_last_when_the_f
     tokens_B = torch.tensor([9, 4, 7])
     durations_BN = torch.randint(1, 9, (3, 9), generator=generator) * (torch.arange(9) < tokens_B[:, None])
     durations_BN[0, :3] = 1  # shorter than a code frame: some must be passed over
+    durations_BN[2, 3:7] = 1  # or left before their time, to be at the end in time
     frames_B = -(-durations_BN.sum(1) // STRIDE)
     steps = int(frames_B.max()) + 1
     path_BT = pointers(durations_BN, tokens_B, frames_B, STRIDE, most_advance, steps)
@@ -80,6 +82,12 @@ def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
     assert torch.equal(align(prior_BNM, mel_BTM, torch.tensor([4]), torch.tensor([11])), durations)
 
 
+def test_the_pull_to_the_diagonal_fades() -> None:
+    prior_BNM, mel_BTM, lengths = torch.zeros(1, 4, 6), torch.zeros(1, 12, 6), (torch.tensor([4]), torch.tensor([12]))
+    pulled, late, free = (align(prior_BNM, mel_BTM, *lengths, step, steps) for step, steps in ((0, 10), (10, 10), (0, 0)))
+    assert pulled.tolist() == [[3, 3, 3, 3]] != free.tolist() == late.tolist()
+
+
 def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Path) -> None:
     clean, corrupted = (recipe(features, corruption=part, dropout=0.0) for part in (0.0, 0.9))
     batch = batch_of(clean, clean.items[:3].tolist())
@@ -95,13 +103,51 @@ def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Pat
             target_T = second.codes_BTG[row, :, stream]
             assert torch.equal(target_T[target_T >= 0], codes_FG[:, stream])
             assert (target_T[:stream] == -1).all() and target_T[stream] >= 0
-        assert int((second.advances_BT[row] >= 0).sum()) == len(codes_FG)
+        advances_T = second.advances_BT[row]
+        assert int(advances_T[: len(codes_FG)].sum()) == clean.store.tokens_count[item]
+        assert (advances_T[len(codes_FG) :] == -1).all()
     wrapped = corrupted.losses(
         corrupted.model.eval()
     ).module  # as validation and int8's judge do it: the model alone knows its mode
     assert isinstance(wrapped, LanguageModelLosses)
     judged = wrapped.predict(batch)
     assert torch.equal(judged.logits_BTGK, wrapped.predict(batch).logits_BTGK), "judging is not corrupted"
+
+
+def test_without_a_pointer_the_last_frame_advances_and_no_other(features: Path) -> None:
+    of = recipe(features, text="prefix")
+    items = of.items[:3].tolist()
+    advances_BT = losses(of).predict(batch_of(of, items)).advances_BT
+    for advances_T, frames in zip(advances_BT.tolist(), of.codes.frames[items].tolist(), strict=True):
+        assert advances_T == [0] * (frames - 1) + [1] + [-1] * (len(advances_T) - frames)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("changes", [{}, {"text": "both", "prompt_frames": 4, "attention": "sliding"}], ids=str)
+def test_what_is_learned_is_what_decoding_would_say_to_the_last_code(features: Path, changes: dict) -> None:
+    """Step by step with a cache, told what the training tells: the steps that complete the late streams too."""
+    of = recipe(features, **changes)
+    model, fed, rows = of.model.eval(), list[tuple[torch.Tensor, ...]](), torch.arange(4)
+    with model.register_forward_pre_hook(lambda _, arguments: fed.append(arguments)):
+        said = losses(of).predict(batch_of(of, of.items[:4].tolist()))
+    [(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B, codes_BTG, pointer_BT, age_BT, _)] = fed
+    cache = DynamicCache(model.config.layers)
+    model.prefill(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B, cache)
+    before_B = 1 + prompt_lengths_B + (lengths_B if model.prefixed else 0)
+    for step in range(codes_BTG.shape[1]):
+        state_BC = states_BNC[rows, pointer_BT[:, step]]
+        logits_BGK, _ = model.step(codes_BTG[:, step], state_BC, age_BT[:, step], before_B + step, cache)
+        real_BG = said.codes_BTG[:, step] >= 0
+        torch.testing.assert_close(said.logits_BTGK[:, step][real_BG], logits_BGK[real_BG], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_targets_are_smoothed_in_training_alone(features: Path) -> None:
+    sharp, smooth = (recipe(features, label_smoothing=part, corruption=0.0, dropout=0.0) for part in (0.0, 0.4))
+    batch = batch_of(sharp, sharp.items[:2].tolist())
+    for training in (False, True):
+        first, second = (float(losses(of, training)(batch, 99)["codes"]) for of in (sharp, smooth))
+        assert (first == second) != training
 
 
 def test_a_loss_is_the_same_however_utterances_are_batched(features: Path) -> None:
@@ -157,6 +203,13 @@ def test_a_speakers_only_utterance_is_never_its_own_prompt(features: Path) -> No
     of = recipe(features, prompt_frames=6)
     of.store.speaker = of.store.speaker.copy()
     of.store.speaker[of.items[0]] = 99
+    lengths = [int(of.dataset([MicroBatch(epoch, 0, of.items[:1])])[0]["prompt_lengths"][0]) for epoch in range(20)]
+    assert lengths == [0] * 20
+
+
+def test_a_prompt_is_of_the_same_split(features: Path) -> None:
+    of = recipe(features, prompt_frames=6)
+    of.store.split = ["alone" if number == of.items[0] else split for number, split in enumerate(of.store.split)]
     lengths = [int(of.dataset([MicroBatch(epoch, 0, of.items[:1])])[0]["prompt_lengths"][0]) for epoch in range(20)]
     assert lengths == [0] * 20
 
