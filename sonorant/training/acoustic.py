@@ -18,7 +18,6 @@ from sonorant.data.plan import MicroBatch
 from sonorant.models.acoustic import AcousticConfig, AcousticModel
 from sonorant.models.saved import build, describe
 from sonorant.training.alignment import align, prior_loss
-from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 
@@ -99,16 +98,3 @@ class AcousticRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_BN[0])
         audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
-
-    def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units."""
-        taken = take_over(self.model, self._description, initial)
-        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it
-            self.diagonal_steps = 0
-            self.phases = [self.losses(self.model)]
-        return taken
-
-    def description(self) -> dict[str, Any]:
-        """What `model.json` says."""
-        return self._description

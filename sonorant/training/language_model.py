@@ -19,7 +19,7 @@ from sonorant.errors import SonorantError
 from sonorant.models.language_model import LanguageModel, LanguageModelConfig, delay
 from sonorant.models.saved import build, describe
 from sonorant.training.alignment import ages, align, pointers, prior_loss, stay_at_end
-from sonorant.training.initial import Initial, Taken, take_over
+from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 
@@ -203,20 +203,11 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units.
+        """As of all trainings on utterances; what knows codes starts anew where they are another codec's.
 
-        What knows codes starts anew where they are another codec's: the same numbers mean other sounds there.
+        The same numbers mean other sounds there.
         """
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")}
             initial = replace(initial, weights=weights)
-        taken = take_over(self.model, self._description, initial)
-        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it
-            self.diagonal_steps = 0
-            self.phases = [self.losses(self.model)]
-        return taken
-
-    def description(self) -> dict[str, Any]:
-        """What `model.json` says."""
-        return self._description
+        return super().start_from(initial)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,8 +15,10 @@ from sonorant.data.batches import FRAMES_MULTIPLE, Batch
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, utterance_plan
 from sonorant.errors import SonorantError
+from sonorant.models.phonemes import PhonemeEncoder
 from sonorant.training.config import TrainConfig
-from sonorant.training.recipe import utterances_of
+from sonorant.training.initial import Initial, Taken, take_over
+from sonorant.training.recipe import Phase, utterances_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +31,14 @@ class UtteranceTrainConfig(TrainConfig):
     """Steps over which the alignment search's pull to the diagonal fades out."""
 
 
-class Utterances:
+class Utterances(ABC):
     """The part of a `Recipe` that follows from whole utterances as samples; recipes inherit it."""
+
+    model: PhonemeEncoder
+    phases: list[Phase]
+    diagonal_steps: int
+    """Steps over which the alignment search is pulled to the diagonal."""
+    _description: dict[str, Any]
 
     def __init__(self, name: str, config: UtteranceTrainConfig, features: Path) -> None:
         """`name`: of the recipe; its settings are the section train_<name>."""
@@ -78,6 +87,23 @@ class Utterances:
     def validation(self) -> list[MicroBatch]:
         """The whole validation split, in one fixed order."""
         return self._plan(self.validation_items, 0)
+
+    @abstractmethod
+    def losses(self, model: nn.Module) -> Phase:
+        """As in `Recipe`."""
+
+    def description(self) -> dict[str, Any]:
+        """What `model.json` says."""
+        return self._description
+
+    def start_from(self, initial: Initial) -> Taken:
+        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units."""
+        taken = take_over(self.model, self._description, initial)
+        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
+        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it
+            self.diagonal_steps = 0
+            self.phases = [self.losses(self.model)]
+        return taken
 
     def example(self) -> MicroBatch:
         """The first validation utterance alone, to draw and to listen to."""
