@@ -3,7 +3,7 @@
     python -m benchmarks.alignment        # after `make demo FAMILY=codec_lm`
 
 Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the model that
-params.yaml trains, which is taken from models/acoustic.
+the demo's params.yaml trains, which is taken from its models/acoustic.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
     save_option(parser)
     arguments = parser.parse_args()
-    project = project_of([arguments.project] if arguments.project else [Path(), *sorted(Path("runs/workspaces").glob("*"))])
+    project = project_of([arguments.project] if arguments.project else [Path(), *newest_first(Path("runs/workspaces"))])
     with tempfile.TemporaryDirectory() as temporary:
         trained = {AS_IT_IS: project / "models/acoustic"}
         trained |= {name: train_with(OPTIONS[name], project, Path(temporary) / str(i)) for i, name in enumerate(arguments.options)}
@@ -56,7 +56,7 @@ def main() -> None:
         speech[name]["above_as_it_is"] = compare(heard[name], heard[AS_IT_IS], RESAMPLES)
     finish(
         "alignment",
-        {"steps": load("train_language_model", LanguageModelTrainConfig).steps, "wer": speech},
+        {"steps": load("train_language_model", LanguageModelTrainConfig, project / "params.yaml").steps, "wer": speech},
         claims_of(speech),
         arguments.save,
     )
@@ -79,10 +79,16 @@ def project_of(folders: list[Path]) -> Path:
     raise SonorantError(f"{folders[0]}: no codec language model with its data; run `make demo FAMILY=codec_lm`, or give --project")
 
 
+def newest_first(workspaces: Path) -> list[Path]:
+    """The copies of the project that runs with other settings left."""
+    return sorted(workspaces.glob("*"), key=lambda folder: folder.stat().st_mtime, reverse=True)
+
+
 def train_with(changes: dict[str, Any], project: Path, folder: Path) -> Path:
-    """The folder of a language model that was trained as params.yaml says but for `changes`."""
-    sections = asdict(load("language_model", LanguageModelConfig)), asdict(load("train_language_model", LanguageModelTrainConfig))
-    model, settings = ({key: changes.get(key, value) for key, value in section.items()} for section in sections)
+    """The folder of a language model that was trained as the project's params.yaml says but for `changes`."""
+    file = project / "params.yaml"
+    as_it_is = load("language_model", LanguageModelConfig, file), load("train_language_model", LanguageModelTrainConfig, file)
+    model, settings = ({key: changes.get(key, value) for key, value in asdict(section).items()} for section in as_it_is)
     out, data = folder / "acoustic", project / "data"
     train("language_model", model, settings, features=data / "features", codes=data / "codes", runs=folder / "runs", out=out)
     return out
@@ -92,9 +98,9 @@ def export(project: Path, speech: Path, bundle: Path) -> System:
     """The voice of a language model and the demo's codec."""
     store = FeatureStore.open(project / "data/features")
     lengths = corpus_lengths(store.tokens_count, store.frames)
-    export_voice(
-        speech, project / "models/vocoder", bundle, lengths, load("export", ExportConfig), load("decoding", DecodingConfig)
-    )
+    file = project / "params.yaml"
+    config, decoding = load("export", ExportConfig, file), load("decoding", DecodingConfig, file)
+    export_voice(speech, project / "models/vocoder", bundle, lengths, config, decoding)
     return System(bundle, "fp32")
 
 

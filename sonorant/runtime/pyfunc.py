@@ -18,7 +18,6 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from mlflow.pyfunc.model import PythonModel
 
-from sonorant.decoding.guards import Verdict
 from sonorant.errors import SonorantError
 from sonorant.runtime.streaming import Speech
 from sonorant.runtime.voice import AT_ONCE, Voice
@@ -64,12 +63,11 @@ class SpokenVoice(PythonModel):
         file = io.BytesIO()
         soundfile.write(file, samples, self.voice.sample_rate, format="WAV", subtype="PCM_16")
         audio = base64.b64encode(file.getvalue()).decode()
-        warning = "; ".join(
-            f"sentence {place} did not go well ({verdict.name.lower()})"
-            for place, verdict in enumerate(speech.verdicts, 1)
-            if verdict != Verdict.WELL
-        )
-        return answer | {"audio": audio, "seconds": len(samples) / self.voice.sample_rate, "warning": warning}
+        return answer | {
+            "audio": audio,
+            "seconds": len(samples) / self.voice.sample_rate,
+            "warning": "; ".join(speech.warnings),
+        }
 
     def _speech(self, row: dict[str, Any]) -> Speech:
         text, speaker, speed = (None if pd.isna(value := row.get(name)) else value for name in ("text", "speaker", "speed"))

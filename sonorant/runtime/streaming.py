@@ -61,6 +61,8 @@ class Speech(Iterator[NDArray[np.float32]]):
         self.taken = Allowance(limits)
         self.verdicts: list[Verdict] = []
         """How each sentence spoken so far went; a long one may count as several."""
+        self.warnings: list[str] = []
+        """Those that did not go well, a line each."""
         self._voice, self._manner = voice, manner
         self._speaking = voice.speaking
         self._speaking.check(manner)
@@ -96,8 +98,8 @@ class Speech(Iterator[NDArray[np.float32]]):
     def _judge(self, verdict: Verdict) -> None:
         self.verdicts.append(verdict)
         if verdict != Verdict.WELL:
-            number, what = len(self.verdicts), verdict.name.lower()
-            _log.warning("sentence %d did not go well (%s) and is given as it is; another seed may help", number, what)
+            self.warnings.append(f"sentence {len(self.verdicts)} did not go well ({verdict.name.lower()})")
+            _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
         """The parts in -1..1, as long as they are numbers and there is time left."""
