@@ -38,7 +38,9 @@ import os, pathlib, sys, time
 me, count = os.environ['PET_NODE_RANK'], int(os.environ['PET_NNODES'])
 meeting = pathlib.Path(os.environ['MEETINGS']) / os.environ['PET_RDZV_ID']
 meeting.mkdir(exist_ok=True)
-(meeting / me).write_text(pathlib.Path('prepared.txt').read_text())
+fetched = meeting.parent / f'{meeting.name}-{me}'
+fetched.write_text(pathlib.Path('prepared.txt').read_text())
+fetched.rename(meeting / me)  # whole: the other reads it as soon as it is there
 what = (meeting.parent / 'second').read_text()
 if me == '1' and what == 'fails':
     sys.exit('error: no disk')
