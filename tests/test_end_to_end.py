@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from sonorant.tracking.run import flat
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
 from tests.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
+from tests.waiting import PATIENCE, wait_until
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)
@@ -261,10 +261,10 @@ def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Proj
     project = make("killed", train_acoustic={"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1})
     command = project.start("dvc", "repro", "train_acoustic")
     trainings = project.root / "runs" / "train_acoustic"
-    wait_for(lambda: command.poll() is not None or last_step(trainings) > 2 * every)
+    wait_until(lambda: command.poll() is not None or last_step(trainings) > 2 * every)
     [directory] = trainings.iterdir()
     os.kill(int((directory / "lock").read_text()), signal.SIGKILL)
-    printed, _ = command.communicate(timeout=120)
+    printed, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode != 0 and "was killed by signal 9" in printed and "the same command resumes" in printed
     assert "Traceback" not in printed
     assert project.processes() == []
@@ -292,13 +292,6 @@ def last_step(trainings: Path) -> int:
     """The newest step that a training below the folder has logged; 0 before there is one."""
     rows = [row["step"] for path in trainings.glob("*/metrics.jsonl") for row in read_metrics(path)]
     return max(rows, default=0)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make) -> None:

@@ -4,12 +4,11 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +23,9 @@ from sonorant.tracking.points import Tail
 from sonorant.tracking.run import RunSpec
 from sonorant.tracking.stage import describe_execution
 from sonorant.tracking.store import shown
+from tests.imports import ROOT
+from tests.ports import free_port
+from tests.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mlflow")
 
@@ -33,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
-    monkeypatch.setattr("sonorant.tracking.stage.PATIENCE", 120.0)  # a machine with other work makes its first tables slowly
+    monkeypatch.setattr("sonorant.tracking.stage.PATIENCE", PATIENCE)  # a machine with other work makes its first tables slowly
     return tmp_path
 
 
@@ -56,11 +58,10 @@ def spec(key: str = "k") -> RunSpec:
     return RunSpec(key=key, stage="train_acoustic", execution="test-execution", params={"train_acoustic.steps": "3"})
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.1)
+def read_the_clock_again(directory: Path) -> None:
+    """Another time for the same step is what the store would keep as a second point; the same time it would not."""
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+    (directory / "metrics.jsonl").write_text("".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows))
 
 
 def test_stage_is_a_child_of_its_execution(project: Path) -> None:
@@ -141,28 +142,43 @@ def test_lost_answer_repeats_nothing(project: Path) -> None:
     state = json.loads(before)
     state["sent"]["in_doubt"] = True
     (directory / "tracking.json").write_text(json.dumps(state))
-    # Another clock reading for the same step is what the store itself would keep as a second point.
-    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    (directory / "metrics.jsonl").write_text("".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows))
+    read_the_clock_again(directory)
     run_id = sync(directory)
     assert steps_of(run_id) == list(range(9))
 
 
+SENDING = """
+import pathlib, sys, threading
+from mlflow.tracking import MlflowClient
+from sonorant.tracking import stage_run
+
+def log_batch(self, run_id, metrics=(), *, really=MlflowClient.log_batch, **rest):
+    really(self, run_id, metrics, **rest)
+    if metrics and metrics[0].step:  # the second batch has arrived, and its answer never does
+        pathlib.Path(sys.argv[2]).touch()
+        threading.Event().wait()
+
+MlflowClient.log_batch = log_batch
+with stage_run("train", run_directory=pathlib.Path(sys.argv[1])):
+    threading.Event().wait()
+"""
+
+
 def test_stage_killed_while_it_sends_repeats_nothing(project: Path) -> None:
-    directory = project / "runs" / "train" / "f"
-    write_points(directory, range(20 * BATCH))
-    code = (
-        "import sys, time, pathlib; from sonorant.tracking import stage_run\n"
-        "with stage_run('train', run_directory=pathlib.Path(sys.argv[1])): time.sleep(600)"
-    )
-    root = Path(__file__).resolve().parents[1]
-    stage = subprocess.Popen([sys.executable, "-c", code, str(directory)], env={**os.environ, "PYTHONPATH": str(root)})
-    state = directory / "tracking.json"
-    wait_until(lambda: state.exists() and bool(json.loads(state.read_text())["sent"]["steps"]))
-    stage.kill()
-    stage.wait()
-    assert json.loads(state.read_text())["sent"]["steps"]["train/loss"] < 20 * BATCH - 1, "it had sent everything"
-    assert steps_of(sync(directory)) == list(range(20 * BATCH))
+    directory, arrived = project / "runs" / "train" / "f", project / "arrived"
+    write_points(directory, range(4 * BATCH))
+    command = [sys.executable, "-c", SENDING, str(directory), str(arrived)]
+    stage = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_until(lambda: arrived.exists() or stage.poll() is not None)
+    finally:
+        stage.kill()
+        stage.wait()
+    sent = json.loads((directory / "tracking.json").read_text())["sent"]
+    assert (sent["steps"], sent["in_doubt"]) == ({"train/loss": BATCH - 1}, True)
+    assert len(steps_of(sent["run_id"])) == 2 * BATCH
+    read_the_clock_again(directory)
+    assert steps_of(sync(directory)) == list(range(4 * BATCH))
 
 
 def test_a_project_that_was_moved_takes_its_artifacts_along(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,9 +205,7 @@ def test_two_senders_of_one_directory_repeat_nothing(project: Path) -> None:
     stage.send()
     write_points(directory, range(3, 6))
     sync(directory)
-    # Another clock reading for the same step is what the store itself would keep as a second point.
-    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    (directory / "metrics.jsonl").write_text("".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows))
+    read_the_clock_again(directory)
     stage.send()
     assert steps_of(str(stage.sent.run_id)) == list(range(6))
 
@@ -224,7 +238,7 @@ def test_server_away_then_back(project: Path, monkeypatch: pytest.MonkeyPatch, c
     directory = project / "run"
     port = free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a machine with other work answers late, and is not away
     follower = Follower(directory, spec(), interval=0.3)
     follower.start()
     write_points(directory, range(10))
@@ -235,11 +249,13 @@ def test_server_away_then_back(project: Path, monkeypatch: pytest.MonkeyPatch, c
     wait_until(lambda: follower.behind)
     with mlflow_server(project, port) as server:
         wait_until(lambda: follower.delivery.sent.steps.get("train/loss") == 19)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
         os.killpg(server.pid, signal.SIGSTOP)  # requests are accepted and hang
         write_points(directory, range(20, 30))
         wait_until(lambda: follower.behind)
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")
         os.killpg(server.pid, signal.SIGCONT)
-        assert follower.finish("FINISHED", patience=60)
+        assert follower.finish("FINISHED", PATIENCE)
         assert steps_of(str(follower.delivery.sent.run_id)) == list(range(30))
         assert open_store().client.get_run(str(follower.delivery.sent.run_id)).info.status == "FINISHED"
     said = [record.message for record in caplog.records]
@@ -285,8 +301,7 @@ def test_works_without_mlflow(project: Path) -> None:
         "with stage_run('export') as run: run.log_metrics({'a': 1})\n"
         "print('done')"
     )
-    root = Path(__file__).resolve().parents[1]
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(root)})
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.stdout == "done\n", done.stderr
     assert done.stderr.count("not installed") == 1
 
@@ -309,12 +324,6 @@ def test_addresses_are_shown_without_passwords() -> None:
     assert shown("failed:\n http://me:pass@host:5000/api") == "failed: http://host:5000/api"
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @contextmanager
 def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A real server on loopback over an sqlite file of the test."""
@@ -323,12 +332,12 @@ def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]
     with (project / "server.log").open("a") as output:
         process = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
     try:
-        wait_until(lambda: process.poll() is not None or answers(f"http://127.0.0.1:{port}/health"), 120)
+        wait_until(lambda: process.poll() is not None or answers(f"http://127.0.0.1:{port}/health"))
         assert process.poll() is None, (project / "server.log").read_text()
         yield process
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        process.wait(20)
+        process.wait(PATIENCE)
         wait_until(lambda: not answers(f"http://127.0.0.1:{port}/health"))
 
 

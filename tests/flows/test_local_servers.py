@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,8 @@ import psutil
 import pytest
 
 from tests.flows.conftest import dvc, git
+from tests.ports import free_port
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 GRAPH = """\
@@ -102,10 +103,10 @@ def test_deployment_runs_as_any_other(served: Served) -> None:
 def test_cancelled_run_leaves_no_process(served: Served) -> None:
     run = served.run_deployment(overrides={"train_acoustic.steps": 7}, register=False)
     wait_until((served.root / "runs" / "started").exists)
-    assert any("sleep 600" in " ".join(p.cmdline()) for p in processes_of(served.root))
+    assert processes_of(served.root, "SONORANT_COMMAND") != []
     served.prefect("flow-run", "cancel", run)
     wait_until(lambda: served.state(run) == "CANCELLED")
-    wait_until(lambda: not [p for p in processes_of(served.root) if "SONORANT_COMMAND" in p.environ()])
+    wait_until(lambda: processes_of(served.root, "SONORANT_COMMAND") == [])
 
 
 def test_port_in_use_is_one_line_and_starts_nothing(served: Served, tmp_path: Path) -> None:
@@ -135,25 +136,12 @@ def test_stop_ends_all_it_started_and_spares_a_stranger_with_an_old_pid(served: 
         stranger.kill()
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def processes_of(root: Path) -> list[psutil.Process]:
+def processes_of(root: Path, variable: str = "SONORANT_TEST") -> list[psutil.Process]:
+    """Those that the project started; with a `variable`, those of them that have it."""
     found = []
     for process in psutil.process_iter():
-        try:
-            if process.environ().get("SONORANT_TEST") == str(root) and process.status() != psutil.STATUS_ZOMBIE:
+        with suppress(psutil.Error):
+            given = process.environ()
+            if given.get("SONORANT_TEST") == str(root) and variable in given and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except psutil.Error:
-            continue
     return found
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.3)

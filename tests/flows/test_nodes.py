@@ -18,7 +18,8 @@ from prefect.deployments import run_deployment
 from flows.nodes import Part, other_nodes
 from flows.train_node import train_node
 from tests.flows.conftest import dvc, git
-from tests.flows.test_train_and_export import run_flow, wait_until
+from tests.flows.test_train_and_export import run_flow
+from tests.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 NODES = """\
@@ -89,7 +90,7 @@ def two_machines(
         yield root, meetings
     finally:
         worker.send_signal(signal.SIGTERM)
-        worker.wait(60)
+        worker.wait(PATIENCE)
 
 
 def test_nodes_are_fetched_for_watched_and_cancelled(
@@ -123,7 +124,7 @@ def test_nodes_are_fetched_for_watched_and_cancelled(
     )
     wait_until(lambda: processes_of(second, "stage.py") != [])
     flow.send_signal(signal.SIGTERM)
-    flow.wait(60)
+    flow.wait(PATIENCE)
     wait_until(lambda: processes_of(second, "stage.py") == [])
 
 

@@ -16,6 +16,7 @@ import pytest
 from onnx import numpy_helper
 
 from tests.variants import with_variant
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="session")
@@ -65,5 +66,5 @@ def served(bundle: Path) -> Iterator[str]:
         yield found[0]
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read()
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE) == 130
         assert [line for line in errors.splitlines() if not re.search("left out what cannot be spoken|did not go well", line)] == []

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
@@ -23,6 +22,7 @@ from sonorant.audio.wav import pcm16
 from sonorant.page.server import PageServer
 from sonorant.page.synthesis import LIMITS, Synthesis
 from sonorant.runtime import Voice
+from tests.waiting import PATIENCE, wait_until
 
 LONG = "The rain had stopped, and nobody came. " * 120
 JSON = {"Content-Type": "application/json"}
@@ -45,7 +45,7 @@ def server(two_variants: Path) -> Iterator[PageServer]:
 
 
 def ask(page: str, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> HTTPResponse:
-    connection = HTTPConnection(urlsplit(page).netloc, timeout=30)
+    connection = HTTPConnection(urlsplit(page).netloc, timeout=PATIENCE)
     connection.request(method, path, body, headers or {})
     return connection.getresponse()
 
@@ -59,13 +59,6 @@ def speak(page: str, **wish: Any) -> list[dict[str, Any]]:
 def heard(lines: list[dict[str, Any]]) -> np.ndarray:
     assert lines[-1] == {"end": True}
     return np.frombuffer(b"".join(base64.b64decode(line.get("pcm", "")) for line in lines[:-1]), "<i2")
-
-
-def wait_for(what: Any) -> None:
-    until = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.01)
 
 
 def test_speaks_what_say_speaks(page: str, voice: Voice, two_variants: Path) -> None:
@@ -185,19 +178,19 @@ def test_listens_on_loopback_only(page: str) -> None:
 
 
 def test_a_listener_who_goes_ends_the_speech_and_gives_up_the_place(server: PageServer) -> None:
-    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
     connection.request("POST", "/speech", json.dumps({"text": LONG, "speed": 0.5}), JSON)
     response = connection.getresponse()
     assert "pcm" in json.loads(response.readline())  # speech comes while most of it is not computed
     assert server.synthesis.speaking == 1
     response.close()
     connection.close()
-    wait_for(lambda: server.synthesis.speaking == 0)
+    wait_until(lambda: server.synthesis.speaking == 0)
 
 
 def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: PageServer, voice: Voice) -> None:
     wish = json.dumps({"text": LONG, "speed": 0.5})
-    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
     connection.request("POST", "/speech", wish, JSON)
     unread = connection.getresponse()
     unread.readline()

@@ -1,0 +1,22 @@
+"""Ports for servers that tests start. Knows nothing of the servers."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+
+PORTS = range(10_000, 20_000)
+"""Below those that a system gives of its own accord (Linux: from 32768), which any connection may get before the server listens."""
+
+
+def free_port() -> int:
+    """A port of loopback on which nobody listens."""
+    while True:
+        port = secrets.choice(PORTS)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
