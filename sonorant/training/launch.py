@@ -27,6 +27,8 @@ JOIN_SECONDS = 600
 """How long a node waits for the others to come; `PET_RDZV_CONF=timeout=<seconds>` says otherwise."""
 SHUTDOWN_SECONDS = 20
 """How long torchrun waits for its ranks to save after a SIGTERM."""
+WORKER = "sonorant.training.worker"
+"""Module that each rank runs."""
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
@@ -133,17 +135,21 @@ def launch(job: Job) -> None:
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
     """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it. Return whether there was one."""
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(job_file)]
-    child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
+    command = [sys.executable, "-m", "sonorant.training.agent", "-m", WORKER, str(job_file)]
+    child: subprocess.Popen[bytes] | None = None
     told_to_stop = False
 
     def pass_on(*_: object) -> None:
         nonlocal told_to_stop
         told_to_stop = True
-        child.send_signal(signal.SIGTERM)
+        if child:
+            child.send_signal(signal.SIGTERM)
 
     former = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
+        if told_to_stop:  # when there was nobody yet to pass it on to
+            child.send_signal(signal.SIGTERM)
         child.wait()
     finally:
         for number, handler in former.items():

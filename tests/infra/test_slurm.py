@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,21 @@ from sonorant.training.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from tests.infra.slurm_stand_ins import Slurm
 from tests.pipeline import Project, copy_of_this_project
+from tests.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "infra/slurm/train.sbatch"
+HOLD = """
+
+def _held(self, *arguments, really=Trainer.take_step):
+    import os, time
+    while self.step == 40 and not self._stop and os.path.exists("runs/hold"):
+        time.sleep(0.01)
+    return really(self, *arguments)
+
+Trainer.take_step = _held
+"""
+"""Has the project's trainer wait for its time limit in the middle, so that training is not over when that comes."""
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +39,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """A copy of this project with the features and the settings of a training of seconds."""
     folder = tmp_path_factory.mktemp("slurm")
     project = Project(copy_of_this_project(folder / "project"), folder / "cache")
+    with (project.root / "sonorant/training/trainer.py").open("a") as trainer:
+        trainer.write(HOLD)
     tiny_features(folder)
     (project.root / "data").mkdir()
     shutil.move(folder / "features", project.root / "data/features")
@@ -51,13 +64,14 @@ def status_of(project: Project) -> dict:
 
 
 def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> None:
+    hold, trainings = project.root / "runs/hold", project.root / "runs/train_acoustic"
+    hold.parent.mkdir(exist_ok=True)
+    hold.touch()
     job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
-    rows: list[dict] = []
-    while len(rows) < 3 and job.poll() is None:
-        time.sleep(0.2)
-        rows = [row for file in (project.root / "runs/train_acoustic").glob("*/metrics.jsonl") for row in read_metrics(file)]
+    wait_until(lambda: any(read_metrics(file) for file in trainings.glob("*/metrics.jsonl")) or job.poll() is not None)
     job.send_signal(signal.SIGUSR1)
-    said, _ = job.communicate(timeout=300)
+    said, _ = job.communicate(timeout=PATIENCE)
+    hold.unlink()
     assert (job.returncode, slurm.requeued) == (0, 1), said
     assert "training as node 1 of 2" in said
     stopped = status_of(project)
@@ -65,12 +79,12 @@ def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> No
     assert 0 < stopped["step"] < 80
 
     job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
-    said, _ = job.communicate(timeout=300)
+    said, _ = job.communicate(timeout=PATIENCE)
     assert (job.returncode, slurm.requeued) == (0, 1), said
     assert status_of(project)["state"] == "finished"
-    steps = [row["step"] for row in read_metrics(next((project.root / "runs/train_acoustic").glob("*/metrics.jsonl")))]
+    steps = [row["step"] for row in read_metrics(next(trainings.glob("*/metrics.jsonl")))]
     assert sorted(set(steps)) == list(range(1, 81))
-    assert len(list((project.root / "runs/train_acoustic").iterdir())) == 1
+    assert len(list(trainings.iterdir())) == 1
     assert read_json(project.root / "models/acoustic/model.json")["provenance"]["steps"] == 80
     assert "models/acoustic" in project.lock.decode()
 
@@ -80,7 +94,7 @@ def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -
     (project.root / "data/features/index.json").write_text("{")
     try:
         job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
-        said, _ = job.communicate(timeout=300)
+        said, _ = job.communicate(timeout=PATIENCE)
     finally:
         shutil.copy2(slurm.folder / "kept/index.json", project.root / "data/features/index.json")
     assert (job.returncode, slurm.requeued) == (1, 0), said
@@ -91,7 +105,7 @@ def test_without_the_codes_it_depends_on_no_node_starts(project: Project, slurm:
     codes = (project.root / "data/codes").rename(slurm.folder / "codes")
     try:
         job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
-        said, _ = job.communicate(timeout=60)
+        said, _ = job.communicate(timeout=PATIENCE)
     finally:
         codes.rename(project.root / "data/codes")
     assert job.returncode == 2
@@ -101,7 +115,7 @@ def test_without_the_codes_it_depends_on_no_node_starts(project: Project, slurm:
 
 def test_another_stage_is_refused(slurm: Slurm) -> None:
     job = slurm.submit(ROOT, SCRIPT, "export", nodes=2, processes=1)
-    said, _ = job.communicate(timeout=60)
+    said, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 2
     assert said.count("\n") == 1
     assert "train_acoustic or train_vocoder" in said

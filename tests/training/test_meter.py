@@ -62,9 +62,10 @@ class Slow(AcousticRecipe):
                 return len(batches)
 
             def __getitem__(self, index: int) -> Batch:
+                start = time.perf_counter()
                 time.sleep(0.2)
                 if reads:
-                    store.seconds_reading += 0.2
+                    store.seconds_reading += time.perf_counter() - start
                 return made[index]
 
         return Dataset()

@@ -9,8 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,29 +26,46 @@ from sonorant.training.node import Node, interface_towards
 from sonorant.training.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job
+from tests.imports import ROOT
+from tests.ports import free_port
 from tests.training.test_resume import assert_same
+from tests.waiting import PATIENCE, wait_until
 
 LAUNCH = """
-import json, sys
+import json, os, sys
 from sonorant.errors import SonorantError
-from sonorant.training.launch import launch
+from sonorant.training import launch
 from sonorant.training.worker import Job
+if "HELD_AT" in os.environ:
+    launch.WORKER = "tests.training.held_worker"
 try:
-    launch(Job(**json.load(open(sys.argv[1]))))
+    launch.launch(Job(**json.load(open(sys.argv[1]))))
 except SonorantError as error:
     raise SystemExit(f"error: {error}")
 """
+AT_ONCE = """
+import os, signal, subprocess
+
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **settings):
+        super().__init__(*arguments, **settings)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+subprocess.Popen = Popen
+"""
+"""Has a launcher told to stop at the moment at which torchrun is there."""
 TWO = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "10.0.0.1"}
 
 
-def start(job: Job, folder: Path, **variables: str) -> subprocess.Popen[str]:
+def start(job: Job, folder: Path, code: str = LAUNCH, **variables: str) -> subprocess.Popen[str]:
     """A machine's launcher, on this node's job, with PET_* as given."""
     folder.mkdir(exist_ok=True)
     job.write(folder / "job.json")
     env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | variables
     env["OMP_NUM_THREADS"] = "1"  # bits are those of as many threads
     return subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, str(folder / "job.json")],
+        [sys.executable, "-c", code, str(folder / "job.json")],
+        cwd=ROOT,
         env=env,
         text=True,
         stdout=subprocess.PIPE,
@@ -60,10 +75,13 @@ def start(job: Job, folder: Path, **variables: str) -> subprocess.Popen[str]:
 
 def start_two(jobs: list[Job], folders: list[Path], **variables: str) -> list[subprocess.Popen[str]]:
     """Two nodes of one process each, on a free port."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = str(listener.getsockname()[1])
-    meeting = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port, **variables}
+    meeting = {
+        "PET_NNODES": "2",
+        "PET_NPROC_PER_NODE": "1",
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": str(free_port()),
+        **variables,
+    }
     return [
         start(job, folder, **meeting, PET_NODE_RANK=str(rank)) for rank, (job, folder) in enumerate(zip(jobs, folders, strict=True))
     ]
@@ -71,7 +89,7 @@ def start_two(jobs: list[Job], folders: list[Path], **variables: str) -> list[su
 
 def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
     """Exit status and output of each."""
-    outputs = [node.communicate(timeout=240)[0] for node in nodes]
+    outputs = [node.communicate(timeout=PATIENCE)[0] for node in nodes]
     return [(node.returncode, output) for node, output in zip(nodes, outputs, strict=True)]
 
 
@@ -140,12 +158,16 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
     assert said({}, 1) == ""
 
 
-def test_a_training_told_to_stop_before_it_began_has_stopped(features: Path, tmp_path: Path) -> None:
-    node = start(tiny_job("acoustic", features, tmp_path / "job"), tmp_path / "job", PET_NPROC_PER_NODE="1")
-    launcher = psutil.Process(node.pid)
-    # torchrun is there and imports torch; its ranks will do so too
-    wait_until(lambda: any(child.cpu_times().user > 0.3 for child in launcher.children()) or node.poll() is not None)
-    node.send_signal(signal.SIGTERM)
+@pytest.mark.parametrize("code", [LAUNCH, AT_ONCE + LAUNCH], ids=["while it waits for a node", "at once"])
+def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features: Path, tmp_path: Path) -> None:
+    """Without the second of two nodes it cannot begin, however late it is told."""
+    meeting = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port()), "PET_NNODES": "2", "PET_NODE_RANK": "0"}
+    node = start(tiny_job("acoustic", features, tmp_path / "job"), tmp_path / "job", code, PET_NPROC_PER_NODE="1", **meeting)
+    if code == LAUNCH:
+        launcher = psutil.Process(node.pid)
+        # torchrun is there and imports torch
+        wait_until(lambda: any(child.cpu_times().user > 0.3 for child in launcher.children()) or node.poll() is not None)
+        node.send_signal(signal.SIGTERM)
     ((status, output),) = ends([node])
     assert status == 1 and "acoustic: stopped before training began" in output, output
 
@@ -171,7 +193,7 @@ def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(f
     settings: dict[str, Any] = {"steps": 30, "validate_every": 30, "checkpoint_every": 30}
     folders = [tmp_path / name for name in ("first", "second")]
     jobs = [tiny_job("acoustic", features, folder, **settings) for folder in folders]
-    nodes = start_two(jobs, folders)
+    nodes = start_two(jobs, folders, HELD_AT="20")
     metrics = RunDirectory(folders[0] / "run").metrics
     wait_until(lambda: bool(read_metrics(metrics)) or any(node.poll() is not None for node in nodes))
     nodes[1].send_signal(signal.SIGTERM)
@@ -263,10 +285,3 @@ def with_another_split(features: Path, copy: Path) -> Path:
     index[0]["split"] = "test"
     (copy / "index.json").write_text(json.dumps(index))
     return copy
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)

@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from benchmarks import faulty_worker
-from benchmarks.ddp_faults import CAUSES, faulty_job, free_port, verdict
+from benchmarks.ddp_faults import CAUSES, faulty_job, verdict
+from tests.ports import free_port
+from tests.waiting import PATIENCE
 
 SERVER = multiprocessing.get_context("forkserver")
-PATIENCE = 120
 
 
 def run_rank(fault: str, job_file: Path, output: Path, env: dict[str, str]) -> None:

@@ -17,9 +17,7 @@ from benchmarks.tiny_training import tiny_job
 from sonorant.training.launch import environment
 from sonorant.training.run_directory import RunDirectory
 from tests.imports import ROOT
-
-PATIENCE = 240
-"""Seconds after which something that should have happened will not."""
+from tests.waiting import PATIENCE
 
 
 class Training:
