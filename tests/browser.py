@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN = ("data:", "blob:", "about:")
 """Addresses that lead nowhere outside the page."""
@@ -55,8 +57,8 @@ def start_browser() -> Browser:
     """Start Chromium without a window. Skips the test by name where Chromium, its driver or selenium is not installed."""
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
     program = next((found for found in map(shutil.which, BROWSERS) if found), None)
-    driver = shutil.which("chromedriver")
-    if program is None or driver is None:
+    chromedriver = shutil.which("chromedriver")
+    if program is None or chromedriver is None:
         pytest.skip("chromium and chromedriver are not installed; run: sh infra/install_system_packages.sh chromium")
     options = selenium.ChromeOptions()
     options.binary_location = program
@@ -67,5 +69,7 @@ def start_browser() -> Browser:
         arguments.append("--no-sandbox")  # root has no namespaces to give it
     for argument in arguments:
         options.add_argument(argument)
-    service = selenium.ChromeService(driver)
-    return Browser(selenium.Chrome(options=options, service=service))
+    service = selenium.ChromeService(chromedriver)
+    driver = selenium.Chrome(options=options, service=service)
+    driver.set_script_timeout(PATIENCE)
+    return Browser(driver)

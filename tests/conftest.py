@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,11 @@ from tasks.params import load
 from tests.browser import Browser, start_browser
 
 ROOT = Path(__file__).parents[1]
+with suppress(ImportError):  # absent where only those tests are run that need a GPU
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
+    settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

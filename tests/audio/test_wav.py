@@ -74,7 +74,7 @@ def test_resampling_lets_nothing_fold_back(tmp_path: Path) -> None:
     assert np.abs(samples[1000:-1000]).max() < 1e-3
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(integers=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), rate=st.sampled_from([8000, 16000, 44100]))
 def test_sixteen_bits_survive_writing_and_reading(tmp_path_factory: pytest.TempPathFactory, integers: list[int], rate: int) -> None:
     path = tmp_path_factory.mktemp("wav") / "a.wav"

@@ -29,7 +29,7 @@ UTTERANCES = st.builds(
 GOOD = {"id": "a", "audio": "a.wav", "text": "A.", "speaker": "s", "language": "en-us"}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(utterances=st.lists(UTTERANCES, max_size=5))
 def test_written_is_read(tmp_path_factory: pytest.TempPathFactory, utterances: list[Utterance]) -> None:
     path = tmp_path_factory.mktemp("manifest") / "manifest.jsonl"

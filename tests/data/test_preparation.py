@@ -201,7 +201,7 @@ def test_a_streamed_wav_whose_length_was_never_filled_in_is_whole(tmp_path: Path
     assert cut_off(tmp_path / "a.wav") is None
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     data=st.binary(min_size=1, max_size=80),
     magic=st.sampled_from([b"", b"RIFF", b"RIFF\0\0\0\0WAVEdata", b"OggS", b"ID3", b"\xff\xfbInfo"]),

@@ -96,7 +96,7 @@ def test_in_int8_too(trained: tuple[Path, Path], voice_bundle: Path, tmp_path: P
         assert np.abs(whole[:4000] - plain.say(text)[:4000]).max() > 10 * TOLERANCE  # it is int8 indeed
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(st.text(st.sampled_from('aeo tn.?!,\n-3$ ()"\u2014é你'), min_size=1, max_size=120), st.integers(1, 9000), st.integers(0, 99))
 def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, chunk: int, seed: int) -> None:
     try:

@@ -126,7 +126,7 @@ def test_sentences_are_the_whole_text_in_parts() -> None:
     assert not any(part.unknown for part in parts[1:])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.one_of(st.text(max_size=60), st.text(alphabet="0123456789.,:/-$€%°½'’–… aAz\n", max_size=30)))
 def test_any_text_is_accepted_and_stays_inside_the_inventory(text: str) -> None:
     for spoken in (FRONTEND.speak(text), *FRONTEND.sentences(text)):
