@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +87,13 @@ def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytes
     bundle = tmp_path_factory.mktemp("exported_codec_lm") / "voice"
     export_voice(*trained_codec_lm, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), DECODING)
     return bundle
+
+
+@pytest.fixture(scope="session")
+def cpp() -> None:
+    """The compiler that torch.compile asks for; a test that wants it is skipped by name where it is not installed."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++, with which torch compiles, is not installed")
 
 
 @pytest.fixture(scope="session")

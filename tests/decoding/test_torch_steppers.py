@@ -248,7 +248,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> Iterator[Start]:
+def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path], cpp: None) -> Iterator[Start]:
     """Once for the module: four graphs, each of many seconds."""
     # A pool of processes that compile costs more than it saves here.
     with pytest.MonkeyPatch.context() as patch, torch._inductor.config.patch(compile_threads=1):

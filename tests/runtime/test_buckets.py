@@ -136,7 +136,7 @@ def small(bundle: Bundle) -> Bundle:
 
 
 @pytest.fixture(scope="module")
-def compiled(small: Bundle, trained: tuple[Path, Path]) -> Iterator[Bucketed]:
+def compiled(small: Bundle, trained: tuple[Path, Path], cpp: None) -> Iterator[Bucketed]:
     runtime = load_runtime("torch-compiled", small, LoadOptions(trained=trained, warm_up=True))
     assert isinstance(runtime, Bucketed)
     yield runtime
