@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # read when torch is imported; pytest's workers share the cores already
 
 import numpy as np
 import pytest
