@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,8 +38,20 @@ def words_of(command: str) -> list[str]:
     return words
 
 
+@cache
+def options_of(*program: str) -> set[str]:
+    """The options that `python -m <program> --help` names."""
+    done = subprocess.run([sys.executable, "-m", *program, "--help"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"--[\w-]+", done.stdout))
+
+
+def options_in(words: list[str]) -> set[str]:
+    return {word for word in words if word.startswith("--")}
+
+
 @pytest.mark.parametrize(("page", "command"), commands())
-def test_the_command_exists(page: str, command: str, tmp_path: Path, voice_bundle: Path) -> None:
+def test_the_command_exists(page: str, command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     words = words_of(command)
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
@@ -46,22 +59,19 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, voice_bundl
         stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
         assert {word for word in words[2:] if not word.startswith("-")} <= set(stages)
     elif words[0] == "dvc":
-        assert subprocess.run([sys.executable, "-m", "dvc", *words[1:3], "--help"], capture_output=True).returncode == 0
+        assert options_of(*words[:3])
     elif words[0] == "sonorant" and words[1] != "say":
-        done = subprocess.run([sys.executable, "-m", "sonorant.cli", words[1], "--help"], cwd=ROOT, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert {word for word in words[2:] if word.startswith("--")} <= set(re.findall(r"--[\w-]+", done.stdout))
+        assert options_in(words) <= options_of("sonorant.cli", words[1])
     elif words[0] == "sonorant":
         if any(word.startswith("models:/") for word in words):
             pytest.skip("needs a registry: tests/test_cli.py speaks from one")
+        voice_bundle = request.getfixturevalue("voice_bundle")
         words = [str(voice_bundle) if word == "artifacts/voice" else word for word in words[1:]]
         done = subprocess.run([sys.executable, "-m", "sonorant.cli", *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "morning.wav").stat().st_size > 1000
     elif words[:2] == ["python", "-m"]:
-        help_text = subprocess.run([sys.executable, "-m", words[2], "--help"], cwd=ROOT, capture_output=True, text=True)
-        assert help_text.returncode == 0, help_text.stderr
-        assert {word for word in words[3:] if word.startswith("--")} <= set(re.findall(r"--[\w-]+", help_text.stdout))
+        assert options_in(words) <= options_of(words[2])
     elif words[:2] == ["python", "-c"]:
         compile(words[2], page, "exec")
     else:
