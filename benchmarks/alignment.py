@@ -22,8 +22,8 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import compare, summarize
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import corpus_lengths, export_voice, family_of
-from sonorant.models.language_model import LanguageModelConfig
-from sonorant.training.language_model import LanguageModelTrainConfig
+from sonorant.families.codec_lm.language_model import LanguageModelConfig
+from sonorant.families.codec_lm.training import LanguageModelTrainConfig
 from tasks.params import load
 from tasks.stage import run
 from tasks.training import train

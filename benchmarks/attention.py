@@ -27,7 +27,7 @@ from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
 from benchmarks.report import finish, save_option
-from sonorant.models.attention import attend
+from sonorant.layers.attention import attend
 
 SECONDS = (5, 10, 20, 40)
 RATES = {"codec": 31.25, "mel": 62.5}

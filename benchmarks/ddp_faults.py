@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from benchmarks.report import finish, save_option
 from benchmarks.tiny_training import tiny_features, tiny_job
-from sonorant.training.launch import environment
+from sonorant.training.distributed.launch import environment
 from sonorant.training.worker import Job
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +88,7 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
             "PET_NPROC_PER_NODE": "1",
         }
         nodes = [common | meeting | {"PET_NODE_RANK": str(number)} for number in range(2)]
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "benchmarks.faulty_worker", str(job_file), fault]
+    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "benchmarks.faulty_worker", str(job_file), fault]
     agents = [
         subprocess.Popen(command, cwd=ROOT, env=environment(node, 2), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         for node in nodes

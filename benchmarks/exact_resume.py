@@ -29,7 +29,7 @@ from benchmarks.report import finish, save_option
 from benchmarks.slow_disk_worker import PAUSE
 from benchmarks.tiny_training import tiny_features, tiny_job
 from sonorant.training import checkpoint
-from sonorant.training.launch import SHUTDOWN_SECONDS, environment
+from sonorant.training.distributed.launch import SHUTDOWN_SECONDS, environment
 from sonorant.training.run_directory import RunDirectory, read_metrics
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +83,7 @@ class Training:
         """Start or resume it under torchrun."""
         env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"])
         env["OMP_NUM_THREADS"] = "1"
-        command = [sys.executable, "-m", "sonorant.training.agent", "-m", worker, str(self.folder / "job.json")]
+        command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(self.folder / "job.json")]
         log = (self.folder / "log.txt").open("a")
         return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=log, stderr=log, start_new_session=True)
 

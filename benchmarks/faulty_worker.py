@@ -17,7 +17,8 @@ import torch
 
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch, Plan, deal
-from sonorant.training import ema, ranks, step, trainer, worker
+from sonorant.training import checkpoint, step, trainer, worker
+from sonorant.training.distributed import ranks
 
 LATER = 5
 """Step from which on a fault is there that comes later."""
@@ -135,13 +136,13 @@ def one_replica_drifts() -> None:
 
 def average_drifts() -> None:
     """The moving average of a rank misses an update."""
-    update = ema.Average.update_parameters
+    update = checkpoint.Average.update_parameters
 
     def missed(self: Any, model: torch.nn.Module) -> None:
         if not (rank() == 1 and int(self.n_averaged) == LATER):
             update(self, model)
 
-    ema.Average.update_parameters = missed  # type: ignore[method-assign]
+    checkpoint.Average.update_parameters = missed  # type: ignore[method-assign]
 
 
 def other_initial_weights() -> None:

@@ -34,16 +34,16 @@ from benchmarks.gpu_tokens import tokens
 from benchmarks.report import finish, save_option
 from benchmarks.synthetic_corpus import SPEECH, write_corpus
 from benchmarks.tiny_training import settings, tiny_features, tiny_job
-from sonorant.training import budget, checkpoint, memory
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.alignment import align
-from sonorant.training.launch import environment, launch
-from sonorant.training.pieces import Pieces
-from sonorant.training.ranks import Ranks
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.layers.alignment import align
+from sonorant.training import checkpoint, memory
+from sonorant.training.distributed.launch import environment, launch
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.memory import Pieces
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.waveform import VocoderRecipe
 from sonorant.training.worker import Job
 
 FASTPITCH = 101_730
@@ -156,7 +156,7 @@ def _kill_after_a_checkpoint(job: Job, file: Path) -> None:
 
 def _start(job: Job, file: Path) -> subprocess.Popen[bytes]:
     job.write(file)
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(file)]
+    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "sonorant.training.worker", str(file)]
     return subprocess.Popen(command, env=environment(os.environ, job.train["micro_batches_per_step"]), start_new_session=True)
 
 
@@ -264,7 +264,7 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
             amount = {"frames_per_micro_batch": "auto"} if kind == "acoustic" else {"segments_per_micro_batch": "auto"}
             recipe = _recipe(kind, folder / "speech", device, **amount)
             trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
-            amount_found = budget.find(trainer.trained, share)
+            amount_found = memory.find_budget(trainer.trained, share)
             memory.forget_peak(device)
             _measured(trainer, warm_up=0, steps=20)
             allowed = memory.allowance(device, share)

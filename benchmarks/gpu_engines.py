@@ -23,13 +23,12 @@ from benchmarks.turns import CONTROL, figures, ratio, take_turns
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected
-from sonorant.export.cases import batches
-from sonorant.export.fault import Fault
-from sonorant.export.rungs import check_padding, check_parts, check_values, follow
-from sonorant.export.tolerance import Tolerance
+from sonorant.export.comparison import batches
+from sonorant.export.tolerance import Fault, Tolerance
+from sonorant.families.parallel.parity_checks import check_padding, check_parts, check_values, follow
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.parts import decode_parts, speak, vocode_parts
+from sonorant.runtime.chunks import decode_parts, speak, vocode_parts
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 
 TOLERANCES = {

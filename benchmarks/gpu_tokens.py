@@ -28,14 +28,13 @@ from benchmarks.turns import figures, ratio, take_turns
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
 from sonorant.decoding.state import Rules, State, make_rules, start
-from sonorant.decoding.torch_dynamic import DynamicStepper
-from sonorant.decoding.torch_static import StaticStepper
-from sonorant.decoding.torch_step import TorchStep
-from sonorant.models.cache import DynamicCache
-from sonorant.models.saved import build, load_language_model, save_model
+from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
+from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime
+from sonorant.families.codec_lm.torch_static import StaticStepper
+from sonorant.layers.cache import DynamicCache
+from sonorant.models import build, load_language_model, save_model
 from sonorant.runtime.bundle import SCHEMA_VERSION, AudioSettings, Bundle, Context, FrontendSettings, Lengths, VoiceDescription
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
-from sonorant.runtime.torch_tokens import StaticTokenRuntime
 
 SIZES = {"demo": (256, 6, 4, 704), "larger": (768, 16, 12, 2048)}
 """Channels, layers, heads, hidden width of the MLP: the demo's 7 M parameters, and about 130 M."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonorant.models.saved import build_acoustic, build_vocoder, load_acoustic, load_vocoder, save_model
+from sonorant.models import build_acoustic, build_vocoder, load_acoustic, load_vocoder, save_model
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,

@@ -23,13 +23,12 @@ from benchmarks.latency_worker import TEXTS, Job, as_json
 from benchmarks.random_voice import LENGTHS, random_models
 from benchmarks.report import finish, machine, save_option
 from sonorant.errors import SonorantError
-from sonorant.evaluation.processes import usable_cores
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
 from sonorant.files import read_json
-from sonorant.runtime.baseline import BASELINE
+from sonorant.processes import usable_cores
 from sonorant.runtime.bundle import DESCRIPTION, content_hash, read_bundle
-from sonorant.runtime.runtimes import RUNTIMES
+from sonorant.runtime.runtimes import BASELINE, RUNTIMES
 from tasks.params import load
 from tasks.stage import run
 

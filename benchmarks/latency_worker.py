@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from benchmarks.turns import CONTROL, WARM_UP, figures, ratio, take_turns
 from sonorant.errors import SonorantError
-from sonorant.runtime.baseline import BASELINE
 from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.runtime.runtimes import BASELINE, LoadOptions, load_runtime
 from sonorant.runtime.voice import Voice
 
 TEXTS = {

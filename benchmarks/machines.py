@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-from sonorant.training.ranks import die_with_parent
+from sonorant.training.distributed.ranks import die_with_parent
 
 INSIDE = "SONORANT_INSIDE_NAMESPACE"
 BRIDGE = "10.77.0.1"

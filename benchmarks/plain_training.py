@@ -22,12 +22,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch
-from sonorant.models.activation import GELU
-from sonorant.models.depthwise import DepthwiseConv
-from sonorant.models.dropout import Dropout
-from sonorant.training.acoustic import AcousticRecipe
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 from sonorant.training.recipe import Recipe, weighted
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.waveform import VocoderRecipe
 
 BATCH = 32
 

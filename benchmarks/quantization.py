@@ -23,22 +23,18 @@ from benchmarks.turns import ratio, take_turns
 from sonorant.data.features import FeatureStore
 from sonorant.data.manifest import read_manifest
 from sonorant.errors import SonorantError
-from sonorant.evaluation.error_rates import ErrorCounts, compare, summarize
-from sonorant.evaluation.normalizer import Normalizer
-from sonorant.evaluation.recognizers import RecognizerConfig
-from sonorant.evaluation.recordings import score
+from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
+from sonorant.evaluation.recognizers import Clip, RecognizerConfig, transcribe
+from sonorant.evaluation.recordings import held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
-from sonorant.evaluation.sentences import held_out, spoken_text
-from sonorant.evaluation.transcription import Clip, transcribe
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, corpus_lengths, export_variants
-from sonorant.models.saved import load_model
+from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.models import load_model
 from sonorant.quantization.comparison import above, summary
-from sonorant.quantization.config import QuantizeConfig
-from sonorant.quantization.quantize import PostTrained, decide, post_train
+from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
 from sonorant.runtime.voice import Voice
-from sonorant.training.acoustic import AcousticTrainConfig
-from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.training.waveform import VocoderTrainConfig
 from tasks.params import load
 from tasks.quantize import Data, go_on
 from tasks.stage import run

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from sonorant.audio.mel import MelConfig
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.language_model import LanguageModelConfig
+from sonorant.families.parallel.acoustic import AcousticConfig
+from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
-from sonorant.models.acoustic import AcousticConfig
-from sonorant.models.codec import CodecConfig
-from sonorant.models.language_model import LanguageModelConfig
-from sonorant.models.saved import build, save_model
-from sonorant.models.vocoder import VocoderConfig
+from sonorant.models import build, save_model
 from sonorant.runtime.bundle import Lengths
 from sonorant.text import TextConfig, load_frontend
 from tasks.params import load

@@ -32,7 +32,7 @@ from benchmarks.streaming_worker import text
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.runtime.voice import Voice
 from tasks.params import load
 from tasks.stage import run

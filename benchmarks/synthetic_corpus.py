@@ -17,8 +17,7 @@ import torch
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, array_hash, content_hash
 from sonorant.files import atomic_folder, write_json
-from sonorant.text.phonemes import Phoneme
-from sonorant.text.symbols import SymbolTable
+from sonorant.text.frontend import Phoneme, SymbolTable
 
 SPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
 """The mel of LJSpeech's recipes."""

@@ -22,9 +22,9 @@ def tiny_codes(features: Path) -> Path:
     """The token store beside `features`, made there if it is not yet, by a tiny codec that has not learned to speak."""
     out = features.with_name(f"{features.name}-codes")
     if not out.exists():
-        from sonorant.data.codes import write_codes
         from sonorant.data.features import FeatureStore
-        from sonorant.models.codec import Codec, CodecConfig
+        from sonorant.families.codec_lm.codec import Codec, CodecConfig
+        from sonorant.families.codec_lm.codes import write_codes
 
         store = FeatureStore.open(features)
         sizes = CodecConfig(channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, streams=2, levels=[3, 3],

@@ -27,11 +27,11 @@ from benchmarks.report import finish, save_option
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
-from sonorant.models.acoustic import AcousticConfig
-from sonorant.models.vocoder import VocoderConfig
-from sonorant.training.acoustic import AcousticRecipe, AcousticTrainConfig
-from sonorant.training.launch import environment
-from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.families.parallel.acoustic import AcousticConfig
+from sonorant.families.parallel.training import AcousticRecipe, AcousticTrainConfig
+from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.training.distributed.launch import environment
+from sonorant.training.waveform import VocoderTrainConfig
 from tasks import params
 
 REPOSITORY = Path(__file__).parents[1]
@@ -90,7 +90,7 @@ def run(case: Case, job: dict[str, Any], steps: int) -> dict[str, Any]:
             env = {name: value for name, value in os.environ.items() if name not in THREADS}
         else:
             job = {**job, "train": {**job["train"], "precision": case.precision}, "steps": steps, "warmup": 4}
-            command = [sys.executable, "-m", "sonorant.training.agent", "-m", "benchmarks.training_worker", str(file)]
+            command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "benchmarks.training_worker", str(file)]
             given = {name: value for name, value in os.environ.items() if name not in THREADS}
             env = environment({**given, "PET_NPROC_PER_NODE": str(case.processes)}, job["train"]["micro_batches_per_step"])
         file.write_text(json.dumps({**job, "out": str(out)}), encoding="utf-8")

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch.distributed as dist
 
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.ranks import join
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.training.distributed.ranks import join
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.trainer import Trainer
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.waveform import VocoderRecipe
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from benchmarks.report import finish, save_option
 from benchmarks.tiny_training import tiny_features, tiny_job
-from sonorant.training.launch import environment
+from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory, read_metrics
 
 ROOT = Path(__file__).parents[1]
@@ -83,7 +83,14 @@ def curves(kind: str, features: Path, folder: Path, processes: int, steps: int, 
     job = tiny_job(kind, features, folder, steps=steps, micro_batches_per_step=MICRO_BATCHES, **every, **changes)
     job.write(folder / "job.json")
     given = {**os.environ, "PET_NNODES": "1", "PET_NPROC_PER_NODE": str(processes), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.training.worker", str(folder / "job.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.training.distributed.agent",
+        "-m",
+        "sonorant.training.worker",
+        str(folder / "job.json"),
+    ]
     done = subprocess.run(command, cwd=ROOT, env=environment(given, MICRO_BATCHES), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)

@@ -19,7 +19,7 @@ from flows.results import (
     stage_rows,
 )
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES, VoiceConfig
+from sonorant.families.family import FAMILIES, VoiceConfig
 from sonorant.registry.registration import RegisterConfig
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params, params

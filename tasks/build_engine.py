@@ -8,8 +8,7 @@ from pathlib import Path
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tensorrt.engines import Engines
-from sonorant.tensorrt.installation import this_machine
-from sonorant.tensorrt.key import EngineConfig
+from sonorant.tensorrt.key import EngineConfig, this_machine
 from tasks.params import load
 from tasks.stage import run
 

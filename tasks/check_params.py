@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
-from sonorant.choice.decision import ChooseConfig
+from sonorant.choice import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
 from sonorant.decoding.settings import DecodingConfig
@@ -14,22 +14,21 @@ from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
-from sonorant.families import VoiceConfig
-from sonorant.models.acoustic import AcousticConfig
-from sonorant.models.codec import CodecConfig
-from sonorant.models.language_model import LanguageModelConfig
-from sonorant.models.pretrained_codec import check_pretrained, refuse_without_graph
-from sonorant.models.vocoder import VocoderConfig
-from sonorant.quantization.config import QuantizeConfig
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.language_model import LanguageModelConfig
+from sonorant.families.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph
+from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelTrainConfig
+from sonorant.families.family import VoiceConfig
+from sonorant.families.parallel.acoustic import AcousticConfig
+from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.quantization.quantize import QuantizeConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
-from sonorant.training.acoustic import AcousticTrainConfig
-from sonorant.training.codec import CodecTrainConfig
-from sonorant.training.language_model import LanguageModelTrainConfig
-from sonorant.training.machine import DataConfig, MachineConfig
-from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.training.config import DataConfig, MachineConfig
+from sonorant.training.waveform import VocoderTrainConfig
 from tasks import params
 from tasks.stage import run
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sonorant.choice.decision import ChooseConfig, choose
-from sonorant.choice.shipping import ship
+from sonorant.choice import ChooseConfig, choose, ship
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import read_bundle

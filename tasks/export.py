@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sonorant.data.features import FeatureStore
 from sonorant.decoding.settings import DecodingConfig
-from sonorant.export.cases import spread_lengths
+from sonorant.export.comparison import spread_lengths
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, corpus_lengths, export_variants
 from sonorant.files import write_json

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.tracking.trained import download_trained
+from sonorant.registry.download import download_trained
 from sonorant.training.initial import Initial, read_initial
 
 

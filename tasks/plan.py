@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.models.acoustic import AcousticConfig
-from sonorant.models.codec import CodecConfig
-from sonorant.models.language_model import LanguageModelConfig
-from sonorant.models.vocoder import VocoderConfig
-from sonorant.planning.forecast import forecast
-from sonorant.planning.gpus import GPUS, gpu_named
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.language_model import LanguageModelConfig
+from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelTrainConfig
+from sonorant.families.parallel.acoustic import AcousticConfig
+from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.planning.forecast import GPUS, forecast, gpu_named, table
 from sonorant.planning.probe import needs_of, speed_of
-from sonorant.planning.table import table
-from sonorant.training.acoustic import AcousticTrainConfig
-from sonorant.training.codec import CodecTrainConfig
-from sonorant.training.language_model import LanguageModelTrainConfig
-from sonorant.training.machine import DataConfig, MachineConfig
-from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.training.config import DataConfig, MachineConfig
+from sonorant.training.waveform import VocoderTrainConfig
 from sonorant.training.worker import Job
 from tasks import params
 from tasks.stage import run

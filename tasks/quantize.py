@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelRecipe, LanguageModelTrainConfig
+from sonorant.families.parallel.training import AcousticTrainConfig
 from sonorant.files import atomic_folder, read_json, write_json
-from sonorant.models.saved import load_model, save_model
-from sonorant.quantization.config import QuantizeConfig
-from sonorant.quantization.quantize import decide, post_train
-from sonorant.training.acoustic import AcousticTrainConfig
-from sonorant.training.codec import CodecTrainConfig
+from sonorant.models import load_model, save_model
+from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
-from sonorant.training.language_model import LanguageModelRecipe, LanguageModelTrainConfig
-from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.training.waveform import VocoderTrainConfig
 from tasks.params import load
 from tasks.stage import run
 from tasks.training import train

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.files import read_json
 from sonorant.registry import RegisterConfig, Registered, check_judged, register
 from sonorant.runtime.bundle import read_bundle

@@ -7,11 +7,11 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from sonorant.families import VoiceConfig
-from sonorant.models.acoustic import AcousticConfig
-from sonorant.models.language_model import LanguageModelConfig
-from sonorant.training.acoustic import AcousticTrainConfig
-from sonorant.training.language_model import LanguageModelTrainConfig
+from sonorant.families.codec_lm.language_model import LanguageModelConfig
+from sonorant.families.codec_lm.training import LanguageModelTrainConfig
+from sonorant.families.family import VoiceConfig
+from sonorant.families.parallel.acoustic import AcousticConfig
+from sonorant.families.parallel.training import AcousticTrainConfig
 from tasks import params
 from tasks.stage import run
 from tasks.training import train

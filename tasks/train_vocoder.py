@@ -13,18 +13,18 @@ from pathlib import Path
 
 import torch
 
-from sonorant.data.codes import write_codes, write_no_codes
 from sonorant.data.features import FeatureStore
-from sonorant.families import VoiceConfig
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.codes import write_codes, write_no_codes
+from sonorant.families.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
+from sonorant.families.codec_lm.training import CodecTrainConfig
+from sonorant.families.family import VoiceConfig
+from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
-from sonorant.models.codec import CodecConfig
-from sonorant.models.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
-from sonorant.models.saved import describe, load_codec, save_model
-from sonorant.models.vocoder import VocoderConfig
+from sonorant.models import describe, load_codec, save_model
 from sonorant.tracking import stage_run
-from sonorant.training.codec import CodecTrainConfig
-from sonorant.training.node import Node
-from sonorant.training.vocoder import VocoderTrainConfig
+from sonorant.training.distributed.launch import Node
+from sonorant.training.waveform import VocoderTrainConfig
 from tasks import params
 from tasks.origin import origin_tags
 from tasks.stage import run, stage_params

@@ -7,16 +7,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
-from sonorant.families import FAMILIES
+from sonorant.families.codec_lm.codes import CodeStore, code_hash
+from sonorant.families.family import FAMILIES
 from sonorant.tracking import stage_run
+from sonorant.training.config import DataConfig, MachineConfig
+from sonorant.training.distributed.launch import Node, launch
 from sonorant.training.initial import Initial
-from sonorant.training.launch import launch
-from sonorant.training.machine import DataConfig, MachineConfig
-from sonorant.training.node import Node
-from sonorant.training.profile import parse_steps
 from sonorant.training.run_directory import RunDirectory
+from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.worker import Job
 from tasks import params
 from tasks.fingerprint import fingerprint

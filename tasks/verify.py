@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.data.features import FeatureStore
-from sonorant.export.cases import shortened, spread_lengths
+from sonorant.export.comparison import shortened, spread_lengths
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
 from sonorant.files import write_json

@@ -15,13 +15,11 @@ import yaml
 
 from benchmarks.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from sonorant.errors import SonorantError
-from sonorant.models.saved import build_acoustic
-from sonorant.planning.forecast import advice, estimate, forecast
-from sonorant.planning.gpus import GPUS, gpu_named, least_seconds
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.models import build_acoustic
+from sonorant.planning.forecast import GPUS, advice, estimate, forecast, gpu_named, least_seconds, table
 from sonorant.planning.probe import Needs, Speed, needs_of
-from sonorant.planning.table import table
 from sonorant.planning.work import Work, work_of
-from sonorant.training.acoustic import AcousticRecipe
 from tasks.plan import job_of
 from tests.imports import ROOT
 

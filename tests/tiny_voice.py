@@ -9,7 +9,7 @@ import torch
 
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.files import sha256_file
-from sonorant.models.saved import build, save_model
+from sonorant.models import build, save_model
 from sonorant.runtime.bundle import Lengths
 from sonorant.text import load_frontend
 

@@ -18,7 +18,7 @@ from benchmarks.report import finish, save_option
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.runtime.bundle import read_bundle
-from sonorant.tensorrt.installation import this_machine
+from sonorant.tensorrt.key import this_machine
 from tasks.build_engine import all_variants
 from tasks.stage import run
 

@@ -143,7 +143,7 @@ def _to_standard_output(speech: Iterable[bytes]) -> None:
 
 
 def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.float32]]:
-    from sonorant.runtime.limits import Allowance
+    from sonorant.runtime.speaking import Allowance
     from sonorant.runtime.voice import AT_ONCE
 
     text = _standard_input() if arguments.text == "-" else iter([arguments.text])

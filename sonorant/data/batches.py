@@ -10,18 +10,19 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from sonorant.data.codes import CodeStore
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
 
 FRAMES_MULTIPLE = 16
 """Padded lengths are multiples of this, so that kernels meet few different shapes."""
+
+
 TOKENS_MULTIPLE = 8
-CODES_MULTIPLE = 8
-UNPROMPTED = 0.25
-"""Share of rows without a prompt where there are prompts, for a voice must speak without one too."""
+
 
 Batch = dict[str, torch.Tensor]
+
+
 DRAWN = "drawn"
 """Batch key of what was really read, for proof that the ranks share out the plan: (B, 2) int64, item and first frame of each row."""
 
@@ -53,52 +54,6 @@ class UtteranceBatches(Dataset[Batch]):
             DRAWN: np.stack([items, np.zeros_like(items)], axis=1),
         }
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
-
-
-class CodeBatches(Dataset[Batch]):
-    """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
-
-    The prompt is a piece of another utterance of the same speaker and split, of up to `prompt_frames` code frames, drawn anew in each
-    epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those of whose speaker
-    there is no other utterance: their own would tell them what to say.
-    """
-
-    def __init__(self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompt_frames: int, seed: int) -> None:
-        self.utterances = UtteranceBatches(store, batches)
-        self.codes = codes
-        self.prompt_frames = prompt_frames
-        self.seed = seed
-        self.splits = np.array(store.split)
-
-    def __len__(self) -> int:
-        return len(self.utterances)
-
-    def __getitem__(self, index: int) -> Batch:
-        batch = self.utterances[index]
-        planned = self.utterances.batches[index]
-        lengths = self.codes.frames[planned.items]
-        codes = np.zeros((len(lengths), _round_up(lengths.max(), CODES_MULTIPLE), self.codes.streams), dtype=np.int64)
-        for row, item in enumerate(planned.items):
-            codes[row, : lengths[row]] = self.codes.codes(int(item))
-        prompt, prompt_lengths = self._prompts(planned)
-        arrays = {"codes": codes, "code_lengths": lengths, "prompt": prompt, "prompt_lengths": prompt_lengths}
-        return batch | {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-    def _prompts(self, planned: MicroBatch) -> tuple[np.ndarray, np.ndarray]:
-        store = self.utterances.store
-        prompt = np.zeros((len(planned.items), max(1, self.prompt_frames), self.codes.streams), dtype=np.int64)
-        lengths = np.zeros(len(planned.items), dtype=np.int64)
-        random = np.random.default_rng([self.seed, planned.epoch, planned.number])
-        for row, item in enumerate(planned.items if self.prompt_frames else ()):
-            others = np.flatnonzero((self.splits == self.splits[item]) & (store.speaker == store.speaker[item]))
-            others = others[others != item]
-            if random.random() < UNPROMPTED or not len(others):
-                continue
-            other = int(random.choice(others))
-            lengths[row] = min(random.integers(1, self.prompt_frames + 1), self.codes.frames[other])
-            first = random.integers(0, self.codes.frames[other] - lengths[row] + 1)
-            prompt[row, : lengths[row]] = self.codes.codes(other)[first : first + lengths[row]]
-        return prompt, lengths
 
 
 class SegmentBatches(Dataset[Batch]):

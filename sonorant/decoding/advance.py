@@ -1,17 +1,177 @@
-"""One step on: from what the model said to the next state, by the same code for every runtime. Knows nothing of models and caches.
+"""What may go wrong with speech that is made token by token, and how it is noticed while it goes wrong. Knows nothing of retries.
+
+Which code comes next: the likeliest, or one drawn. Knows nothing of the pointer, or of when speech ends.
+
+Drawn by inverting the cumulative distribution with one uniform number a code, made beforehand on the host: a seed gives the same codes
+whatever runs the model, and nothing waits for a generator on a device.
+
+How far the pointer into the text moves after a frame. Knows nothing of codes, or of pointers that stand still for too long.
+
+One step on: from what the model said to the next state, by the same code for every runtime. Knows nothing of models and caches.
 
 Written against the Python array API standard, so that numpy's and torch's arrays take the same path. Nothing depends on a value but by
-`where`: on a device no step waits for the one before to be looked at, and the step can be compiled or captured.
-"""
+`where`: on a device no step waits for the one before to be looked at, and the step can be compiled or captured."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
 
-from sonorant.decoding.guards import Verdict, watch
-from sonorant.decoding.pointer import choose_hop
-from sonorant.decoding.sampling import choose_codes
-from sonorant.decoding.state import Array, Rules, State
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.state import LONGEST_PERIOD, Array, Rules, State
+
+
+class Verdict(IntEnum):
+    """How an utterance went: what went wrong first."""
+
+    WELL = 0
+    """The pointer left the text's last phoneme in time."""
+    BUDGET = 1
+    """It was cut where its budget ended."""
+    STUCK = 2
+    """The pointer stood on one phoneme for too long and was pushed on."""
+    SILENCE = 3
+    """Silence longer than a pause."""
+    REPETITION = 4
+    """The same few frames, 1 to 8, again and again."""
+
+
+class Watch(NamedTuple):
+    """What the guards make of a step."""
+
+    silent_B: Array
+    """As in `State`."""
+    recent_BRG: Array
+    """As in `State`."""
+    repeats_BR: Array
+    """As in `State`."""
+    verdict_B: Array
+    """As in `State`, budgets apart."""
+    pushed_B: Array
+    """bool: the pointer must move, because what goes wrong lasts as long as it has stood where it is."""
+
+
+def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> Watch:
+    """Look at the step that has just been made: its codes (B, G), and whether the pointer would stay (B,) bool.
+
+    Silence and repetition that go on while the pointer moves are only noted: to skip phonemes would not end them.
+    """
+    all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
+    silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
+    again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
+    repeats_BR = xp.where(again_BR, state.repeats_BR + 1, 0)
+    recent_BRG = xp.concat([codes_BG[:, None, :], state.recent_BRG[:, : LONGEST_PERIOD - 1]], axis=1)
+
+    alive_B = state.ended_B < 0
+    stood_B = state.age_B + 1
+    stuck_B = alive_B & stays_B & (stood_B >= rules.longest_phoneme_B)
+    silence_B = alive_B & (silent_B >= rules.longest_silence_B)
+    loop_B = alive_B & ~all_silent_B & (xp.max(repeats_BR, axis=-1) >= rules.longest_repeat_B)
+    found_B = xp.where(stuck_B, int(Verdict.STUCK), 0)
+    found_B = xp.where(loop_B, int(Verdict.REPETITION), found_B)
+    found_B = xp.where(silence_B, int(Verdict.SILENCE), found_B)
+    standing_B = (silence_B & (stood_B >= rules.longest_silence_B)) | (loop_B & (stood_B >= rules.longest_repeat_B))
+    return Watch(
+        silent_B=silent_B,
+        recent_BRG=recent_BRG,
+        repeats_BR=repeats_BR,
+        verdict_B=xp.where(state.verdict_B == 0, found_B, state.verdict_B),
+        pushed_B=stays_B & (stuck_B | standing_B),
+    )
+
+
+Key = tuple[int, ...]
+"""What a row's noise follows from: seed, number of the candidate, number of the attempt. Not its place in the batch."""
+
+
+def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator for each key (Salmon et al. 2011).
+
+    More steps begin with the same numbers.
+    """
+    generators = [np.random.Generator(np.random.Philox(np.random.SeedSequence(key))) for key in keys]
+    return np.stack([generator.random((steps, numbers), dtype=np.float32) for generator in generators])
+
+
+def choose_codes(
+    state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
+) -> tuple[Array, Array]:
+    """A code of each stream int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
+
+    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of what is left: transformers' order.
+    `sampled`, `penalised`: False skips work that changes nothing where no row is drawn, or none penalised.
+    """
+    scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
+    codes_BG = xp.argmax(scores_BGK, axis=-1)
+    if sampled:
+        drawn_BG = draw_codes(scores_BGK, rules, noise_BG, xp)
+        codes_BG = xp.where(rules.temperature_B[:, None] > 0, drawn_BG, codes_BG)
+    chosen_BG = xp.take_along_axis(logits_BGK, codes_BG[:, :, None], axis=-1)[:, :, 0]
+    highest_BG = xp.max(logits_BGK, axis=-1)
+    log_sum_BG = highest_BG + xp.log(xp.sum(xp.exp(logits_BGK - highest_BG[:, :, None]), axis=-1))
+    return codes_BG, chosen_BG - log_sum_BG
+
+
+def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
+    """Make the codes of the last steps less likely (Keskar et al. 2019, section 4.1)."""
+    recent_BGK = state.step - state.used_BGK <= rules.recent_B[:, None, None]
+    penalty_B11 = rules.penalty_B[:, None, None]
+    penalised_BGK = xp.where(logits_BGK > 0, logits_BGK / penalty_B11, logits_BGK * penalty_B11)
+    return xp.where(recent_BGK, penalised_BGK, logits_BGK)
+
+
+def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
+    """A code of each stream int64 (B, G), drawn at the rows' temperature from the top k, of them the top p (and what equals the last)."""
+    temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
+    scaled_BGK = scores_BGK / temperature_B11
+    # Only values are sorted: codes stay in their order, so that equal ones are the same on every library.
+    sorted_BGK = -xp.sort(-scaled_BGK, axis=-1)
+    highest_BG1 = sorted_BGK[:, :, :1]
+    weights_BGK = xp.exp(sorted_BGK - highest_BG1)
+    top_BGK = xp.arange(scores_BGK.shape[-1], device=scores_BGK.device) < rules.top_k_B[:, None, None]
+    sums_BGK = xp.cumulative_sum(xp.where(top_BGK, weights_BGK, 0.0), axis=-1)
+    # A code is in the nucleus if those before it do not fill it yet; the likeliest always is.
+    inside_BGK = top_BGK & (sums_BGK - weights_BGK < rules.top_p_B[:, None, None] * sums_BGK[:, :, -1:])
+    lowest_BG1 = xp.min(xp.where(inside_BGK, sorted_BGK, highest_BG1), axis=-1, keepdims=True)
+    weights_BGK = xp.where(scaled_BGK >= lowest_BG1, xp.exp(scaled_BGK - highest_BG1), 0.0)
+    return rank_at(xp.cumulative_sum(weights_BGK, axis=-1), noise_BG, xp)
+
+
+def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
+    """Where cumulative sums (..., K) first exceed so much of their total (...): int64 (...)."""
+    # No product is the total itself: the largest noise is 1 - 2^-24, which takes more than half of the last bit from any float32.
+    return xp.count_nonzero(sums <= noise[..., None] * sums[..., -1:], axis=-1)
+
+
+LOG_HALF = math.log(0.5)
+
+
+def choose_hop(state: State, rules: Rules, hop_BA: Array, noise_B: Array, xp: Any, *, sampled: bool) -> tuple[Array, Array, Array]:
+    """By how many phonemes to move (B,), where to move if it had to (B,), both int64, and the survival since arrival, log float32 (B,).
+
+    The likeliest class after each frame would be to stay nearly always: the hazard of leaving rarely reaches one half in any one frame, and
+    such a pointer sticks. So the median rule: it leaves where the probability to have stayed so long falls below one half, which is the
+    median of the phoneme's duration under the model; then by the likeliest number. Or the class is drawn.
+
+    Args:
+        hop_BA: logits of the classes: 0 = stay, a = move by a phonemes.
+        noise_B: uniform numbers.
+        sampled: False skips what is for rows that draw.
+    """
+    highest_B1 = xp.max(hop_BA, axis=-1, keepdims=True)
+    weights_BA = xp.exp(hop_BA - highest_B1)
+    log_stay_B = (hop_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
+    log_survival_B = state.log_survival_B + log_stay_B
+    likeliest_B = xp.argmax(hop_BA[:, 1:], axis=-1) + 1
+    hop_B = xp.where(log_survival_B < LOG_HALF, likeliest_B, 0)
+    if sampled:
+        drawn_B = rank_at(xp.cumulative_sum(weights_BA, axis=-1), noise_B, xp)
+        hop_B = xp.where(rules.median_B, hop_B, drawn_B)
+    return hop_B, likeliest_B, log_survival_B
 
 
 def advance(

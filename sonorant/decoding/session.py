@@ -9,9 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import complete
-from sonorant.decoding.guards import Verdict
-from sonorant.decoding.sampling import Key, uniform_noise
+from sonorant.decoding.advance import Key, Verdict, complete, uniform_noise
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.decoding.state import Rules, State, make_rules, start
 from sonorant.errors import SonorantError

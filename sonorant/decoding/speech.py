@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError

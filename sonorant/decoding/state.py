@@ -74,7 +74,7 @@ class State(NamedTuple):
     ended_B: Array
     """Frames of the row, -1 = not ended yet. Its last streams are complete G - 1 steps later."""
     verdict_B: Array
-    """`sonorant.decoding.guards.Verdict`: what went wrong first."""
+    """`sonorant.decoding.advance.Verdict`: what went wrong first."""
     log_probability_B: Array
     """Of the codes so far, summed, as the model gave them before temperature and penalty."""
     silent_B: Array

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sonorant.doctor.finding import Finding, ok, problem, warning
 from sonorant.errors import SonorantError
-from sonorant.training.node import Node, interface_towards
+from sonorant.training.distributed.launch import Node, interface_towards
 
 AREA = "network"
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from sonorant.files import write_json
-from sonorant.training.ranks import die_with_parent
+from sonorant.training.distributed.ranks import die_with_parent
 
 PATIENCE = timedelta(seconds=60)
 SIZES = (2**20, 25 * 2**20)

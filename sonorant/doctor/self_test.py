@@ -14,7 +14,7 @@ import torch
 
 from sonorant.doctor.finding import Finding, ok, problem
 from sonorant.files import read_json
-from sonorant.training.launch import environment
+from sonorant.training.distributed.launch import environment
 
 AREA = "ranks"
 SECONDS = 180
@@ -70,7 +70,7 @@ def mend(kind: str) -> str:
 
 def start(kind: str, result: Path, env: dict[str, str]) -> str | None:
     """Run torchrun to its end. What went wrong in one line, or None."""
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", "sonorant.doctor.rank", kind, str(result)]
+    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "sonorant.doctor.rank", kind, str(result)]
     child = subprocess.Popen(
         command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
     )

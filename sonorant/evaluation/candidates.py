@@ -7,7 +7,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.runtime.baseline import BASELINE, REFERENCE
+from sonorant.runtime.runtimes import BASELINE, REFERENCE
 
 
 def read_parity(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.fft import dct
 from scipy.spatial.distance import cdist
 
-from sonorant.evaluation.processes import spread
+from sonorant.processes import spread
 
 FRAME_MS = 10.0
 ORDER = 24

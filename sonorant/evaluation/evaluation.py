@@ -13,20 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.wav import read_audio
-from sonorant.data.codes import read_header
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation import mos, runaways
 from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.distances import Sounds, distances
 from sonorant.evaluation.distances import summarize as summarize_distances
-from sonorant.evaluation.environment import describe_environment
-from sonorant.evaluation.error_rates import ErrorCounts, compare, summarize
-from sonorant.evaluation.first_audio import FIRST_AUDIO_SENTENCES, measure_first_audio
-from sonorant.evaluation.latency import measure, sentence_classes
-from sonorant.evaluation.memory import measure_memory
-from sonorant.evaluation.normalizer import Normalizer
-from sonorant.evaluation.recognizers import load_recognizer
+from sonorant.evaluation.environment import describe_environment, measure_memory
+from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
+from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
+from sonorant.evaluation.recognizers import Clip, load_recognizer, transcribe
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized, score
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings, render
 from sonorant.evaluation.self_test import (
@@ -39,8 +35,8 @@ from sonorant.evaluation.self_test import (
     planted_clips,
 )
 from sonorant.evaluation.speaker_similarity import speaker_similarities
-from sonorant.evaluation.transcription import Clip, transcribe
-from sonorant.families import FAMILIES
+from sonorant.families.codec_lm.codes import read_header
+from sonorant.families.family import FAMILIES
 from sonorant.runtime.bundle import Bundle, read_bundle
 
 Rated = dict[str, NDArray[np.float64] | str]

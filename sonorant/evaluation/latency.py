@@ -2,7 +2,8 @@
 
 Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in one process, each
 round in another order, and how much faster one is comes from the rounds' own ratios.
-"""
+
+How soon a streaming voice is heard: from the text to the first samples, on one thread. Knows nothing of servers and of many at once."""
 
 from __future__ import annotations
 
@@ -17,19 +18,29 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import SEED
-from sonorant.evaluation.processes import spread, usable_cores
-from sonorant.runtime.baseline import BASELINE, REFERENCE
+from sonorant.processes import spread, usable_cores
+from sonorant.runtime.runtimes import BASELINE, REFERENCE
 from sonorant.runtime.voice import Voice
 
 REQUIRED = (BASELINE, REFERENCE)
+
+
 WARM_UP, WARM_SECONDS = 3, 0.5
 """Rounds before the clock starts, at each length, fewer once they took so long: memory is laid out at the first, all else soon after."""
+
+
 LONGEST = 5.0
 """Seconds of rounds of one class on one number of threads, after which no more begin: neither a busy machine nor a voice that speaks
 token by token must stretch them to hours."""
+
+
 LEAST = 5
 """Rounds that are timed however long they take."""
+
+
 RESAMPLES = 1000
+
+
 THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
 
@@ -174,3 +185,42 @@ def over_baseline(ratios: NDArray[np.float64]) -> dict[str, Any]:
     drawn = np.random.default_rng(SEED).integers(0, len(ratios), size=(RESAMPLES, len(ratios)))
     low, high = np.percentile(np.median(ratios[drawn], axis=1), [2.5, 97.5])
     return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(float(low), 4), round(float(high), 4)]}
+
+
+FIRST_AUDIO_SENTENCES = 20
+"""Timed of each variant, after one that is not."""
+
+
+@dataclass(frozen=True)
+class FirstAudioJob:
+    """What one process measures."""
+
+    bundle: Path
+    variant: str
+    texts: tuple[str, ...]
+
+
+def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
+    """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: of each text streamed alone under ONNX Runtime, warm."""
+    jobs = [FirstAudioJob(bundle, variant, tuple(texts)) for variant in variants]
+    # One after the other: two at once would disturb each other.
+    return dict(zip(variants, spread(_measure_first_audio, jobs, label="first audio", unit="variant", processes=1), strict=True))
+
+
+def _measure_first_audio(job: FirstAudioJob) -> dict[str, Any] | str:
+    try:
+        voice = Voice.load(job.bundle, threads=1, variant=job.variant)
+        took = [_first_audio(voice, text) for text in (job.texts[0], *job.texts)][1:]
+    except SonorantError as error:
+        return f"not run: {error}"
+    p50, p95 = (round(float(value), 3) for value in np.percentile(np.array(took) * 1000.0, [50, 95]))
+    return {"p50_ms": p50, "p95_ms": p95, "sentences": len(took)}
+
+
+def _first_audio(voice: Voice, text: str) -> float:
+    begin = time.perf_counter()
+    speech = voice.stream(text)
+    next(speech)
+    took = time.perf_counter() - begin
+    speech.close()
+    return took

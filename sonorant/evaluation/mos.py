@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sonorant.audio.wav import resample
 from sonorant.evaluation.error_rates import SEED
-from sonorant.evaluation.processes import spread
+from sonorant.processes import spread
 
 RATE = 16_000
 """Hz that the networks listen at."""

@@ -1,8 +1,12 @@
-"""The recordings' own error rate: the floor no voice learned from them can be expected to beat. Knows nothing of voices."""
+"""Which held-out sentences are judged. Knows nothing of how.
+
+The recordings' own error rate: the floor no voice learned from them can be expected to beat. Knows nothing of voices."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,12 +14,30 @@ from typing import Any
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.error_rates import ErrorCounts, count_errors
-from sonorant.evaluation.normalizer import Normalizer
-from sonorant.evaluation.recognizers import RecognizerConfig, load_recognizer
-from sonorant.evaluation.sentences import held_out, spoken_text
-from sonorant.evaluation.transcription import Clip, transcribe
+from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_errors
+from sonorant.evaluation.recognizers import Clip, RecognizerConfig, load_recognizer, transcribe
 from sonorant.files import read_json
+
+
+def held_out(utterances: Iterable[Utterance], count: int) -> list[Utterance]:
+    """The first `count` utterances of the test split by SHA-256 of their id; all of them if there are fewer.
+
+    The order depends on the ids alone, so more recordings change the choice little. Where the split holds several languages, only the
+    most frequent one: a recogniser and a voice have one. Raises SonorantError if the split is empty.
+    """
+    test = [utterance for utterance in utterances if utterance.split == "test"]
+    if not test:
+        raise SonorantError("the test split is empty: nothing to judge the voice by; raise prepare.test or add recordings")
+    language = Counter(utterance.language for utterance in test).most_common(1)[0][0]
+    chosen = sorted((u for u in test if u.language == language), key=lambda u: hashlib.sha256(u.id.encode()).hexdigest())
+    return chosen[:count]
+
+
+def spoken_text(utterance: Utterance) -> str:
+    """What was to be said, numbers in words. Raises SonorantError if the utterance was not prepared."""
+    if utterance.spoken is None:
+        raise SonorantError(f"utterance '{utterance.id}': field 'spoken' is missing from the manifest; run the stage prepare again")
+    return utterance.spoken
 
 
 @dataclass(frozen=True, kw_only=True)

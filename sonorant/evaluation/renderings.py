@@ -1,8 +1,7 @@
 """The judged sentences as recorded, as what makes sound copies them, and as each variant speaks them.
 
 What makes sound is a vocoder, which is given the recording's mel, or a codec, which is given what it encodes the recording as itself.
-Knows nothing of how they are judged.
-"""
+Knows nothing of how they are judged."""
 
 from __future__ import annotations
 
@@ -17,15 +16,17 @@ from tqdm import tqdm
 
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict
 from sonorant.errors import SonorantError
+from sonorant.evaluation.recordings import spoken_text
 from sonorant.evaluation.runaways import Decoded
-from sonorant.evaluation.sentences import spoken_text
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.runtime.voice import Voice
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
 """The kinds of rendering that are no variant; the second one of either family's sound model, a codec's too."""
+
+
 TOGETHER = 16
 """Sentences that a voice decodes at once where it speaks token by token: a step of many rows takes little longer than that of one."""
 
@@ -153,7 +154,7 @@ def copier(voice: Voice, sound: Path) -> Callable[[NDArray[np.float32]], NDArray
     import torch  # here, because the processes that recognise import this module too and need no torch
 
     from sonorant.audio.mel import MelConfig, log_mel
-    from sonorant.models.saved import load_codec
+    from sonorant.models import load_codec
 
     audio = MelConfig(**asdict(voice.description.audio))
     codec = load_codec(sound)[0] if FAMILIES[voice.description.family].sound == "codec" else None

@@ -15,10 +15,12 @@ from sonorant.evaluation.evaluation import Evaluation
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER
 from sonorant.evaluation.sample_files import sample_file
 from sonorant.files import atomic_folder, write_json, write_jsonl
-from sonorant.runtime.baseline import BASELINE
+from sonorant.runtime.runtimes import BASELINE
 
 RUNTIME = BASELINE.split("/")[0]
 """Under which every variant was heard."""
+
+
 FIRST, WORST = 3, 3
 """Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst in."""
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.recognizers import Clip
 from sonorant.evaluation.recordings import score
-from sonorant.evaluation.transcription import Clip
 
 NOISE_CLIPS = 4
 REPEATED_CLIPS = 8

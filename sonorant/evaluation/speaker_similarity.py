@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.wav import resample
-from sonorant.evaluation.processes import spread
 from sonorant.evaluation.renderings import RECORDINGS, Renderings
+from sonorant.processes import spread
 
 RATE = 16_000
 """Hz that the network listens at."""

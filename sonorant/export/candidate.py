@@ -1,7 +1,10 @@
-"""One runtime with one variant on its way up the ladder. Knows the order of the rungs, nothing of other candidates.
+"""How close is equal, for each precision. Knows nothing of what is compared.
 
-What computes differs between families of voice: the rungs for that are in `parallel.py` and `codec_lm.py`.
-"""
+What a rung of the ladder finds wrong. Knows no rung.
+
+One runtime with one variant on its way up the ladder. Knows the order of the rungs, nothing of other candidates.
+
+What computes differs between families of voice: the rungs for that are in `parallel.py` and `codec_lm.py`."""
 
 from __future__ import annotations
 
@@ -14,10 +17,8 @@ from typing import Any
 
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
-from sonorant.export.fault import Fault
-from sonorant.export.integers import check_integers
-from sonorant.export.interface import check_files, check_interface
-from sonorant.export.tolerance import Tolerance, VerifyConfig
+from sonorant.export.graph_files import check_files, check_integers, check_interface
+from sonorant.export.tolerance import Fault, Tolerance, VerifyConfig
 from sonorant.files import read_json
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
@@ -26,7 +27,10 @@ from sonorant.tensorrt.rules import check_graph
 LONGEST_LINE = 300
 """Characters kept of what somebody else's code says went wrong."""
 
+
 IN_FLOAT = "not run: its model has no layer in int8"
+
+
 Trained = tuple[Path, Path]
 
 

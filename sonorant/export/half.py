@@ -3,7 +3,8 @@
 The passes that ONNX Runtime and onnxconverter-common offer know float16 alone, so both formats go through this one. Every node gets all its
 floating-point inputs in one type, which is what strongly typed engines ask for; casts stand where two types meet, and at the border:
 inputs and outputs stay float32.
-"""
+
+The variants fp16 and bf16 of exported graphs, measured on real utterances. Knows nothing of models or bundles."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ ends as an integer is kept without measuring: it counts, and halves of large cou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from sonorant.export.half import HalfFormat, float_tensors
+from sonorant.export.comparison import Arrays
+from sonorant.export.half import FORMATS, HalfFormat, float_tensors, to_half
+from sonorant.export.onnx import ExportConfig
+from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 
-Arrays = dict[str, NDArray[Any]]
 CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
 """Operators at which the way back to what a rounding goes through ends: they begin a chain of operations on single values."""
 
@@ -162,3 +165,59 @@ def _elements(model: onnx.ModelProto) -> dict[str, int]:
     values = [*graph.input, *graph.output, *graph.value_info]
     elements = {value.name: value.type.tensor_type.elem_type for value in values}
     return elements | {constant.name: constant.data_type for constant in graph.initializer}
+
+
+TOLD = 5
+"""Nodes of the largest values, and of the largest errors, in the report."""
+
+
+def export_halves(
+    files: dict[str, Path], batches: Sequence[Arrays], folder: Path, config: ExportConfig
+) -> tuple[dict[str, dict[str, Path]], dict[str, Any]]:
+    """Write `<graph>.<format>.onnx` for every format from float32 graphs.
+
+    Args:
+        files: the float32 graph by name.
+        batches: real inputs of the encoder.
+        folder: where to write.
+        config: when a node stays in float32.
+
+    Returns the written files by variant and graph, and the report: `{variant: {graph: {nodes, kept: [{node, operator, reason}],
+    largest: [{node, operator, largest, loss}], loss: [the same]}}}`, the last two worst first.
+    """
+    inputs = _inputs(OnnxRuntime(files, threads=1), batches)
+    written: dict[str, dict[str, Path]] = {}
+    report: dict[str, Any] = {}
+    for name, half in FORMATS.items():
+        written[name], report[name] = {}, {}
+        for graph, file in files.items():
+            model = onnx.load(file)
+            ranges = measure(model, inputs[graph], half)
+            kept = keep(model, ranges, half, headroom=config.headroom, loss=config.max_loss)
+            written[name][graph] = folder / f"{graph}.{name}.onnx"
+            halved = to_half(model, half, [node.node for node in kept])
+            written[name][graph].write_bytes(halved.SerializeToString(deterministic=True))
+            report[name][graph] = _report(ranges, kept)
+    return written, report
+
+
+def _inputs(runtime: OnnxRuntime, batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
+    """What each graph is given on the way from tokens to samples."""
+    inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
+    for batch in batches:
+        states, ends = runtime.encode(**batch)
+        time = np.arange(ends[:, -1].max())
+        inputs["decoder"].append({"states": states, "ends": ends, "time": time})
+        inputs["vocoder"].append({"mel": runtime.decode(states, ends, time), "lengths": ends[:, -1]})
+    return inputs
+
+
+def _report(ranges: Sequence[NodeRange], kept: Sequence[Kept]) -> dict[str, Any]:
+    # JSON knows no infinity: what overflows is told by its reason.
+    finite = [node for node in ranges if node.loss < float("inf") and node.largest < float("inf")]
+    return {
+        "nodes": len(ranges),
+        "kept": [asdict(node) for node in kept],
+        "largest": [asdict(node) for node in sorted(finite, key=lambda node: -node.largest)[:TOLD]],
+        "loss": [asdict(node) for node in sorted(finite, key=lambda node: -node.loss)[:TOLD]],
+    }

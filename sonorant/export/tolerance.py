@@ -1,4 +1,4 @@
-"""How close is equal, for each precision. Knows nothing of what is compared."""
+"""TODO."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES, Family
+from sonorant.families.family import FAMILIES, Family
 
 FROM_FLOAT = "int8_from_float"
 """Under this name the tolerances of int8 against the float models stand."""
+
+
 FRAMES = (2.0, 0.02)
 """By how much a token's end may be off in precisions below fp32: frames, and a share of the time until then."""
 
@@ -83,3 +85,7 @@ class VerifyConfig:
 def _of(value: float | dict[Family, float], family: str) -> float:
     """The figure of a family."""
     return value[cast(Family, family)] if isinstance(value, dict) else value
+
+
+class Fault(Exception):
+    """One candidate computes something else than it should; one line that names graph, output, length and figure."""

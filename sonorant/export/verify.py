@@ -4,8 +4,7 @@ Rungs in order: files, interface, static (what TensorRT would refuse), integers 
 against the float models), written (fp16 as the file says), tokens (of voices that speak code by code), padding, parts, size (int8). The
 first that fails, or raises whatever it may, names itself and stops that candidate, no other. int8 is compared with torch's fake-quantised
 models, all else with its float models.
-Knows nothing of how the graphs were written, or of what is fast.
-"""
+Knows nothing of how the graphs were written, or of what is fast."""
 
 from __future__ import annotations
 
@@ -18,12 +17,11 @@ from tqdm import tqdm
 
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Candidate, Expected, Trained, climb
-from sonorant.export.codec_lm import TokenCandidate, expect_tokens
-from sonorant.export.parallel import ParallelCandidate, expect_parallel
 from sonorant.export.tolerance import VerifyConfig
-from sonorant.runtime.baseline import BASELINE
+from sonorant.families.codec_lm.parity import TokenCandidate, expect_tokens
+from sonorant.families.parallel.parity import ParallelCandidate, expect_parallel
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import RUNTIMES
+from sonorant.runtime.runtimes import BASELINE, RUNTIMES
 
 LADDERS: dict[str, tuple[type[Candidate], Callable[[Bundle, Trained, Sequence[NDArray[np.integer]], str], Expected]]] = {
     "parallel": (ParallelCandidate, expect_parallel),

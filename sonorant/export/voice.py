@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.export.cases import batches
-from sonorant.export.codec_lm_graphs import CodecLanguageModels
-from sonorant.export.halves import export_halves
+from sonorant.export.comparison import batches
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.parallel_graphs import ParallelModels
-from sonorant.families import FAMILIES, Family
+from sonorant.export.ranges import export_halves
+from sonorant.families.codec_lm.graphs import CodecLanguageModels
+from sonorant.families.family import FAMILIES, Family
+from sonorant.families.parallel.graphs import ParallelModels
 from sonorant.files import read_json
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,

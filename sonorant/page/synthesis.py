@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.limits import Limits
+from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import Speech
 from sonorant.runtime.voice import Voice
 

@@ -1,14 +1,74 @@
-"""From what was measured to what to expect: time, energy, cost, and what would help. What was not given or measured is no number."""
+"""GPUs one may not have at hand, by their published peaks, and how long a step must at least take there. Measures nothing.
+
+From what was measured to what to expect: time, energy, cost, and what would help. What was not given or measured is no number.
+
+A forecast as aligned text for people. Computes nothing."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sonorant.planning.gpus import gpu_named, least_seconds
+from sonorant.errors import SonorantError
 from sonorant.planning.probe import Needs, Speed
+from sonorant.planning.work import Work
 from sonorant.training.worker import Job
+
+SECONDS_AN_OPERATION = 5e-6
+"""What the host needs to issue one operation in eager mode: assumed, and what small models are bound by on a fast GPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """Dense peaks, without sparsity."""
+
+    fp32: float
+    """FLOP/s outside tensor cores, which is what torch uses for fp32 unless told otherwise."""
+    half: float
+    """FLOP/s of tensor cores in bf16 (fp16 where there is no bf16), accumulated in fp32."""
+    bandwidth: float
+    """Bytes/s of its memory."""
+    memory: float
+    """Bytes."""
+    watts: float
+    """Board power, at most."""
+    bf16: bool = True
+    """Whether tensor cores take it."""
+    source: str
+    """The vendor's document."""
+
+
+GPUS: dict[str, Gpu] = {
+    "a100-80gb": Gpu(fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400, source="NVIDIA A100 datasheet, SXM 80GB"),
+    "h100": Gpu(fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700, source="NVIDIA H100 datasheet, SXM"),
+    "h200": Gpu(fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700, source="NVIDIA H200 datasheet, SXM"),
+    "l4": Gpu(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72, source="NVIDIA L4 datasheet"),
+    "t4": Gpu(fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, bf16=False, source="NVIDIA T4 datasheet (fp16)"),
+    "rtx4090": Gpu(
+        fp32=82.6e12, half=165.2e12, bandwidth=1008e9, memory=24e9, watts=450, source="NVIDIA Ada GPU architecture whitepaper"
+    ),
+}
+
+
+def gpu_named(name: str) -> Gpu:
+    """Raises SonorantError naming those that are known."""
+    if name not in GPUS:
+        raise SonorantError(f"no GPU '{name}' is in the table; known: {', '.join(GPUS)}")
+    return GPUS[name]
+
+
+def least_seconds(gpu: Gpu, work: Work, precision: str) -> dict[str, float]:
+    """Seconds that each of the three limits of `work` takes at its peak: arithmetic, memory traffic and issuing operations.
+
+    After the roofline of Williams et al. 2009, arithmetic and traffic added up, since eager operations do one after the other.
+    """
+    peak = gpu.fp32 if precision == "fp32" else gpu.half
+    return {
+        "arithmetic": work.flops / peak,
+        "memory": work.bytes / gpu.bandwidth,
+        "issuing": work.operations * SECONDS_AN_OPERATION,
+    }
 
 
 def forecast(
@@ -101,3 +161,41 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
     if not on_gpu and speed.processes < cores:
         found.append(f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores have nothing to do")
     return found
+
+
+TITLES = {
+    "parameters": "parameters",
+    "memory_mib": "memory a process, MiB",
+    "micro_batch": "micro-batch",
+    "speed": "speed, measured here",
+    "until_the_end": "until the last step",
+    "work_a_step": "work a step, counted",
+    "estimate": "ESTIMATE, at best",
+}
+
+
+def table(forecast: dict[str, Any]) -> str:
+    """A block a part of the forecast, what would help last."""
+    lines = [f"plan of the {forecast['model']} model"]
+    for part, title in TITLES.items():
+        if part in forecast:
+            lines += ["", title, *(f"  {name:<26}{value}" for name, value in _rows(forecast[part]))]
+    return "\n".join([*lines, "", "what would help", *(f"  {line}" for line in forecast["would_help"])])
+
+
+def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
+    rows = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            rows.append((name.replace("_", " "), ", ".join(f"{key} {_short(part, name)}" for key, part in value.items())))
+        elif value != "":
+            rows.append((name.replace("_", " "), _short(value, name)))
+    return rows
+
+
+def _short(value: Any, name: str) -> str:
+    if name == "shares":
+        return f"{value:.1%}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -18,17 +18,16 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from sonorant.planning.footprint import bytes_by_component, parameter_counts
-from sonorant.planning.work import Work, work_of
-from sonorant.training import budget, memory
-from sonorant.training.launch import environment, launch
-from sonorant.training.machine import MachineConfig
-from sonorant.training.pieces import release
-from sonorant.training.ranks import Ranks
+from sonorant.planning.work import Work, bytes_by_component, parameter_counts, work_of
+from sonorant.training import memory
+from sonorant.training.config import MachineConfig
+from sonorant.training.distributed.launch import environment, launch
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.memory import release
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
-from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import RECIPES, Job
 
 WARM_UP = 3
@@ -83,7 +82,7 @@ def _needs(job: Job, device: torch.device) -> Needs:
     trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
     wanted = recipe.budget
     allowed = memory.allowance(device, share)
-    largest = budget.find(trained, share)
+    largest = memory.find_budget(trained, share)
     recipe.budget = wanted or largest
     return Needs(
         parameters=parameter_counts(recipe),
@@ -92,7 +91,7 @@ def _needs(job: Job, device: torch.device) -> Needs:
         allowed=allowed,
         budget=recipe.budget,
         largest=largest,
-        bounded=largest >= recipe.budget_range(budget.STEPS_AN_EPOCH)[1],
+        bounded=largest >= recipe.budget_range(memory.STEPS_AN_EPOCH)[1],
         work=_work_of_a_step(trained),
         frames_a_step=_frames_a_step(recipe),
         seconds_per_frame=recipe.seconds_per_frame,

@@ -1,4 +1,6 @@
-"""How much work a piece of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of any device."""
+"""How much work a piece of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of any device.
+
+What of a training is in memory, by component. Knows nothing of speed."""
 
 from __future__ import annotations
 
@@ -9,6 +11,10 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
+
+from sonorant.data.batches import Batch
+from sonorant.training.recipe import Recipe
+from sonorant.training.step import TrainStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +58,58 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(part)
     elif isinstance(value, dict):
         yield from _tensors(list(value.values()))
+
+
+def parameter_counts(recipe: Recipe) -> dict[str, int]:
+    """Parameters of each part of the model, and of the adversaries where there are some."""
+    counts = {name: _count(part) for name, part in recipe.model.named_children()}
+    counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
+    counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}
+    return {name: count for name, count in counts.items() if count}
+
+
+def bytes_by_component(trained: TrainStep) -> dict[str, int]:
+    """Weights with their buffers, gradients, AdamW's two averages, the averaged weights, and what the heaviest micro-batch of the
+    plan keeps for its backward pass."""
+    modules = [phase.module for phase in trained.recipe.phases]
+    gradients = sum(parameter.nbytes for module in modules for parameter in module.parameters())
+    return {
+        "weights": gradients + sum(buffer.nbytes for module in modules for buffer in module.buffers()),
+        "gradients": gradients,
+        "optimizer": 2 * gradients,
+        "average": sum(tensor.nbytes for tensor in trained.ema.module.state_dict().values()),
+        "activations": activations_of_heaviest(trained),
+    }
+
+
+def activations_of_heaviest(trained: TrainStep) -> int:
+    """Bytes that the heaviest micro-batch of the plan keeps from its forward for its backward pass."""
+    batches = trained.recipe.dataset(trained.recipe.heaviest())
+    device = trained.ranks.device
+    moved = ({name: value.to(device) for name, value in batches[index].items()} for index in range(len(batches)))  # type: ignore[arg-type]
+    return max(_kept(trained, batch) for batch in moved)
+
+
+def _kept(trained: TrainStep, batch: Batch) -> int:
+    """Phases run one after the other: the most that one of them keeps."""
+    kept: dict[int, int] = {}
+    own = {parameter.data_ptr() for phase in trained.recipe.phases for parameter in phase.module.parameters()}
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    most = 0
+    for phase in trained.recipe.phases:
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), trained.autocast():
+            losses = phase.module(batch, 0)
+        most = max(most, sum(kept.values()))
+        del losses
+    return most
+
+
+def _count(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())

@@ -16,14 +16,14 @@ from torch import nn
 
 from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.plan import MicroBatch
-from sonorant.models.acoustic import AcousticModel
-from sonorant.models.language_model import LanguageModel
-from sonorant.models.pretrained_codec import PretrainedCodec
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.alignment import align
-from sonorant.training.language_model import LanguageModelLosses, LanguageModelRecipe
+from sonorant.families.codec_lm.language_model import LanguageModel
+from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec
+from sonorant.families.codec_lm.training import LanguageModelLosses, LanguageModelRecipe
+from sonorant.families.parallel.acoustic import AcousticModel
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.layers.alignment import align
 from sonorant.training.recipe import Recipe, weighted
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.waveform import VocoderRecipe
 
 DECIBELS = 20.0 / np.log(10.0)
 """Of a step of one in the natural logarithm of a magnitude."""

@@ -1,10 +1,12 @@
-"""From a trained float model to the int8 one that ships, and the figures that led to it. Knows nothing of how a training is started."""
+"""Settings of quantisation. Knows nothing of how it is done.
+
+From a trained float model to the int8 one that ships, and the figures that led to it. Knows nothing of how a training is started."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +14,61 @@ from torch import nn
 
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
-from sonorant.models.quantized import quantizable
-from sonorant.models.saved import load_model, save_model
-from sonorant.quantization.calibration import Scales, calibrate
+from sonorant.families.codec_lm.training import CodecRecipe, LanguageModelRecipe
+from sonorant.families.family import FAMILIES
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.layers.quantized import quantizable
+from sonorant.models import load_model, save_model
+from sonorant.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
 from sonorant.quantization.comparison import above, choose, summary
-from sonorant.quantization.config import QuantizeConfig
 from sonorant.quantization.judge import Judge, Judged, judge_of
-from sonorant.quantization.post_training import Sensitivity, quantized_copy, sensitivity_of
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.codec import CodecRecipe
-from sonorant.training.language_model import LanguageModelRecipe
 from sonorant.training.recipe import utterances_of
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.waveform import VocoderRecipe
+
+NEVER_TRAINED = {"codec": "a codec is not trained on, as a language model has learned its codes"}
+"""Kinds of model whose weights may not change any more, and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizeConfig:
+    """What may be lost, and how long to train against it."""
+
+    method: Literal["auto", "ptq", "qat"]
+    """`ptq`: post-training quantisation; `qat`: training goes on in int8; `auto`: both; the better one ships, `ptq` in doubt."""
+    auto_trains: list[str]
+    """Kinds of model that `auto` trains in int8 too; the others ship after calibration alone."""
+    calibration_utterances: int
+    """Utterances of the training split whose largest activations become the scales."""
+    sensitivity_utterances: int
+    """Utterances of the validation split that each layer is tried on alone."""
+    max_layer_loss: float
+    """A layer stays in float if it alone, in int8, raises the validation loss by more than so many percent."""
+    steps: int
+    """Optimizer steps of the training in int8; all other settings but those below are those of the float training."""
+    learning_rate: float
+    """Its peak, reached after a tenth of the steps."""
+
+    def __post_init__(self) -> None:
+        for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        kinds = [kind for parts in FAMILIES.values() for kind in (parts.speech, parts.sound)]
+        for kind in self.auto_trains:
+            if kind not in kinds:
+                raise ValueError(f"auto_trains: unknown kind of model '{kind}'; there are: {', '.join(kinds)}")
+        if self.learning_rate <= 0:
+            raise ValueError("learning_rate must be above 0")
+
+    def trains(self, kind: str) -> bool:
+        """Whether a model of this kind is trained on in int8."""
+        return kind not in NEVER_TRAINED and (self.method == "qat" or (self.method == "auto" and kind in self.auto_trains))
+
+    def why_not(self, kind: str) -> str:
+        """Why a model of this kind is not trained on in int8, for a person."""
+        if self.method == "ptq":
+            return "quantize.method is ptq"
+        return NEVER_TRAINED.get(kind, f"{kind} is not among quantize.auto_trains")
+
 
 RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {
     "acoustic": AcousticRecipe,

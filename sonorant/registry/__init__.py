@@ -3,12 +3,12 @@
 Knows nothing of how voices are made. What each part does stands in its own file; these are the names that others use.
 """
 
+from sonorant.registry.aliases import RolledBack, rollback
 from sonorant.registry.download import download_bundle
 from sonorant.registry.figures import check_judged
 from sonorant.registry.gates import Gate, PromoteConfig
 from sonorant.registry.promotion import Verdict, promote
 from sonorant.registry.registration import RegisterConfig, Registered, register
-from sonorant.registry.rollback import RolledBack, rollback
 
 __all__ = [
     "Gate",

@@ -2,7 +2,8 @@
 
 MLflow moves one alias at a time. What is to be done is therefore noted on the model first, and whoever comes next finishes it.
 Knows nothing of why an alias moves.
-"""
+
+The former champion becomes champion again. Knows nothing of figures: a person has seen what no gate measured."""
 
 from __future__ import annotations
 
@@ -14,11 +15,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from sonorant.errors import SonorantError
 from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
+
+
 MOVE_TAG = "alias_move"
 """On the registered model while aliases move: what was begun."""
+
+
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
 """On versions: when, why and in whose favour one was rolled back, and returned."""
 
@@ -88,3 +94,46 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
     if move.previous is not None:
         client.set_registered_model_alias(model, FORMER, str(move.previous))
     client.delete_registered_model_tag(model, MOVE_TAG)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolledBack:
+    """What a rollback did."""
+
+    name: str
+    champion: int
+    """The version that is `champion` again."""
+    previous: int
+    """The version that was, and is `previous` now."""
+    finished: bool
+    """True: this rollback had been begun before and was only finished."""
+
+    def says(self) -> str:
+        """One line for a person."""
+        line = f"models:/{self.name}/{self.champion} is {BEST} again; version {self.previous} is {FORMER}"
+        return line + (" (finished a rollback that had been interrupted)" if self.finished else "")
+
+
+def rollback(model: str, reason: str = "") -> RolledBack:
+    """Let `champion` and `previous` change places; when and why is recorded on both versions.
+
+    Twice in a row is back where it began. A rollback that was killed in between is finished, not undone, by the next call. A version
+    that was rolled back is not promoted again unless that is asked for by name. Raises SonorantError if there is nothing to return
+    to, TrackingUnavailable if MLflow does not answer.
+    """
+    with registry() as store:
+        versions = all_versions(store, model)
+        if not versions:
+            raise SonorantError(f"models:/{model}: has no versions; register a voice first")
+        begun = finish(store, model)
+        if begun and begun.action == "rollback" and begun.previous is not None:
+            return RolledBack(name=model, champion=begun.champion, previous=begun.previous, finished=True)
+        aliases = read_aliases(store, model)
+        champion, former = aliases.get(BEST), aliases.get(FORMER)
+        if champion is None or former is None or champion == former:
+            raise SonorantError(
+                f"models:/{model}: no version has the alias {FORMER}, so there is nothing to return to; it is set when a version takes "
+                f"the place of another {BEST}; there are versions {', '.join(map(str, sorted(versions)))}"
+            )
+        begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
+        return RolledBack(name=model, champion=former, previous=champion, finished=False)

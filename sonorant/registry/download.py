@@ -1,8 +1,15 @@
-"""A registered voice back as files on this machine. Knows nothing of aliases, figures and gates."""
+"""A registered voice back as files on this machine. Knows nothing of aliases, figures and gates.
+
+The trained models of a registered voice, kept beside it so that any machine can fine-tune them. Knows nothing of training.
+
+They are artifacts of the version's run and not of the model, so whoever only wants to speak does not download them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.tracking.store import Store, answering
@@ -31,3 +38,40 @@ def download_bundle(uri: str, out: Path) -> Path:
     if not bundles:
         raise SonorantError(f"{uri}: holds no voice bundle; name a model that sonorant registered")
     return bundles[0].parent
+
+
+FOLDER = "trained"
+
+
+FILES = ("weights.pt", "model.json")
+
+
+def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
+    """Send trained model folders, by kind, to the artifacts of a version's run; kinds that are there already are left alone."""
+    present = {Path(file.path).name for file in store.client.list_artifacts(run_id, FOLDER)}
+    for kind, folder in folders.items():
+        for name in FILES if kind not in present else ():
+            store.client.log_artifact(run_id, str(folder / name), f"{FOLDER}/{kind}")
+
+
+def download_trained(uri: str, kind: str, out: Path) -> Path:
+    """Download the trained model of `kind` (such as acoustic or codec) that belongs to models:/<name>@<alias> or models:/<name>/<version>.
+
+    Returns its folder, below `out`. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
+    """
+    with answering(uri) as store:
+        version = _version(store, uri)
+        present = {Path(file.path).name for file in store.client.list_artifacts(version.run_id, f"{FOLDER}/{kind}")}
+        if not set(FILES) <= present:
+            raise SonorantError(
+                f"{uri}: was registered without the trained {kind} model; register it again beside its models, or name a checkpoint"
+            )
+        return Path(store.client.download_artifacts(version.run_id, f"{FOLDER}/{kind}", str(out)))
+
+
+def _version(store: Store, uri: str) -> Any:
+    parts = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri)
+    if not parts:
+        raise SonorantError(f"{uri}: give models:/<name>@<alias> or models:/<name>/<version>")
+    name, alias, number = parts.groups()
+    return store.client.get_model_version_by_alias(name, alias) if alias else store.client.get_model_version(name, number)

@@ -1,4 +1,6 @@
-"""What a version was registered with: its figures, the sentences it was judged on, its bundle. Knows nothing of what is good enough."""
+"""Where a figure stands in reports/metrics.json, and which variant of a bundle is its default. Knows nothing of MLflow and of limits.
+
+What a version was registered with: its figures, the sentences it was judged on, its bundle. Knows nothing of what is good enough."""
 
 from __future__ import annotations
 
@@ -20,6 +22,8 @@ from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tracking.store import Store
 
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
+
+
 JUDGE = ("recognizer", "revision", "normalizer")
 """What must be the same for two word error rates to be compared."""
 

@@ -1,4 +1,4 @@
-"""Where a figure stands in reports/metrics.json, and which variant of a bundle is its default. Knows nothing of MLflow and of limits."""
+"""TODO."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from sonorant.runtime.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
 """Of `intelligibility` and `naturalness`: what is no variant of the voice."""
+
+
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "decoding", "size")
 """Parts of the figures that have an entry a variant; the others have one a candidate."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import paired_interval, rate
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
 from sonorant.registry.intervals import RESAMPLES, bootstrap, check_enough

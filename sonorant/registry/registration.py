@@ -16,12 +16,11 @@ from typing import Any
 from sonorant.files import read_json, write_json
 from sonorant.registry import figures
 from sonorant.registry.aliases import NEWEST, all_versions, registry
-from sonorant.registry.download import use
+from sonorant.registry.download import keep_trained, use
 from sonorant.registry.figures import Shipped, number, shipped
 from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
 from sonorant.tracking.run import PARENT_TAG, RunSpec, close_run, flat, open_run
 from sonorant.tracking.store import Store
-from sonorant.tracking.trained import keep_trained
 
 HASH_TAG = "bundle_sha256"
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"

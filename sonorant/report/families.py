@@ -10,7 +10,7 @@ import numpy as np
 
 from sonorant.audio.mel import MelConfig
 from sonorant.evaluation.error_rates import paired_interval, rate
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.files import read_jsonl
 from sonorant.report.decoding import runaway_rate
 from sonorant.report.document import Document

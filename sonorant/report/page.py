@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
-from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.error_rates import Normalizer
 from sonorant.files import write_text
 from sonorant.report.corpus import corpus
 from sonorant.report.curves import loss_chart

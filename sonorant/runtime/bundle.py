@@ -13,7 +13,7 @@ from typing import Any
 
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES, Family
+from sonorant.families.family import FAMILIES, Family
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 from sonorant.runtime.typed_json import parse
 

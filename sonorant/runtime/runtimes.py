@@ -1,4 +1,6 @@
-"""What can run a voice's graphs, and how each is loaded. Knows nothing of text, speakers or sentences."""
+"""What can run a voice's graphs, and how each is loaded. Knows nothing of text, speakers or sentences.
+
+The two candidates (`<runtime>/<variant>`) that every other is held against. Knows nothing of how candidates run."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.families import Family
+from sonorant.families.family import Family
 from sonorant.runtime.bundle import Bundle
 
 
@@ -98,56 +100,56 @@ def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
 
 
 def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.runtime.onnx import OnnxRuntime
+    from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 
     return OnnxRuntime(_files(bundle, options), threads=options.threads)
 
 
 def _onnxruntime_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
-    from sonorant.runtime.onnx_tokens import OnnxTokenRuntime
+    from sonorant.families.codec_lm.onnx_runtime import OnnxTokenRuntime
 
     return OnnxTokenRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
 
 
 def _onnxruntime_cuda_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
-    from sonorant.runtime.onnx_tokens import OnnxTokenCudaRuntime
+    from sonorant.families.codec_lm.onnx_runtime import OnnxTokenCudaRuntime
 
     return OnnxTokenCudaRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
 
 
 def _onnxruntime_cuda(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.runtime.onnx import OnnxCudaRuntime
+    from sonorant.families.parallel.onnx_runtime import OnnxCudaRuntime
 
     return OnnxCudaRuntime(_files(bundle, options), threads=options.threads)
 
 
 def _torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    from sonorant.runtime.torch import load_torch
+    from sonorant.families.parallel.torch_runtime import load_torch
 
     return load_torch(_trained(options), options.variant, device, options.threads)
 
 
 def _torch_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    from sonorant.runtime.fixed_shapes import load_compiled
+    from sonorant.families.parallel.torch_runtime import load_compiled
 
     return load_compiled(_trained(options), bundle.description.lengths, options, device)
 
 
 def _torch_graphs(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.runtime.fixed_shapes import load_recorded
+    from sonorant.families.parallel.torch_runtime import load_recorded
 
     return load_recorded(_trained(options), bundle.description.lengths, options)
 
 
 def _torch_tokens(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
-    from sonorant.runtime.torch_tokens import load_tokens
+    from sonorant.families.codec_lm.torch_runtime import load_tokens
 
     return load_tokens(_trained(options), bundle.description, options, **how)
 
 
 def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.tensorrt.engines import Engines
-    from sonorant.tensorrt.installation import this_machine
+    from sonorant.tensorrt.key import this_machine
 
     engines = Engines(bundle, this_machine(), options.engines)
     from sonorant.tensorrt.runtime import load_tensorrt  # only now: it imports TensorRT
@@ -171,6 +173,8 @@ def _trained(options: LoadOptions) -> tuple[Path, Path]:
 
 
 Loader = Callable[[Bundle, LoadOptions], Any]
+
+
 RUNTIMES: dict[str, dict[Family, Loader]] = {
     "onnxruntime": {"parallel": _onnxruntime, "codec_lm": _onnxruntime_tokens},
     "onnxruntime-cuda": {"parallel": _onnxruntime_cuda, "codec_lm": _onnxruntime_cuda_tokens},
@@ -187,3 +191,11 @@ RUNTIMES: dict[str, dict[Family, Loader]] = {
 }
 """Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of `torch-cuda`. For each
 family that it speaks, what loads it."""
+
+
+BASELINE = "onnxruntime/fp32"
+"""Without it there is no voice; what the others' speed and errors are relative to."""
+
+
+REFERENCE = "torch/fp32"
+"""The trained models themselves, which `verify` compares with; a bundle does not hold them."""

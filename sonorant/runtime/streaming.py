@@ -9,19 +9,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict
 from sonorant.errors import SonorantError
-from sonorant.runtime.limits import Allowance, Limits
-from sonorant.runtime.speaking import Manner
-from sonorant.text.pieces import split_pieces
+from sonorant.runtime.speaking import Allowance, Limits, Manner
+from sonorant.text.phrases import split_pieces
 
 if TYPE_CHECKING:
     from sonorant.runtime.voice import Voice
 
+
 CHUNK = 4096
 """Samples a chunk, about a fifth of a second."""
+
+
 PAUSE_SECONDS = 0.15
 """Silence between two sentences, beside what the voice itself leaves."""
+
 
 _log = logging.getLogger(__name__)
 

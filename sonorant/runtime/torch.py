@@ -1,96 +1,35 @@
 """The trained models themselves as a runtime, on the CPU or a GPU. Knows nothing of bundles, nor of how to be fast.
 
-Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.compiled` and `cuda_graphs`.
-"""
+Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and `cuda_graphs`.
+
+Functions of tensors compiled by torch, and the folder that keeps them. Knows nothing of voices, nor of which shapes will come.
+
+Functions of tensors recorded as CUDA graphs, one for each shape they meet. Knows nothing of voices, nor of which shapes will come.
+
+Small networks spend most of a GPU's time on launching kernels one by one; a replayed graph launches all of them at once."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES
-from sonorant.models.saved import load_acoustic, load_vocoder
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """Precisions of half the width, for the graphs that work on frames."""
 
+
 Function = Callable[..., tuple[torch.Tensor, ...]]
 """One of the three graphs on tensors, all of one device."""
-
-
-class TorchRuntime:
-    """Three functions behind the numpy interface of `sonorant.runtime.runtimes.Runtime`. Any number of threads may use it."""
-
-    def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: one for each graph of the parallel family, taking and giving tensors of `device`."""
-        self._functions = functions
-        self._device = device
-
-    def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Phonemes to states and ends, as `Runtime.encode`."""
-        states, ends = self._run("encoder", tokens, lengths, speaker, speed)
-        return states, ends
-
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
-        """States to mel, as `Runtime.decode`."""
-        return self._run("decoder", states, ends, time)[0]
-
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Mel to samples, as `Runtime.vocode`."""
-        return self._run("vocoder", mel, lengths)[0]
-
-    @torch.inference_mode()
-    def _run(self, graph: str, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        tensors = [torch.from_numpy(np.ascontiguousarray(value)).to(self._device) for value in inputs]
-        return [result.cpu().numpy() for result in self._functions[graph](*tensors)]
-
-
-def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, threads: int | None) -> TorchRuntime:
-    """The models run operator by operator. `threads`, where given, is set for the whole process; the rest as `load_functions`."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    return TorchRuntime(load_functions(trained, variant, torch.device(device)), torch.device(device))
-
-
-def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
-    """The three graphs of the trained folders (acoustic model, vocoder) on a device.
-
-    `variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what works on frames
-    of float models. The encoder stays as it is: it decides how long everything lasts, and takes little of the time.
-
-    Raises SonorantError if the device is absent, the folders hold something else, or the variant makes no sense here.
-    """
-    check_device(device)
-    (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])
-    check_variant(variant, bool(described.get("quantization") or vocoder_described.get("quantization")), trained, device)
-    acoustic, vocoder = acoustic.to(device), vocoder.to(device)
-    if variant in HALVES:
-        for module in (acoustic.decoder, vocoder):
-            halve(module, HALVES[variant])
-    dtype = HALVES.get(variant or "")
-
-    def encoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return acoustic.encode_speech(*inputs)
-
-    def decoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
-            return (acoustic.decode(*inputs).float().contiguous(),)
-
-    def voice(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
-            return (vocoder(*inputs).float(),)
-
-    return dict(zip(FAMILIES["parallel"].graphs, (encoder, decoder, voice), strict=True))
 
 
 def halve(module: nn.Module, dtype: torch.dtype) -> None:
@@ -124,3 +63,135 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
         raise SonorantError(f"{folders} hold quantised models; {variant} needs what the train stages wrote")
     if variant == "fp16" and device.type == "cpu":
         raise SonorantError("torch computes fp16 on a CPU by emulation, slower than fp32; use a GPU, or bf16")
+
+
+MOST_SHAPES = 1024
+"""Shapes of one function that may be compiled. torch's limit of 8 is there to notice shapes that vary; here they are fixed on purpose."""
+
+
+Work = TypeVar("Work", bound=Callable[..., Any])
+
+
+class Compiler:
+    """Compiles whole functions, for the shapes they meet, and counts how often.
+
+    A size is a constant of what is compiled, unless the tensor's dimension was marked (`torch._dynamo.mark_dynamic`).
+    """
+
+    def __init__(self) -> None:
+        """Raises SonorantError naming the C++ compiler if it is absent: torch builds kernels and launchers with it."""
+        compiler = os.environ.get("CXX", "g++")
+        if shutil.which(compiler) is None:
+            raise SonorantError(f"torch.compile needs {compiler}, a C++ compiler; install it, or name another in CXX")
+        self.taken = 0
+        """Graphs, of all functions together, that torch had kept from before."""
+        self.made = 0
+        """Graphs that it had not."""
+        self._lock = threading.Lock()
+
+    @property
+    def prepared(self) -> int:
+        """Shapes compiled so far, all functions together."""
+        return self.taken + self.made
+
+    def __call__(self, function: Work) -> Work:
+        """The same function; at its first call with shapes that no compiled one takes it is compiled, in seconds to minutes."""
+        # Isolated, so that another voice in this process is neither searched through nor counted.
+        limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
+        return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
+
+    def _compile(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        with self._lock:
+            before = _found()
+            compiled = torch._dynamo.lookup_backend("inductor")(graph, inputs)
+            if _found() > before:
+                self.taken += 1
+            else:
+                self.made += 1
+        return compiled
+
+
+def _found() -> int:
+    """How often torch found a graph, or what it compiles to, among what it keeps."""
+    counters = torch._dynamo.utils.counters
+    return counters["aot_autograd"]["autograd_cache_hit"] + counters["inductor"]["fxgraph_cache_hit"]
+
+
+def keep_compiled(folder: Path) -> None:
+    """Have torch keep what it compiles in `folder`, and take it from there in another process: for all that this process compiles.
+
+    torch checks that what it takes was made from the same code by the same version for the same machine.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
+
+
+def log_compilation() -> None:
+    """Have torch log, to stderr, where a graph breaks and why something is compiled again."""
+    torch._logging.set_logs(graph_breaks=True, recompiles=True)
+
+
+WARM_UP = 3
+"""Runs before recording, in which libraries choose their kernels and take their memory (as torch's documentation advises)."""
+
+
+@dataclass(frozen=True)
+class _Recording:
+    graph: torch.cuda.CUDAGraph
+    outputs: tuple[torch.Tensor, ...]
+    """Where a replay writes."""
+    inputs: tuple[torch.Tensor, ...]
+    """Where a replay reads."""
+
+
+class CudaGraphs:
+    """Records functions and counts how often. All recordings share one pool of memory, so one is replayed at a time."""
+
+    def __init__(self) -> None:
+        self.prepared = 0
+        """Shapes recorded so far, all functions together."""
+        self._pool = torch.cuda.graph_pool_handle()
+        self._lock = threading.Lock()
+
+    def __call__(self, function: Function) -> Function:
+        """The same function; at its first call with new shapes it is recorded. Nothing in it may wait for the GPU."""
+        recordings: dict[tuple[Any, ...], _Recording] = {}
+
+        def replay(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            key = tuple((value.shape, value.dtype) for value in inputs)
+            with self._lock:
+                if key not in recordings:
+                    recordings[key] = self._record(function, inputs)
+                recording = recordings[key]
+                for place, value in zip(recording.inputs, inputs, strict=True):
+                    place.copy_(value)
+                recording.graph.replay()
+                # All on one stream: the copies are made before another replay overwrites what they read.
+                return tuple(output.clone() for output in recording.outputs)
+
+        return replay
+
+    def _record(self, function: Function, inputs: tuple[torch.Tensor, ...]) -> _Recording:
+        held = tuple(value.clone() for value in inputs)
+        return _Recording(*self._captured(lambda: function(*held)), inputs=held)
+
+    def record(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Work on buffers that stay where they are, recorded; it is run `WARM_UP` times for that. Nothing in it may wait for the GPU."""
+        with self._lock:
+            graph, _ = self._captured(function)
+        return graph.replay
+
+    def _captured(self, function: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """A recording of a function without arguments, and what it returned."""
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UP):
+                function()
+        torch.cuda.current_stream().wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may meanwhile take memory for requests of their own.
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            outputs = function()
+        self.prepared += 1
+        return graph, outputs

@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.synthesis import CodecLmSpeaking, codes_of
+from sonorant.families.parallel.synthesis import NO_DECODING, ParallelSpeaking
 from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
-from sonorant.runtime.codec_lm import CodecLmSpeaking
-from sonorant.runtime.limits import Limits
-from sonorant.runtime.parallel import NO_DECODING, ParallelSpeaking
-from sonorant.runtime.reference import codes_of
 from sonorant.runtime.runtimes import LoadOptions, Runtime, TokenRuntime, load_runtime
-from sonorant.runtime.speaking import Manner, Speaking, Synthesized
+from sonorant.runtime.speaking import Limits, Manner, Speaking, Synthesized
 from sonorant.runtime.streaming import CHUNK, Speech
 from sonorant.text import Frontend, SymbolTable, load_frontend
 

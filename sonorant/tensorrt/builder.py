@@ -1,22 +1,77 @@
-"""An ONNX graph becomes a TensorRT engine, under TensorRT 10 or 11. Knows nothing of keys and bundles; importing it needs TensorRT.
+"""What TensorRT says: errors are kept for the exception, the rest goes to the log. Importing it needs TensorRT.
+
+How far a build has come, as bars in the terminal. Knows nothing of what is built; importing it needs TensorRT.
+
+An ONNX graph becomes a TensorRT engine, under TensorRT 10 or 11. Knows nothing of keys and bundles; importing it needs TensorRT.
 
 Networks are strongly typed: 11 knows no others, and in 10 it is a flag. So precision is what the graph says, int8 by its QuantizeLinear and
-DequantizeLinear, and none of the flags and calibrators that 11 removed is used.
-"""
+DequantizeLinear, and none of the flags and calibrators that 11 removed is used."""
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections import deque
 from pathlib import Path
 
 import tensorrt as trt
+from tqdm import tqdm
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from sonorant.runtime.bundle import Tensor
-from sonorant.tensorrt.key import EngineConfig
-from sonorant.tensorrt.messages import Messages
-from sonorant.tensorrt.profiles import Profile
-from sonorant.tensorrt.progress import ProgressBars
+from sonorant.tensorrt.key import EngineConfig, Profile
+
+_log = logging.getLogger(__name__)
+
+
+class Messages(trt.ILogger):
+    """A logger for builders, parsers and runtimes; it must outlive them."""
+
+    def __init__(self) -> None:
+        trt.ILogger.__init__(self)
+        self.errors: deque[str] = deque(maxlen=8)
+
+    def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
+        """TensorRT says something."""
+        if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR):
+            self.errors.append(msg)
+        _log.log(logging.WARNING if severity == trt.ILogger.WARNING else logging.DEBUG, "%s", msg)
+
+    def told(self) -> str:
+        """The errors since this was last asked, the first one first, in one line for an exception."""
+        said = []
+        while self.errors:
+            said.append(" ".join(self.errors.popleft().split()))
+        return "; ".join(said)[:300] or "TensorRT gave no reason"
+
+
+class ProgressBars(trt.IProgressMonitor):
+    """A bar a phase, phases within phases below each other. TensorRT calls it from several threads."""
+
+    def __init__(self, label: str) -> None:
+        """`label` stands before the name of the outermost phase."""
+        trt.IProgressMonitor.__init__(self)  # bound classes take no `super().__init__`
+        self._label = label
+        self._bars: dict[str, tqdm] = {}
+
+    def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+        """TensorRT begins a phase."""
+        name = phase_name if parent_phase else f"{self._label}: {phase_name}"
+        self._bars[phase_name] = tqdm(total=num_steps, desc=name, unit="step", leave=not parent_phase, file=sys.stderr)
+
+    def step_complete(self, phase_name: str, step: int) -> bool:
+        """A step of a phase is done; True: go on."""
+        if phase_name in self._bars:
+            self._bars[phase_name].update(step + 1 - self._bars[phase_name].n)
+        return True
+
+    def phase_finish(self, phase_name: str) -> None:
+        """A phase is done."""
+        bar = self._bars.pop(phase_name, None)
+        if bar is not None:
+            bar.update((bar.total or 0) - bar.n)
+            bar.close()
 
 
 def build_engine(

@@ -10,9 +10,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, sha256_file, write_json
 from sonorant.runtime.bundle import Bundle, content_hash
 from sonorant.runtime.typed_json import parse
-from sonorant.tensorrt.installation import Machine
-from sonorant.tensorrt.key import EngineConfig, EngineKey
-from sonorant.tensorrt.profiles import Profile, profiles_of
+from sonorant.tensorrt.key import EngineConfig, EngineKey, Machine, Profile, profiles_of
 
 REBUILD = "build it again: python -m tasks.build_engine --voice"
 

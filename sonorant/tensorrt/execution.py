@@ -17,8 +17,8 @@ import tensorrt as trt
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
+from sonorant.tensorrt.builder import Messages
 from sonorant.tensorrt.device import Buffer, Graph, Stream
-from sonorant.tensorrt.messages import Messages
 
 Arrays = dict[str, NDArray[Any]]
 Shapes = tuple[tuple[int, ...], ...]

@@ -1,11 +1,108 @@
-"""What an engine was built from and for, so that a stale one is known by name. Knows nothing of files."""
+"""Is TensorRT on this machine, with a GPU to run on? Imports it only to see. Knows nothing of engines.
+
+The ranges of sizes that engines are made for, after how long the corpus' utterances are. Knows nothing of TensorRT.
+
+What an engine was built from and for, so that a stale one is known by name. Knows nothing of files."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from sonorant.tensorrt.installation import Machine
-from sonorant.tensorrt.profiles import Profile
+from sonorant.errors import SonorantError
+from sonorant.runtime.buckets import MULTIPLE
+from sonorant.runtime.bundle import Lengths
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What an engine is tied to."""
+
+    tensorrt: str
+    """Version of TensorRT, such as 11.4.0.106."""
+    gpu: str
+    """The GPU's name."""
+    compute_capability: tuple[int, int]
+    """Its generation, such as (9, 0)."""
+
+
+def missing() -> str | None:
+    """What keeps TensorRT from running here, in a few words without a full stop; None: nothing."""
+    for module, product in (("tensorrt", "TensorRT"), ("cuda.bindings.runtime", "cuda-bindings")):
+        try:
+            __import__(module)
+        except ModuleNotFoundError:
+            return f"{product} is not installed"
+        except (ImportError, OSError) as error:
+            return f"{product} does not load ({' '.join(str(error).split())[:120]})"
+    from cuda.bindings import runtime as cuda
+
+    status, count = cuda.cudaGetDeviceCount()
+    return None if status == cuda.cudaError_t.cudaSuccess and count else "there is no NVIDIA GPU that its CUDA can use"
+
+
+def this_machine() -> Machine:
+    """The machine at hand. Raises SonorantError, beginning with what `missing` says, where TensorRT cannot run."""
+    lacking = missing()
+    if lacking is not None:
+        raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
+    import tensorrt
+
+    from sonorant.tensorrt.device import describe_gpu
+
+    gpu, compute_capability = describe_gpu()
+    return Machine(tensorrt=tensorrt.__version__, gpu=gpu, compute_capability=compute_capability)
+
+
+LEAST = {"tokens": 2, "frames": 1}
+"""Every utterance has a start and an end token."""
+
+
+STRETCH = 2
+"""How far beyond the corpus' longest utterance engines reach: the slowest speed doubles the frames."""
+
+
+MOST = {"tokens": 800, "frames": 1024}
+"""What engines reach in any case, however short the corpus: twice the characters of the longest piece that a text is spoken in
+(`sonorant.text.phrases`), and twice the frames that are computed at once (`sonorant.runtime.speaking`), for those around them."""
+
+
+Sizes = tuple[int, int, int]
+"""Least, tuned for, most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Sizes that one optimisation profile covers."""
+
+    batch: Sizes
+    """Rows."""
+    tokens: Sizes
+    """Phoneme ids of a row."""
+    frames: Sizes
+    """Mel frames of a row."""
+
+    def covers(self, sizes: Mapping[str, int]) -> bool:
+        """Whether all of the sizes, by dimension, lie in the profile."""
+        return all(getattr(self, name)[0] <= size <= getattr(self, name)[2] for name, size in sizes.items())
+
+
+def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[Profile, Profile]:
+    """A graph's two profiles: for the usual utterance, tuned for the median, and for long ones, tuned for the longest.
+
+    They hold the buckets that requests are padded to, so that one of the usual length meets the profile that is tuned for it.
+    """
+    tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
+    if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
+        tokens = tokens[1], tokens[1]
+    usual, long = (Profile(batch=(1, 1, max_batch), tokens=of[0], frames=of[1]) for of in zip(tokens, frames, strict=True))
+    return usual, long
+
+
+def _ranges(name: str, lengths: tuple[int, int, int, int]) -> tuple[Sizes, Sizes]:
+    _, median, p95, longest = (-(-length // MULTIPLE) * MULTIPLE for length in lengths)
+    return (LEAST[name], median, p95), (LEAST[name], longest, max(longest * STRETCH, MOST[name]))
+
 
 AMPERE = (8, 0)
 """The least generation that hardware-compatible engines run on."""

@@ -16,14 +16,14 @@ import tensorrt as trt
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.onnx import OnnxRuntime
 from sonorant.runtime.runtimes import LoadOptions
+from sonorant.tensorrt.builder import Messages
 from sonorant.tensorrt.device import Stream
 from sonorant.tensorrt.engines import Engines
 from sonorant.tensorrt.execution import Arrays, Execution, load_engine
-from sonorant.tensorrt.messages import Messages
 
 _log = logging.getLogger(__name__)
 

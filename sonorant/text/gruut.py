@@ -14,10 +14,8 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.characters import plain_characters, split_unknown
-from sonorant.text.english import written_out
-from sonorant.text.frontend import joined_phonemes
-from sonorant.text.phonemes import PAUSES, Phoneme, SpokenText
+from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
+from sonorant.text.written_forms import plain_characters, split_unknown, written_out
 
 RULES = 1
 """Revision of the rules here and in `characters` and `english`; raise it when the same text would get other phonemes."""

@@ -20,11 +20,9 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
-from sonorant.tracking.pictures import draw_sample
-from sonorant.tracking.points import Point, Tail
+from sonorant.tracking.points import Point, Tail, append_load, draw_sample
 from sonorant.tracking.run import RunSpec, close_run, open_run
 from sonorant.tracking.store import Store, TrackingUnavailable, locked, open_store, shown
-from sonorant.tracking.system import append_load
 
 log = logging.getLogger(__name__)
 STATE = "tracking.json"

@@ -1,10 +1,20 @@
-"""The points of a run directory's `metrics.jsonl`, read while another process writes it. Knows nothing of where they go."""
+"""The points of a run directory's `metrics.jsonl`, read while another process writes it. Knows nothing of where they go.
+
+Pictures of a validation sample: its mel spectrograms and its alignment. Knows nothing of MLflow.
+
+The machine's load as points of a run. Knows nothing of training."""
 
 from __future__ import annotations
 
 import json
+import time
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
+
+from sonorant.gpu import NoNvml, Nvml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,3 +70,71 @@ def _points(line: bytes) -> list[Point]:
         return [Point(key=key, value=float(value), step=step, time=time) for key, value in row["metrics"].items()]
     except (ValueError, KeyError, TypeError, AttributeError):
         return []
+
+
+def draw_sample(sample: Path, out: Path) -> None:
+    """Draw what the folder `sample` holds into `out`: `mel.npz` (target and predicted, (M, T) log-mel) becomes `mel.png`,
+    `alignment.npz` (alignment, (T, N) or (N, T)) becomes `alignment.png`. What is absent or damaged is left out."""
+    mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
+    _draw(mels, "frame", "mel bin", out / "mel.png")
+    _draw(_arrays(sample / "alignment.npz"), "frame", "phoneme", out / "alignment.png")
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: np.squeeze(file[name]) for name in file.files}
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return {}
+    return {name: array.astype(np.float32) for name, array in arrays.items() if array.ndim == 2}
+
+
+def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> None:
+    if not arrays:
+        return
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # without pyplot: that one is not safe in a thread
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.6 * len(arrays)), dpi=90, layout="constrained")
+    FigureCanvasAgg(figure)
+    for axis, (name, array) in zip(figure.subplots(len(arrays), squeeze=False)[:, 0], arrays.items(), strict=True):
+        image = axis.imshow(array, origin="lower", aspect="auto", interpolation="none")
+        axis.set(title=name, xlabel=across, ylabel=up)
+        figure.colorbar(image, ax=axis)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out)
+
+
+def append_load(path: Path) -> None:
+    """Append one line of the machine's load now, in the format of `metrics.jsonl`; its step counts the lines."""
+    step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}) + "\n")
+
+
+def processor_load() -> dict[str, float]:
+    """Share of all cores in use since the last call (percent), memory in use (MB, percent of the machine's)."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {
+        "system/cpu_utilization_percentage": psutil.cpu_percent(),
+        "system/system_memory_usage_megabytes": memory.used / 1e6,
+        "system/system_memory_usage_percentage": memory.percent,
+    }
+
+
+def gpu_load() -> dict[str, float]:
+    """Use (percent) and memory (MB) of each NVIDIA device; nothing where there is none or NVML is not installed."""
+    try:
+        with Nvml() as nvml:
+            loads = {gpu.index: nvml.load(gpu.uuid) for gpu in nvml.gpus()}
+    except NoNvml:
+        return {}
+    load = {}
+    for index, now in loads.items():
+        if now.utilization is not None:
+            load[f"system/gpu_{index}_utilization_percentage"] = now.utilization
+        if now.memory_used is not None:
+            load[f"system/gpu_{index}_memory_usage_megabytes"] = now.memory_used / 1e6
+    return load

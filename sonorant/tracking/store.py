@@ -1,4 +1,6 @@
-"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project. Knows nothing of stages."""
+"""A store of files that was moved or copied with its project. Knows nothing of what the runs in it hold.
+
+The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project. Knows nothing of stages."""
 
 from __future__ import annotations
 
@@ -6,20 +8,59 @@ import fcntl
 import logging
 import os
 import re
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError
-from sonorant.tracking.moved import follow_move, place_of_artifacts
+
+ARTIFACTS = "mlartifacts"
+"""Folder of the artifacts, beside the database."""
+
+
+PLACES = {
+    "experiments": "artifact_location",
+    "runs": "artifact_uri",
+    "logged_models": "artifact_location",
+    "model_versions": "storage_location",
+}
+"""Columns in which MLflow keeps absolute places of artifacts."""
+
+
+def place_of_artifacts(database: Path) -> str:
+    """Where the artifacts of an sqlite store are kept, as a URI: a plain folder, readable with and without a server."""
+    return (database.parent / ARTIFACTS).as_uri()
+
+
+def follow_move(database: Path, former: str) -> None:
+    """Let the store's runs and models have their artifacts beside `database`, if `former` was beside it where it was before.
+
+    Otherwise new artifacts would go to the place where the project once was, or into the project it is a copy of.
+    """
+    now = place_of_artifacts(database)
+    if former == now or not former.endswith(f"/{ARTIFACTS}"):
+        return
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for table, column in PLACES.items():
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?",
+                (now, len(former) + 1, len(former), former),
+            )
+
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+
 DEFAULT_DATABASE = Path("runs/mlflow.db")
+
+
 EXPERIMENT = "sonorant"
+
+
 # Read by mlflow when it is imported or at each request; a value the user set stays.
 MLFLOW_ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # what mlflow itself sends again may arrive twice; the follower asks first

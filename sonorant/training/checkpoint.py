@@ -1,8 +1,9 @@
-"""Checkpoints that are whole or not there. Knows nothing of what is in them.
+"""The moving average of a model's weights, which is what ships. Knows nothing of training.
+
+Checkpoints that are whole or not there. Knows nothing of what is in them.
 
 A checkpoint is one file: the bytes of `torch.save`, then a trailer of a magic word and their SHA-256. It is written under a temporary
-name, flushed to disk and renamed; a damaged one is recognised, named, and the one before it is used.
-"""
+name, flushed to disk and renamed; a damaged one is recognised, named, and the one before it is used."""
 
 from __future__ import annotations
 
@@ -14,13 +15,45 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
+
+class Average(AveragedModel):
+    """An exponential moving average of a model's weights; buffers are constants and stay as they were copied.
+
+    It trusts its first steps less: the decay at step n is at most (n + 1) / (n + 10).
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        super().__init__(model)
+        self.decay = decay
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Take in the weights of `model`. Unlike torch's own, which moves its counter to the GPU, it never waits for the step."""
+        number = int(self.n_averaged)
+        averages: list[torch.Tensor] = list(self.module.parameters())
+        current: list[torch.Tensor] = list(model.parameters())
+        if number == 0:
+            torch._foreach_copy_(averages, current)
+        else:
+            torch._foreach_lerp_(averages, current, 1.0 - min(self.decay, (number + 1) / (number + 10)))
+        self.n_averaged += 1
+
+
 MAGIC = b"SONORANT"
+
+
 TRAILER = len(MAGIC) + hashlib.sha256().digest_size
+
+
 BEST = "best.ckpt"
+
+
 KEEP = 2
 """How many of the newest checkpoints stay; the best by validation stays besides."""
 

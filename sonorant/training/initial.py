@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from sonorant.errors import SonorantError
-from sonorant.models.saved import load_model
+from sonorant.models import load_model
 from sonorant.training import checkpoint
-from sonorant.training.ranks import Ranks
+from sonorant.training.distributed.ranks import Ranks
 
 if TYPE_CHECKING:
     from sonorant.training.recipe import Recipe

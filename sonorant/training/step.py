@@ -1,13 +1,20 @@
-"""One optimizer step over a global batch, and all that it changes. Knows nothing of loops, files or logs.
+"""How the blocks that every network repeats are computed: recomputed in the backward pass, compiled. Knows nothing of losses or steps.
+
+Both are done to modules in place, block by block: names of weights stay as they are, and DistributedDataParallel is still what is called.
+Compiling the whole network instead takes minutes where lengths vary; a block is compiled once and serves all its repetitions.
+
+One optimizer step over a global batch, and all that it changes. Knows nothing of loops, files or logs.
 
 Two promises rest on what is computed here. One global batch whatever the machines: every loss term is a sum over the step's
 micro-batches divided by the step's global count, which the plan knows, and randomness is drawn from (seed, epoch, micro-batch), never
-from the rank. Exact resume: a step depends on this state and the plan alone.
-"""
+from the rank. Exact resume: a step depends on this state and the plan alone."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,12 +25,36 @@ from torch.nn.parallel import DistributedDataParallel
 from sonorant.data.batches import DRAWN, Batch
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.errors import SonorantError
-from sonorant.training.blocks import compile_blocks, recompute_blocks
-from sonorant.training.ema import Average
-from sonorant.training.pieces import Piece, Pieces, out_of_memory, release
-from sonorant.training.ranks import Ranks
+from sonorant.layers.convnext import ConvNeXtBlock, ConvNeXtStack
+from sonorant.layers.transformer import Transformer, TransformerLayer
+from sonorant.training.checkpoint import Average
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.memory import Piece, Pieces, out_of_memory, release
 from sonorant.training.recipe import Phase, Recipe, weighted
-from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.telemetry.stopwatch import Stopwatch
+
+
+def recompute_blocks(module: nn.Module) -> None:
+    """Keep only the input of each block or layer for the backward pass and compute the rest of it again (activation checkpointing)."""
+    for part in module.modules():
+        if isinstance(part, ConvNeXtStack | Transformer):
+            part.recompute = True
+
+
+def compile_blocks(module: nn.Module, device: torch.device) -> None:
+    """Compile each block or layer for batches and lengths that vary. Raises SonorantError naming the compiler that is absent."""
+    _require_compiler(device)
+    for part in module.modules():
+        if isinstance(part, ConvNeXtBlock | TransformerLayer):
+            part.compile(dynamic=True)
+
+
+def _require_compiler(device: torch.device) -> None:
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        raise SonorantError("compile: needs triton on a GPU; install it or set compile: false")
+    compiler = os.environ.get("CXX", "g++")
+    if shutil.which(compiler) is None:
+        raise SonorantError(f"compile: needs {compiler}, a C++ compiler; install it, name another in CXX, or set compile: false")
 
 
 class TrainStep:

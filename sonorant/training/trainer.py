@@ -1,4 +1,6 @@
-"""The training loop, the same for every model. Knows nothing of text, audio or MLflow; a `Recipe` brings the model."""
+"""How good the averaged weights are on held-out utterances. Knows nothing of checkpoints or of when it is asked.
+
+The training loop, the same for every model. Knows nothing of text, audio or MLflow; a `Recipe` brings the model."""
 
 from __future__ import annotations
 
@@ -10,22 +12,42 @@ from typing import Any
 import torch
 
 from sonorant.data.batches import Batch, load
-from sonorant.data.loading import Measured
 from sonorant.data.plan import MicroBatch, deal
 from sonorant.files import atomic_folder
-from sonorant.training import budget, checkpoint
-from sonorant.training.machine import DataConfig, MachineConfig, loader_workers
-from sonorant.training.meter import Meter, floats
-from sonorant.training.pieces import Pieces
-from sonorant.training.profile import Profile
-from sonorant.training.progress import Progress
-from sonorant.training.proof import Proof
-from sonorant.training.ranks import AllRanksError, Ranks
+from sonorant.training import checkpoint, memory
+from sonorant.training.config import DataConfig, MachineConfig, loader_workers
+from sonorant.training.distributed.proof import Proof
+from sonorant.training.distributed.ranks import AllRanksError, Ranks
+from sonorant.training.memory import Pieces
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import MetricsLog, RunDirectory
-from sonorant.training.step import TrainStep
-from sonorant.training.stopwatch import Stopwatch
-from sonorant.training.validation import validation_losses
+from sonorant.training.step import TrainStep, seed_of, totals_of
+from sonorant.training.telemetry.loading import Measured
+from sonorant.training.telemetry.meter import Meter, floats
+from sonorant.training.telemetry.profile import Profile
+from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
+
+
+@torch.no_grad()
+def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
+    """Each loss of the averaged weights over the validation split, dealt over the ranks, and `loss`, their weighted sum."""
+    recipe, ranks = trained.recipe, trained.ranks
+    phase = recipe.losses(trained.ema.module.eval())
+    plan = recipe.validation()
+    own = plan[ranks.rank :: ranks.world_size]
+    totals = totals_of(recipe, plan)
+    losses = dict.fromkeys(phase.terms, 0.0)
+    for micro_batch, batch in zip(own, load(recipe.dataset(own), 0, pin=False), strict=True):
+        torch.manual_seed(seed_of(trained.config.seed, micro_batch))
+        with trained.stopwatch("validation"), trained.autocast():  # a phase a batch: a sign of life
+            summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
+        for name, term in phase.terms.items():
+            losses[name] += float(summed[name]) / totals[term.unit]
+    with trained.stopwatch("communication"):
+        losses = ranks.sum(losses)
+    losses["loss"] = sum(term.weight * losses[name] for name, term in phase.terms.items())
+    return losses
+
 
 SMALLEST_SCALE = 1.0
 """Of fp16's gradient scaler, which starts at 65536: where gradients overflow below it, they are not finite for want of a scale."""
@@ -71,7 +93,7 @@ class Trainer:
             self.resume()
             if self.recipe.budget is None:
                 self._say(
-                    f"{self.recipe.name}: {budget.find(self.trained, self.machine.memory_share)} a micro-batch, as memory allows"
+                    f"{self.recipe.name}: {memory.find_budget(self.trained, self.machine.memory_share)} a micro-batch, as memory allows"
                 )
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)

@@ -15,7 +15,7 @@ from sonorant.data.batches import FRAMES_MULTIPLE, Batch
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, utterance_plan
 from sonorant.errors import SonorantError
-from sonorant.models.phonemes import PhonemeEncoder
+from sonorant.layers.phoneme_encoder import PhonemeEncoder
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, utterances_of

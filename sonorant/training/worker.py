@@ -16,20 +16,20 @@ from typing import Any
 
 import torch.distributed as dist
 
-from sonorant.data.local_copy import copy_path, local_copy
+from sonorant.data.features import copy_path, local_copy
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json, write_text
-from sonorant.models.saved import save_model
+from sonorant.models import save_model
 from sonorant.training import memory
-from sonorant.training.agreement import refuse_other_copies
+from sonorant.training.config import DataConfig, MachineConfig
+from sonorant.training.distributed.ledger import refuse_other_copies
+from sonorant.training.distributed.proof import prove_group
+from sonorant.training.distributed.ranks import AllRanksError, Ranks, die_with_parent, join
+from sonorant.training.distributed.watchdog import Watchdog
 from sonorant.training.initial import start_from
-from sonorant.training.machine import DataConfig, MachineConfig
-from sonorant.training.proof import prove_group
-from sonorant.training.ranks import AllRanksError, Ranks, die_with_parent, join
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.watchdog import Watchdog
 
 PEER_GONE = (
     "Connection closed by peer",
@@ -87,28 +87,28 @@ class Job:
 
 def acoustic(job: Job) -> Recipe:
     """The parallel acoustic model."""
-    from sonorant.training.acoustic import AcousticRecipe
+    from sonorant.families.parallel.training import AcousticRecipe
 
     return AcousticRecipe(job.model, job.train, Path(job.features))
 
 
 def vocoder(job: Job) -> Recipe:
     """The vocoder."""
-    from sonorant.training.vocoder import VocoderRecipe
+    from sonorant.training.waveform import VocoderRecipe
 
     return VocoderRecipe(job.model, job.train, Path(job.features))
 
 
 def codec(job: Job) -> Recipe:
     """The codec of a codec language model."""
-    from sonorant.training.codec import CodecRecipe
+    from sonorant.families.codec_lm.training import CodecRecipe
 
     return CodecRecipe(job.model, job.train, Path(job.features))
 
 
 def language_model(job: Job) -> Recipe:
     """The codec language model."""
-    from sonorant.training.language_model import LanguageModelRecipe
+    from sonorant.families.codec_lm.training import LanguageModelRecipe
 
     assert job.codes is not None
     return LanguageModelRecipe(job.model, job.train, Path(job.features), Path(job.codes))

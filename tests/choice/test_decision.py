@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.choice.decision import ChooseConfig, choose, shipped_variants
+from sonorant.choice import ChooseConfig, choose, shipped_variants
 from sonorant.errors import SonorantError
 from tests.choice.figures import figures, variant
 

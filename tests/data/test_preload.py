@@ -11,12 +11,11 @@ import torch
 
 from benchmarks.tiny_training import tiny_features
 from sonorant.data.batches import SegmentBatches, UtteranceBatches, load
-from sonorant.data.features import FeatureStore
-from sonorant.data.loading import COST, Cost, Measured
-from sonorant.data.local_copy import copy_path, local_copy
+from sonorant.data.features import FeatureStore, copy_path, local_copy
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.training import memory
+from sonorant.training.telemetry.loading import COST, Cost, Measured
 
 
 @pytest.fixture(scope="module")

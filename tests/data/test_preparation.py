@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from sonorant.data.corpora import CorpusConfig, import_corpus
 from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
-from sonorant.data.preparation.checks import CHECKS
-from sonorant.data.preparation.container import cut_off
-from sonorant.data.preparation.splits import split_of
+from sonorant.data.preparation.checks import CHECKS, cut_off
+from sonorant.data.preparation.prepare import split_of
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
 

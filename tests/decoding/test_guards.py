@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict
 from sonorant.decoding.session import Session
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, Plant, TinyStepper, loops, silent, stays, texts
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sonorant.decoding.pointer import choose_hop
+from sonorant.decoding.advance import choose_hop
 from sonorant.decoding.state import Rules, State, make_rules, start
 from tests.decoding.tiny_model import ADVANCES, CONFIG, DESCRIPTION
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from sonorant.decoding.sampling import choose_codes, draw_codes, rank_at, uniform_noise
+from sonorant.decoding.advance import choose_codes, draw_codes, rank_at, uniform_noise
 from sonorant.decoding.state import Rules, State, make_rules, start
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, STREAMS
 

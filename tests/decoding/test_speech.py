@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sonorant.decoding.guards import Verdict
-from sonorant.decoding.sampling import uniform_noise
+from sonorant.decoding.advance import Verdict, uniform_noise
 from sonorant.decoding.session import Session
 from sonorant.decoding.settings import Pace
 from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, speak

@@ -20,14 +20,13 @@ from sonorant.decoding.session import Prompt, Session
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.speech import Spoken, speak
 from sonorant.decoding.state import draws, make_rules, start
-from sonorant.decoding.torch_dynamic import DynamicStepper
-from sonorant.decoding.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
-from sonorant.decoding.torch_step import TorchStep
 from sonorant.errors import SonorantError
-from sonorant.models.saved import load_language_model
+from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
+from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime, TorchTokenRuntime, Warmed
+from sonorant.families.codec_lm.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
+from sonorant.models import load_language_model
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
-from sonorant.runtime.torch_tokens import StaticTokenRuntime, TorchTokenRuntime, Warmed
 from sonorant.runtime.voice import Voice
 from tests.decoding.tiny_model import CONFIG, DESCRIPTION
 from tests.tiny_voice import write_trained_codec_lm

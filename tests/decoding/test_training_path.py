@@ -11,11 +11,10 @@ import torch
 
 from sonorant.decoding.session import Prompt, Session
 from sonorant.decoding.state import State
-from sonorant.decoding.torch_dynamic import DynamicStepper
-from sonorant.decoding.torch_step import TorchStep
-from sonorant.export.codec_lm_graphs import CodecLanguageModels
-from sonorant.training.alignment import ages, stay_at_end
-from sonorant.training.language_model import delayed
+from sonorant.families.codec_lm.graphs import CodecLanguageModels
+from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
+from sonorant.families.codec_lm.training import delayed
+from sonorant.layers.alignment import ages, stay_at_end
 from tests.tiny_voice import DECODING, write_trained_codec_lm
 
 LENGTHS = (9, 5, 14)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from sonorant.data.codes import write_no_codes
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.evaluation import EvaluateConfig
+from sonorant.families.codec_lm.codes import write_no_codes
 from sonorant.files import read_json, read_jsonl, write_json
 from tests.evaluation.planted import PLANTED_NAN, plant
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings

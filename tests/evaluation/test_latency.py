@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
+from sonorant.evaluation.environment import measure_memory
 from sonorant.evaluation.latency import LEAST, _take_turns, measure, over_baseline, sentence_classes
-from sonorant.evaluation.memory import measure_memory
 from sonorant.runtime.voice import Voice
 from tests.evaluation.planted import PLANTED_WORK, plant
 from tests.evaluation.variants import replace_graph, with_copies

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.evaluation.normalizer import Normalizer
+from sonorant.evaluation.error_rates import Normalizer
 from sonorant.text import load_frontend
 
 normalize = Normalizer("en-us")

@@ -9,10 +9,9 @@ import pytest
 
 from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
-from sonorant.evaluation.normalizer import Normalizer
-from sonorant.evaluation.recognizers import PocketSphinx, Recognizer, RecognizerConfig, load_recognizer
+from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.recognizers import Clip, PocketSphinx, Recognizer, RecognizerConfig, load_recognizer, transcribe
 from sonorant.evaluation.recordings import score
-from sonorant.evaluation.transcription import Clip, transcribe
 
 
 @pytest.fixture(scope="module")

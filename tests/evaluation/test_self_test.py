@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.normalizer import Normalizer
-from sonorant.evaluation.recognizers import load_recognizer
+from sonorant.evaluation.error_rates import Normalizer
+from sonorant.evaluation.recognizers import Clip, load_recognizer
 from sonorant.evaluation.self_test import (
     LEAST_NOISE_WER,
     NOISE_CLIPS,
@@ -19,7 +19,6 @@ from sonorant.evaluation.self_test import (
     noise_clips,
     planted_clips,
 )
-from sonorant.evaluation.transcription import Clip
 
 REFERENCES = (
     "the harbor lights flickered as the ferry came in late",

@@ -8,7 +8,7 @@ import pytest
 
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.sentences import held_out, spoken_text
+from sonorant.evaluation.recordings import held_out, spoken_text
 
 
 def utterance(id: str, split: str = "test", language: str = "en-us") -> Utterance:

@@ -14,9 +14,9 @@ import torch
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.voice import Sources, export_variants
-from sonorant.models.cache import DynamicCache
-from sonorant.models.quantized import quantizable, quantize_layers
-from sonorant.models.saved import load_acoustic, load_codec, load_language_model, load_model, load_vocoder, save_model
+from sonorant.layers.cache import DynamicCache
+from sonorant.layers.quantized import quantizable, quantize_layers
+from sonorant.models import load_acoustic, load_codec, load_language_model, load_model, load_vocoder, save_model
 from sonorant.quantization.calibration import calibrate, set_scales
 from tasks.params import load
 from tests.conftest import ROOT

@@ -12,14 +12,14 @@ import torch
 
 from sonorant.decoding.session import Prompt, Session
 from sonorant.errors import SonorantError
-from sonorant.export.codec_lm_graphs import export_step
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, export_variants, export_voice
-from sonorant.models.cache import DynamicCache
-from sonorant.models.language_model import LanguageModel
-from sonorant.models.saved import load_codec, load_language_model
+from sonorant.families.codec_lm.graphs import export_step
+from sonorant.families.codec_lm.language_model import LanguageModel
+from sonorant.families.codec_lm.onnx_runtime import cache_names
+from sonorant.layers.cache import DynamicCache
+from sonorant.models import load_codec, load_language_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.onnx_tokens import cache_names
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from sonorant.tensorrt.rules import check_graph
 from tests.export.conftest import utterance

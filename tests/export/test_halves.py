@@ -16,7 +16,7 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.export.ranges import keep, measure
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import UTTERANCES, utterance

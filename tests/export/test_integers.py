@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from sonorant.export.fault import Fault
-from sonorant.export.integers import check_integers
-from sonorant.families import FAMILIES
+from sonorant.export.graph_files import check_integers
+from sonorant.export.tolerance import Fault
+from sonorant.families.family import FAMILIES
 from tests.export.planted import change_constant, times
 
 

@@ -16,16 +16,15 @@ import torch
 import yaml
 
 from benchmarks.tiny_training import settings, tiny_features, tiny_job
-from sonorant.data.codes import CodeStore, write_codes
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.codes import CodeStore, write_codes
 from sonorant.files import read_json, sha256_file
-from sonorant.models.codec import CodecConfig
-from sonorant.models.saved import load_codec, save_model
-from sonorant.quantization.config import QuantizeConfig
-from sonorant.quantization.quantize import decide, post_train
+from sonorant.models import load_codec, save_model
+from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
 from sonorant.runtime.voice import Voice
 from sonorant.training.worker import RECIPES
 from tasks.check_params import check

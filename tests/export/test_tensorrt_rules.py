@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.parallel_graphs import export_decoder
-from sonorant.models.saved import load_acoustic
+from sonorant.families.parallel.graphs import export_decoder
+from sonorant.models import load_acoustic
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tensorrt.rules import check_graph
 from tests.tiny_voice import write_trained

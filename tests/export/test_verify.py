@@ -18,13 +18,12 @@ from onnx import TensorProto, helper, numpy_helper
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected, climb
-from sonorant.export.cases import batches, shortened, spread_lengths
-from sonorant.export.fault import Fault
-from sonorant.export.parallel import ParallelCandidate
-from sonorant.export.rungs import check_padding, follow
-from sonorant.export.tolerance import VerifyConfig
+from sonorant.export.comparison import batches, shortened, spread_lengths
+from sonorant.export.tolerance import Fault, VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
+from sonorant.families.parallel.parity import ParallelCandidate
+from sonorant.families.parallel.parity_checks import check_padding, follow
 from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime

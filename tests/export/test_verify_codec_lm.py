@@ -18,12 +18,11 @@ from onnx import TensorProto, helper
 from sonorant.decoding.state import State
 from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected
-from sonorant.export.cases import Arrays
-from sonorant.export.codec_lm import TokenCandidate, expect_tokens
-from sonorant.export.fault import Fault
-from sonorant.export.token_rungs import check_padding, check_tokens, each_row
-from sonorant.export.tolerance import VerifyConfig
+from sonorant.export.comparison import Arrays
+from sonorant.export.tolerance import Fault, VerifyConfig
 from sonorant.export.verify import verify_voice
+from sonorant.families.codec_lm.parity import TokenCandidate, expect_tokens
+from sonorant.families.codec_lm.parity_checks import check_padding, check_tokens, each_row
 from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime

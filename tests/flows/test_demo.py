@@ -9,7 +9,7 @@ import pytest
 
 from flows.demo import overrides_of, summary
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from tests.imports import ROOT
 
 

@@ -13,7 +13,7 @@ from flows.results import (
     plain_table,
     speed_rows,
 )
-from sonorant.choice.decision import ChooseConfig, choose
+from sonorant.choice import ChooseConfig, choose
 from tests.choice.figures import figures, variant
 
 HEARD = {"wer": 11.94, "wer_ci95": [9.4, 14.6], "cer": 6.0, "words": 1402}

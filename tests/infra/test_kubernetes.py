@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sonorant.training.launch import JOIN_SECONDS, SHUTDOWN_SECONDS, environment
-from sonorant.training.node import Node
+from sonorant.training.distributed.launch import JOIN_SECONDS, SHUTDOWN_SECONDS, Node, environment
 
 FOLDER = Path(__file__).parents[2] / "infra/kubernetes"
 STAGES = yaml.safe_load((FOLDER.parents[1] / "dvc.yaml").read_text())["stages"]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sonorant.models.acoustic import SILENCE, AcousticConfig, AcousticModel
+from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
 
 
 @pytest.fixture(params=["regression", "flow"])

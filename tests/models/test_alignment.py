@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sonorant.models.alignment import batched_search, diagonal_prior, monotonic_alignment
+from sonorant.layers.alignment import batched_search, diagonal_prior, monotonic_alignment
 from tests.imports import ROOT
 
 
@@ -87,7 +87,7 @@ CODE = """
 import sys, torch
 if sys.argv[1] == "absent":
     sys.modules["numba"] = None
-from sonorant.models.alignment import monotonic_alignment
+from sonorant.layers.alignment import monotonic_alignment
 print(monotonic_alignment(torch.eye(3)[None], torch.tensor([3]), torch.tensor([3])).tolist())
 """
 

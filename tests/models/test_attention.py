@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from sonorant.models.attention import Kind, SelfAttention, allowed
-from sonorant.models.cache import EMPTY, Cache, DynamicCache, StaticCache
-from sonorant.models.packing import Packing
-from sonorant.models.rotary import rotate, turns
+from sonorant.layers.attention import Kind, SelfAttention, allowed, rotate, turns
+from sonorant.layers.cache import EMPTY, Cache, DynamicCache, StaticCache
+from sonorant.layers.transformer import Packing
 
 BATCH, CHANNELS, HEADS = 3, 32, 4
 KINDS: list[Kind] = ["full", "sliding", "block"]

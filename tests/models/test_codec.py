@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.models.codec import Codec, CodecConfig
-from sonorant.models.fsq import MOST_LEVELS, FiniteScalarQuantizer
-from sonorant.models.quantized import quantizable, quantize_layers
-from sonorant.models.saved import build, describe, load_codec, load_vocoder, save_model
+from sonorant.families.codec_lm.codec import Codec, CodecConfig
+from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
+from sonorant.layers.quantized import quantizable, quantize_layers
+from sonorant.models import build, describe, load_codec, load_vocoder, save_model
 
 CONFIG = CodecConfig(
     channels=16, expansion=2, kernel=5, encoder_blocks=2, decoder_blocks=2, stride=2, streams=3, levels=[4, 3, 2],

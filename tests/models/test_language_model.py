@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from sonorant.models.attention import Kind
-from sonorant.models.cache import Cache, DynamicCache, StaticCache
-from sonorant.models.language_model import AGES, LanguageModel, LanguageModelConfig, delay
+from sonorant.families.codec_lm.language_model import AGES, LanguageModel, LanguageModelConfig, delay
+from sonorant.layers.attention import Kind
+from sonorant.layers.cache import Cache, DynamicCache, StaticCache
 
 STREAMS, CODES = 2, 7
 KINDS: list[Kind] = ["full", "sliding", "block"]

@@ -5,9 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from sonorant.models.activation import GELU
-from sonorant.models.depthwise import DepthwiseConv
-from sonorant.models.dropout import Dropout
+from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 
 
 @pytest.mark.parametrize("kernel", [1, 3, 7])

@@ -16,10 +16,10 @@ import torch
 
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
-from sonorant.models.codec import CodecConfig
-from sonorant.models.pretrained_codec import KINDS, PretrainedCodec, check_pretrained, take_pretrained
-from sonorant.models.quantized import quantizable
-from sonorant.models.saved import describe, load_codec, save_model
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.pretrained_codec import KINDS, PretrainedCodec, check_pretrained, take_pretrained
+from sonorant.layers.quantized import quantizable
+from sonorant.models import describe, load_codec, save_model
 
 transformers = pytest.importorskip("transformers")
 
@@ -205,5 +205,5 @@ def test_pickled_weights_are_not_read(saved: dict[str, Path], tmp_path: Path) ->
 
 
 def test_codecs_of_our_own_do_without_transformers() -> None:
-    program = "import sys; sys.modules['transformers'] = None; import sonorant.models.saved, sonorant.training.codec"
+    program = "import sys; sys.modules['transformers'] = None; import sonorant.models, sonorant.families.codec_lm.training"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2], env=dict(os.environ))

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from sonorant.models.vocoder import InverseSTFT, Vocoder, VocoderConfig
+from sonorant.families.parallel.vocoder import Vocoder, VocoderConfig
+from sonorant.layers.inverse_stft import InverseSTFT
 
 
 @pytest.mark.parametrize(("n_fft", "hop"), [(1024, 256), (512, 128), (64, 16)])

@@ -14,10 +14,9 @@ import torch
 from torch import nn
 
 from sonorant.errors import SonorantError
-from sonorant.models.depthwise import DepthwiseConv
-from sonorant.models.quantized import LARGEST, quantizable, quantize_layers, quantized
-from sonorant.quantization.calibration import calibrate
-from sonorant.quantization.post_training import quantized_copy
+from sonorant.layers.convnext import DepthwiseConv
+from sonorant.layers.quantized import LARGEST, quantizable, quantize_layers, quantized
+from sonorant.quantization.calibration import calibrate, quantized_copy
 
 LAYERS = {
     "linear": (lambda: nn.Linear(24, 16), (2, 9, 24), "MatMulIntegerToFloat"),

@@ -12,16 +12,14 @@ import torch
 from benchmarks.tiny_training import tiny_codes, tiny_recipe
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
-from sonorant.models.codec import Codec
-from sonorant.models.quantized import quantizable, quantized
-from sonorant.models.saved import load_model, save_model
-from sonorant.models.vocoder import Vocoder
-from sonorant.quantization.calibration import calibrate
+from sonorant.families.codec_lm.codec import Codec
+from sonorant.families.parallel.vocoder import Vocoder
+from sonorant.layers.quantized import quantizable, quantized
+from sonorant.models import load_model, save_model
+from sonorant.quantization.calibration import Sensitivity, calibrate, sensitivity_of
 from sonorant.quantization.comparison import above, choose
-from sonorant.quantization.config import QuantizeConfig
 from sonorant.quantization.judge import Judged
-from sonorant.quantization.post_training import Sensitivity, sensitivity_of
-from sonorant.quantization.quantize import PostTrained, decide, post_train, spread
+from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train, spread
 from tests.training.conftest import settings
 
 CONFIG = QuantizeConfig(

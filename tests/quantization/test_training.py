@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from benchmarks.tiny_training import tiny_job
-from sonorant.models.quantized import quantized
-from sonorant.models.saved import load_model
+from sonorant.layers.quantized import quantized
+from sonorant.models import load_model
 from sonorant.training import checkpoint
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.initial import read_initial, start_from
-from sonorant.training.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import RECIPES, Job

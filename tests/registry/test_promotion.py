@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import judge_alone, judge_beside

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sonorant.decoding.advance import advance
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict, advance
 from sonorant.decoding.session import Session
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.state import Rules, State
 from sonorant.errors import SonorantError
-from sonorant.runtime.limits import Allowance, Limits
-from sonorant.runtime.speaking import Manner
+from sonorant.runtime.speaking import Allowance, Limits, Manner
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
 from tests.tiny_voice import DECODING

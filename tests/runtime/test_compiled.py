@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sonorant.runtime.compiled import Compiler, keep_compiled, log_compilation
+from sonorant.runtime.torch import Compiler, keep_compiled, log_compilation
 
 
 def scaled(x: torch.Tensor, factor: int) -> torch.Tensor:

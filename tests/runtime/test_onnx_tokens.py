@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.session import Session
 from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.onnx_runtime import SLOTS
 from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.onnx_tokens import SLOTS
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from tests.export.conftest import utterance
 from tests.tiny_voice import DECODING

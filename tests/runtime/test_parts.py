@@ -9,9 +9,9 @@ import torch
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
 from sonorant.files import read_json
-from sonorant.models.saved import save_model
+from sonorant.models import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.parts import decode_parts, speak, vocode_parts
+from sonorant.runtime.chunks import decode_parts, speak, vocode_parts
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.tiny_voice import CORPUS, write_trained
 

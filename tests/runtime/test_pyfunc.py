@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from sonorant.audio.wav import pcm16
-from sonorant.decoding.guards import Verdict
+from sonorant.decoding.advance import Verdict
 from sonorant.runtime.voice import AT_ONCE, Voice
 from tests.conftest import ROOT
 

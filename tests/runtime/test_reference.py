@@ -15,11 +15,11 @@ import soundfile
 import torch
 
 from sonorant.audio.mel import MelConfig, log_mel
-from sonorant.choice.shipping import ship
+from sonorant.choice import ship
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
-from sonorant.models.saved import load_codec
+from sonorant.models import load_codec
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.voice import Voice
 from tasks.params import load

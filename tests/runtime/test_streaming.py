@@ -20,12 +20,11 @@ from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
-from sonorant.export.parallel_graphs import export_decoder, export_vocoder
-from sonorant.models.quantized import quantizable
-from sonorant.models.saved import load_acoustic, load_vocoder
-from sonorant.quantization.calibration import calibrate
-from sonorant.quantization.post_training import quantized_copy
-from sonorant.runtime.limits import Limits
+from sonorant.families.parallel.graphs import export_decoder, export_vocoder
+from sonorant.layers.quantized import quantizable
+from sonorant.models import load_acoustic, load_vocoder
+from sonorant.quantization.calibration import calibrate, quantized_copy
+from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
 from tests.conftest import ROOT

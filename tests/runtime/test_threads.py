@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.parts import speak
+from sonorant.runtime.chunks import speak
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.runtime.voice import Voice
 

@@ -24,9 +24,7 @@ import onnxruntime
 from sonorant.files import sha256_file, write_json
 from sonorant.runtime.bundle import Bundle
 from sonorant.tensorrt.engines import Engine
-from sonorant.tensorrt.installation import Machine
-from sonorant.tensorrt.key import EngineConfig, EngineKey
-from sonorant.tensorrt.profiles import profiles_of
+from sonorant.tensorrt.key import EngineConfig, EngineKey, Machine, profiles_of
 
 MACHINE = Machine(tensorrt="11.4.0.106", gpu="stand-in", compute_capability=(9, 0))
 SCRATCH = 4096

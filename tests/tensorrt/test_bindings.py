@@ -22,9 +22,9 @@ import sys
 import tensorrt_bindings
 sys.modules["tensorrt"] = tensorrt_bindings
 import sonorant.tensorrt.runtime, sonorant.tensorrt.builder
-from sonorant.tensorrt.installation import missing
-from sonorant.tensorrt.messages import Messages
-from sonorant.tensorrt.progress import ProgressBars
+from sonorant.tensorrt.key import missing
+from sonorant.tensorrt.builder import Messages
+from sonorant.tensorrt.builder import ProgressBars
 bars = ProgressBars("decoder int8")
 bars.phase_start("Building", None, 2)
 bars.phase_start("Tactics", "Building", 3)

@@ -13,18 +13,16 @@ from pathlib import Path
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.families import FAMILIES
+from sonorant.families.family import FAMILIES
 from sonorant.files import read_json, sha256_file, write_json
 from sonorant.runtime import Voice
 from sonorant.runtime.buckets import Buckets
 from sonorant.runtime.bundle import Bundle, Lengths, read_bundle
-from sonorant.runtime.limits import Limits
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.runtime.speaking import Limits
 from sonorant.tensorrt.engines import Engine, Engines, cache_folder
-from sonorant.tensorrt.installation import Machine, missing
-from sonorant.tensorrt.key import EngineConfig, EngineKey
-from sonorant.tensorrt.profiles import MOST, profiles_of
-from sonorant.text.pieces import LONGEST_PIECE
+from sonorant.tensorrt.key import MOST, EngineConfig, EngineKey, Machine, missing, profiles_of
+from sonorant.text.phrases import LONGEST_PIECE
 from tests.imports import ROOT
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))

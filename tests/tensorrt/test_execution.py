@@ -123,7 +123,7 @@ def test_a_context_that_is_refused_is_said(gpu: Gpu, bundle: Bundle, engines: Pa
 
 
 def test_an_error_is_told_once(gpu: Gpu) -> None:
-    from sonorant.tensorrt.messages import Messages
+    from sonorant.tensorrt.builder import Messages
 
     messages = Messages()
     for said in ("first\ncause", "what followed"):

@@ -13,7 +13,7 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
-from sonorant.tensorrt.installation import missing
+from sonorant.tensorrt.key import missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"not run: {missing()}")
 TOLERANCE = 1e-3
@@ -28,7 +28,7 @@ def bundle(voice_bundle: Path) -> Bundle:
 def built(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of engines of float32 graphs."""
     from sonorant.tensorrt.engines import Engines
-    from sonorant.tensorrt.installation import this_machine
+    from sonorant.tensorrt.key import this_machine
     from tests.tensorrt.test_engines import CONFIG
 
     engines = Engines(bundle, this_machine(), tmp_path_factory.mktemp("engines"))

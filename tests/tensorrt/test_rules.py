@@ -11,8 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from sonorant.errors import SonorantError
-from sonorant.tensorrt.operators import TYPES
-from sonorant.tensorrt.rules import check_graph
+from sonorant.tensorrt.rules import TYPES, check_graph
 
 
 def saved(

@@ -10,7 +10,7 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.text import SymbolTable, load_frontend
-from sonorant.text.phonemes import PAUSES
+from sonorant.text.frontend import PAUSES
 
 INSTALLED = importlib.util.find_spec("phonemizer") is not None
 AVAILABLE = INSTALLED and shutil.which("espeak-ng") is not None

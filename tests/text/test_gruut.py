@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
 from sonorant.text import SpokenText, load_frontend
-from sonorant.text.frontend import joined_phonemes
+from sonorant.text.frontend import PAUSES, Phoneme, joined_phonemes
 from sonorant.text.gruut import RULES
-from sonorant.text.phonemes import PAUSES, Phoneme
 
 FRONTEND = load_frontend("gruut", "en-us")
 SENTENCES = (

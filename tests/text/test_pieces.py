@@ -10,7 +10,7 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, load_frontend
-from sonorant.text.pieces import LONGEST_PIECE, split_pieces
+from sonorant.text.phrases import LONGEST_PIECE, split_pieces
 
 TRICKY = (
     'He saw Dr. Smith at 5 p.m. on Jan. 3, 1990. She left. "Stop!" he cried. (Really?) Wait... what? The U.S. Army cost $3.50. Yes. '

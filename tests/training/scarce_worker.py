@@ -13,7 +13,8 @@ from pathlib import Path
 
 import torch
 
-from sonorant.training import acoustic, budget, worker
+from sonorant.families.parallel import training as acoustic
+from sonorant.training import memory, worker
 from sonorant.training.step import TrainStep
 from sonorant.training.trainer import Trainer
 from tests.training.exhausted import Exhausted
@@ -55,16 +56,16 @@ class Compared(Trainer):
         return state
 
 
-def scarce_peak(trained: TrainStep, trial: int, really=budget._peak_of) -> int | None:  # type: ignore[no-untyped-def]
+def scarce_peak(trained: TrainStep, trial: int, really=memory._peak_of) -> int | None:  # type: ignore[no-untyped-def]
     return None if trial > LIMIT else really(trained, trial)
 
 
 if __name__ == "__main__":
     worker.Trainer = Compared  # type: ignore[misc]
-    budget.STEPS_AN_EPOCH = 1
+    memory.STEPS_AN_EPOCH = 1
     if os.environ["RANK"] == "1":
         if KIND == "budget":
-            budget._peak_of = scarce_peak
+            memory._peak_of = scarce_peak
         else:
             acoustic.AcousticLosses = {"passes": ScarcePasses, "address_space": ScarceAddressSpace}[KIND]  # type: ignore[misc]
     worker.main()

@@ -11,8 +11,8 @@ from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch
+from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import worker
-from sonorant.training.acoustic import AcousticRecipe
 
 
 class HangingStorage(Dataset[Batch]):

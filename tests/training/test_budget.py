@@ -11,12 +11,12 @@ import torch
 from benchmarks.tiny_training import tiny_recipe
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
-from sonorant.training import budget, checkpoint, memory
-from sonorant.training.ranks import AllRanksError, Ranks
+from sonorant.training import checkpoint, memory
+from sonorant.training.distributed.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
-from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
@@ -41,11 +41,11 @@ def test_without_a_budget_there_is_no_plan(features: Path) -> None:
 def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
     kind: str, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(budget, "STEPS_AN_EPOCH", 3)
+    monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 3)
     chosen = recipe(kind, features, micro_batches_per_step=1)
     trained = TrainStep(chosen, CPU, Stopwatch())
     before = [parameter.detach().clone() for parameter in chosen.model.parameters()]
-    assert budget.find(trained, 0.5) == chosen.budget == chosen.budget_range(3)[1]
+    assert memory.find_budget(trained, 0.5) == chosen.budget == chosen.budget_range(3)[1]
     assert 3 <= len(chosen.plan.steps(0)) <= 5
     assert all(torch.equal(a, b) for a, b in zip(before, chosen.model.parameters(), strict=True))
     assert all(parameter.grad is None for parameter in chosen.model.parameters())
@@ -62,12 +62,12 @@ def test_the_budget_stays_below_what_is_allowed_and_comes_close(
     smallest, _ = chosen.budget_range(1)
     chosen.budget = smallest
     limit = int(allowed * kept.peak_of_heaviest(chosen))
-    monkeypatch.setattr(budget, "STEPS_AN_EPOCH", 1)
+    monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 1)
     monkeypatch.setattr(memory, "forget_peak", kept.forget)
     monkeypatch.setattr(memory, "peak", lambda device: kept.peak)
     monkeypatch.setattr(memory, "allowance", lambda device, share: limit)
-    monkeypatch.setattr(budget, "_yet_to_come", lambda trained: 0)
-    found = budget.find(trained, 1.0)
+    monkeypatch.setattr(memory, "_yet_to_come", lambda trained: 0)
+    found = memory.find_budget(trained, 1.0)
     assert kept.largest <= limit, "a trial took more than is allowed"
     assert kept.peak_of_heaviest(chosen) > 0.7 * limit or found == chosen.budget_range(1)[1]
 
@@ -107,7 +107,7 @@ class SavedTensors:
 
 def test_what_does_not_fit_at_all_is_said_before_the_first_step(features: Path, alone: None) -> None:
     with pytest.raises(AllRanksError, match=r"smallest budget \(\d+\) does not fit .*machine.memory_share"):
-        budget.find(TrainStep(recipe("acoustic", features), CPU, Stopwatch()), 1e-6)
+        memory.find_budget(TrainStep(recipe("acoustic", features), CPU, Stopwatch()), 1e-6)
 
 
 def test_the_rank_with_the_least_memory_is_the_one_named(features: Path, alone: None) -> None:
@@ -117,7 +117,7 @@ def test_the_rank_with_the_least_memory_is_the_one_named(features: Path, alone: 
 
     neighbours = Neighbours(0, 1, 0, torch.device("cpu"))
     with pytest.raises(AllRanksError, match=r"^rank 7 on small: .* into 1.0 GiB"):
-        budget.find(TrainStep(recipe("acoustic", features), neighbours, Stopwatch()), 0.5)
+        memory.find_budget(TrainStep(recipe("acoustic", features), neighbours, Stopwatch()), 0.5)
 
 
 def test_a_resumed_run_keeps_the_budget_that_was_found(features: Path, tmp_path: Path, alone: None) -> None:

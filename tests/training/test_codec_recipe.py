@@ -9,14 +9,14 @@ import torch
 
 from benchmarks.tiny_training import settings, tiny_recipe
 from benchmarks.world_size import CASES, FIRST_BOUND, FIRST_STEPS, curves, difference
-from sonorant.data.codes import CodeStore, write_codes
-from sonorant.models.codec import Codec
-from sonorant.models.saved import load_codec, save_model
-from sonorant.models.vocoder import Vocoder
-from sonorant.training.ranks import Ranks
+from sonorant.families.codec_lm.codec import Codec
+from sonorant.families.codec_lm.codes import CodeStore, write_codes
+from sonorant.families.parallel.vocoder import Vocoder
+from sonorant.models import load_codec, save_model
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
-from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))

@@ -14,7 +14,7 @@ class Refuse:
         if name.split(".")[0] in ELSE:
             raise ImportError(name)
 sys.meta_path.insert(0, Refuse())
-import sonorant.training.acoustic, sonorant.training.launch, sonorant.training.vocoder, sonorant.training.worker
+import sonorant.families.parallel.training, sonorant.training.distributed.launch, sonorant.training.waveform, sonorant.training.worker
 """
 
 

@@ -12,10 +12,10 @@ import torch
 
 from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
-from sonorant.training.acoustic import AcousticRecipe
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.initial import Initial, read_initial, start_from
-from sonorant.training.ranks import Ranks
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer

@@ -11,15 +11,15 @@ import torch
 
 from benchmarks.tiny_training import settings, tiny_job, tiny_recipe
 from sonorant.data.batches import Batch
-from sonorant.data.codes import write_codes
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
-from sonorant.models.cache import DynamicCache
-from sonorant.models.codec import Codec, CodecConfig
-from sonorant.training.alignment import ages, align, owners, pointers, stay_at_end
+from sonorant.families.codec_lm.codec import Codec, CodecConfig
+from sonorant.families.codec_lm.codes import write_codes
+from sonorant.families.codec_lm.training import LanguageModelLosses, LanguageModelRecipe
+from sonorant.layers.alignment import ages, align, owners, pointers, stay_at_end
+from sonorant.layers.cache import DynamicCache
 from sonorant.training.initial import Initial
-from sonorant.training.language_model import LanguageModelLosses, LanguageModelRecipe
 from sonorant.training.recipe import weighted
 from sonorant.training.worker import RECIPES
 

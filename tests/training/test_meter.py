@@ -10,17 +10,17 @@ import pytest
 import torch
 
 from sonorant.data.batches import Batch
-from sonorant.data.loading import Cost
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
-from sonorant.training import per_rank, stall
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.device_load import DeviceLoad, fragmentation_warning
-from sonorant.training.machine import DataConfig
-from sonorant.training.profile import parse_steps
-from sonorant.training.ranks import Ranks
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.training.config import DataConfig
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
-from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.telemetry import loading, meter
+from sonorant.training.telemetry.loading import Cost
+from sonorant.training.telemetry.meter import DeviceLoad, fragmentation_warning
+from sonorant.training.telemetry.profile import parse_steps
+from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
 from tests.training.conftest import settings
 from tests.training.trainings import Training
@@ -89,7 +89,7 @@ def test_a_loader_that_is_waited_for_is_named_once_with_its_cause(
 
 def test_workers_are_told_apart_by_what_they_lacked() -> None:
     def named(workers: int, cores: int, **cost: float) -> str:
-        return stall.cause(Cost(**cost), 10.0, workers, cores)[1]
+        return loading.cause_of_waiting(Cost(**cost), 10.0, workers, cores)[1]
 
     assert "too few; raise data.workers" in named(2, 8, transforming=19.0, computing=19.0)
     assert "more than 2 cores can do" in named(2, 2, transforming=19.0, computing=19.0)
@@ -100,9 +100,9 @@ def test_workers_are_told_apart_by_what_they_lacked() -> None:
 
 def test_many_ranks_have_one_largest_value_and_its_owner_each() -> None:
     figures = [{"data": 0.01 * rank} for rank in range(9)]
-    assert per_rank.by_rank("time", figures) == {"time/largest/data": pytest.approx(0.08), "time/largest_rank/data": 8.0}
-    assert len(per_rank.by_rank("time", figures[:8])) == 8
-    assert per_rank.mean(figures) == {"data": pytest.approx(0.04)}
+    assert meter.by_rank("time", figures) == {"time/largest/data": pytest.approx(0.08), "time/largest_rank/data": 8.0}
+    assert len(meter.by_rank("time", figures[:8])) == 8
+    assert meter.mean_over_ranks(figures) == {"data": pytest.approx(0.04)}
 
 
 def test_a_cpu_says_nothing_of_a_gpu_and_fragments_are_worth_a_warning_above_the_limit() -> None:

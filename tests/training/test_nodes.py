@@ -20,10 +20,9 @@ import torch.multiprocessing
 from benchmarks.tiny_training import tiny_codes, tiny_job
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
-from sonorant.training.agreement import refuse_other_copies
-from sonorant.training.launch import environment, idle
-from sonorant.training.node import Node, interface_towards
-from sonorant.training.ranks import Ranks
+from sonorant.training.distributed.launch import Node, environment, idle, interface_towards
+from sonorant.training.distributed.ledger import refuse_other_copies
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job
 from tests.imports import ROOT

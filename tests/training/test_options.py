@@ -10,10 +10,9 @@ import torch
 
 from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
-from sonorant.training.blocks import compile_blocks
-from sonorant.training.ranks import Ranks
-from sonorant.training.step import TrainStep
-from sonorant.training.stopwatch import Stopwatch
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.step import TrainStep, compile_blocks
+from sonorant.training.telemetry.stopwatch import Stopwatch
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
 

@@ -15,15 +15,15 @@ import torch
 
 from benchmarks.tiny_training import settings, tiny_job
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.launch import environment
-from sonorant.training.pieces import Pieces, out_of_memory
-from sonorant.training.ranks import Ranks
+from sonorant.training.distributed.launch import environment
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.memory import Pieces, out_of_memory
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.step import TrainStep
-from sonorant.training.stopwatch import Stopwatch
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.telemetry.stopwatch import Stopwatch
+from sonorant.training.waveform import VocoderRecipe
 from tests.imports import ROOT
 from tests.training.exhausted import Exhausted
 
@@ -39,7 +39,7 @@ def train(features: Path, folder: Path, scarce: dict[str, str], **changes: Any) 
     job.write(folder / "job.json")
     env = environment({**os.environ, "PET_NPROC_PER_NODE": "2", "PYTHONPATH": str(ROOT)}, 2) | scarce
     module = "tests.training.scarce_worker" if scarce else "sonorant.training.worker"
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", module, str(folder / "job.json")]
+    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", module, str(folder / "job.json")]
     done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=200)
     return done.returncode, done.stdout
 

@@ -18,8 +18,8 @@ import torch
 from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
-from sonorant.training.launch import environment
-from sonorant.training.ranks import Ranks
+from sonorant.training.distributed.launch import environment
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job
@@ -151,7 +151,7 @@ def start(
     worker = "sonorant.training.worker"
     if held_at is not None:
         worker, env["HELD_AT"] = "tests.training.held_worker", str(held_at)
-    command = [sys.executable, "-m", "sonorant.training.agent", "-m", worker, str(folder / "job.json")]
+    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(folder / "job.json")]
     return subprocess.Popen(
         command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     )

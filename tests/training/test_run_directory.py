@@ -11,7 +11,7 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
-from sonorant.training.launch import launch
+from sonorant.training.distributed.launch import launch
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job
 from tasks.training import hash_of

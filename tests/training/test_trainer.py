@@ -12,12 +12,12 @@ import torch
 import torch.distributed as dist
 
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
-from sonorant.training.acoustic import AcousticRecipe
-from sonorant.training.ranks import Ranks
+from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.vocoder import VocoderRecipe
+from sonorant.training.waveform import VocoderRecipe
 from tests.training.conftest import settings
 
 

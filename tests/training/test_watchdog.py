@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from sonorant.training import checkpoint
+from sonorant.training.distributed.watchdog import Whereabouts, culprits
 from sonorant.training.run_directory import read_metrics
-from sonorant.training.watchdog import Whereabouts, culprits
 from tests.training.trainings import Training, ranks_of
 from tests.waiting import PATIENCE
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from benchmarks.tiny_training import tiny_job
-from sonorant.training.launch import environment
+from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory
 from tests.imports import ROOT
 from tests.waiting import PATIENCE
@@ -40,7 +40,7 @@ class Training:
         self.job.write(self.job_file)
         env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"])
         env["OMP_NUM_THREADS"] = "1"
-        command = [sys.executable, "-m", "sonorant.training.agent", "-m", worker, str(self.job_file)]
+        command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(self.job_file)]
         with self.output.open("w") as output:
             return subprocess.Popen(
                 command, env=env, cwd=ROOT, stdout=output, stderr=output, start_new_session=True, preexec_fn=before

@@ -63,15 +63,15 @@ def _demo(source: Path, out: Path, config: CorpusConfig) -> None:
 
 
 def _ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
-    from sonorant.data.corpora import ljspeech
+    from sonorant.data.corpora import metadata_files
 
-    ljspeech.import_corpus(source, out, config)
+    metadata_files.import_ljspeech(source, out, config)
 
 
 def _table(source: Path, out: Path, config: CorpusConfig) -> None:
-    from sonorant.data.corpora import table
+    from sonorant.data.corpora import metadata_files
 
-    table.import_corpus(source, out, config)
+    metadata_files.import_table(source, out, config)
 
 
 def _lhotse(source: Path, out: Path, config: CorpusConfig) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sonorant.data.corpora import CorpusConfig
-from sonorant.data.corpora.rows import clean, read_lines
+from sonorant.data.corpora.metadata_files import clean, read_lines
 from sonorant.data.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import write_text

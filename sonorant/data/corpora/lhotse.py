@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from sonorant.audio.wav import write_wav
 from sonorant.data.corpora import CorpusConfig
-from sonorant.data.corpora.rows import Row, clean, import_row
+from sonorant.data.corpora.metadata_files import Row, clean, import_row
 from sonorant.data.manifest import Defect, Utterance, write_manifest
 from sonorant.errors import SonorantError
 

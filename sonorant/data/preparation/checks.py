@@ -1,21 +1,193 @@
-"""Every check of a single utterance, in the order they are made: the first that finds something names the reason.
+"""Audio files that end before they should. Decodes nothing: it reads what the container says about its own length.
 
-A check returns what it found, in words for the report, or None. Duplicates need the other utterances and are found in `prepare`.
-"""
+libsndfile reads a cut-off WAV or Ogg file without a word, as a shorter recording. Formats: RIFF WAVE (Microsoft, 1991), Ogg
+(RFC 3533), the Xing/Info header of MP3 (LAME). FLAC is missing because its decoder does complain.
+
+An utterance under examination: everything measured about it, once and when first asked for. Judges nothing; the checks do.
+
+Every check of a single utterance, in the order they are made: the first that finds something names the reason.
+
+A check returns what it found, in words for the report, or None. Duplicates need the other utterances and are found in `prepare`."""
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
 
 import numpy as np
 import soundfile
 
-from sonorant.audio.wav import decoding_problem
-from sonorant.data.manifest import Defect, file_exists, path_inside
-from sonorant.data.preparation.candidate import Candidate
-from sonorant.data.preparation.config import PrepareConfig
-from sonorant.data.preparation.container import cut_off
+from sonorant.audio.wav import decoding_problem, read_audio
+from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside
 from sonorant.errors import SonorantError
+from sonorant.text import Frontend, SpokenText
+
+_UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)  # written by programs that stream, and cannot go back to fill in the length
+
+
+def cut_off(path: Path) -> str | None:
+    """Return what a file (of at least one byte) that ends too early lacks, or None for a whole one or one that does not tell."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        match data[:4]:
+            case b"RIFF":
+                return _wav(data)
+            case b"OggS":
+                return _ogg(data)
+            case magic if magic[:3] == b"ID3" or magic[:1] == b"\xff":
+                return _mp3(data)
+    return None
+
+
+def _wav(data: mmap) -> str | None:
+    position = 12
+    while position + 8 <= len(data):
+        size = int.from_bytes(data[position + 4 : position + 8], "little")
+        held = len(data) - position - 8
+        if data[position : position + 4] == b"data":
+            return (
+                f"its data chunk should hold {size} bytes and holds {held}" if held < size and size not in _UNKNOWN_LENGTH else None
+            )
+        position += 8 + size + size % 2
+    return "it ends before its data chunk"
+
+
+def _ogg(data: mmap) -> str | None:
+    page = data.rfind(b"OggS")
+    header = data[page : page + 27]
+    if len(header) < 27:
+        return "it ends within a page header"
+    segments = data[page + 27 : page + 27 + header[26]]
+    if len(segments) < header[26] or len(data) - page - 27 - header[26] < sum(segments):
+        return "it ends within a page"
+    end_of_stream = header[5] & 4
+    return None if end_of_stream else "its last page is not marked as the end"
+
+
+def _mp3(data: mmap) -> str | None:
+    start = 0
+    if data[:3] == b"ID3" and len(data) >= 10:
+        start = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=True))
+    first_frame = data[start : start + 256]
+    mark = next((at for at in (first_frame.find(b"Xing"), first_frame.find(b"Info")) if at >= 0), None)
+    if mark is None or len(first_frame) < mark + 16:
+        return None
+    has_frames, has_bytes = (flags := first_frame[mark + 7]) & 1, flags & 2
+    if not has_bytes:
+        return None
+    (size,) = struct.unpack_from(">I", first_frame, mark + (12 if has_frames else 8))
+    held = len(data) - start
+    return f"its header names {size} bytes and it holds {held}" if held < size else None
+
+
+LEVEL_SECONDS = 0.05
+
+
+FULL_SCALE = 0.999
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareConfig:
+    """What an utterance must be to be trained on, and how the accepted ones are split. Raises ValueError on a contradiction."""
+
+    min_seconds: float
+    """Shortest duration in seconds."""
+    max_seconds: float
+    """Longest duration in seconds."""
+    min_characters_per_second: float
+    """Slowest speech: characters of the spoken text, blanks included, by duration."""
+    max_characters_per_second: float
+    """Fastest speech, in the same measure."""
+    silence_db: float
+    """dB of full scale; a recording whose loudest 50 ms (RMS) stay below it is silent."""
+    max_clipped: float
+    """Fraction of samples at full scale above which a recording is clipped."""
+    max_rejected: float
+    """Fraction of rejected utterances above which preparation fails."""
+    validation: float
+    """Fraction of utterances, by hash of id, held out to watch training."""
+    test: float
+    """Fraction of utterances, by hash of id, held out for evaluation."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_seconds < self.max_seconds:
+            raise ValueError(f"min_seconds ({self.min_seconds}) must be at least 0 and less than max_seconds ({self.max_seconds})")
+        slow, fast = self.min_characters_per_second, self.max_characters_per_second
+        if not 0 <= slow < fast:
+            raise ValueError(
+                f"min_characters_per_second ({slow}) must be at least 0 and less than max_characters_per_second ({fast})"
+            )
+        if self.silence_db >= 0:
+            raise ValueError(f"silence_db ({self.silence_db}) is in dB of full scale, so less than 0")
+        for name in ("max_clipped", "max_rejected", "validation", "test"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} ({getattr(self, name)}) is a fraction, from 0 to 1")
+        if self.validation + self.test >= 1:
+            raise ValueError(
+                f"validation ({self.validation}) and test ({self.test}) leave nothing to train on; their sum must be below 1"
+            )
+
+
+class Candidate:
+    """One utterance of the corpus folder `corpus`, to be spoken by `frontend`."""
+
+    def __init__(self, utterance: Utterance, corpus: Path, frontend: Frontend) -> None:
+        self.utterance = utterance
+        self.corpus = corpus
+        self.frontend = frontend
+
+    @property
+    def path(self) -> Path:
+        """The audio file."""
+        return self.corpus / (self.utterance.audio or "")
+
+    @cached_property
+    def header(self) -> soundfile._SoundFileInfo:
+        """What the file says of itself. Raises soundfile.SoundFileError if it cannot be opened as audio."""
+        return soundfile.info(str(self.path))
+
+    @cached_property
+    def samples(self) -> np.ndarray:
+        """Mono float32 (S,) at the recording's rate. Raises SonorantError if decoding fails."""
+        return read_audio(self.path)[0]
+
+    @property
+    def seconds(self) -> float:
+        """Duration as decoded."""
+        return len(self.samples) / self.header.samplerate
+
+    @cached_property
+    def level_db(self) -> float:
+        """RMS of the loudest 50 ms in dB of full scale (a sine at full scale: -3); -200 for digital silence."""
+        window = max(min(round(LEVEL_SECONDS * self.header.samplerate), len(self.samples)), 1)
+        blocks = self.samples[: len(self.samples) // window * window].astype(np.float64).reshape(-1, window)
+        loudest = np.square(blocks).mean(axis=1).max(initial=0.0)
+        return float(10 * np.log10(max(loudest, 1e-20)))
+
+    @property
+    def clipped(self) -> float:
+        """Fraction of samples at or beyond full scale."""
+        return float(np.mean(np.abs(self.samples) >= FULL_SCALE))
+
+    @cached_property
+    def spoken(self) -> SpokenText:
+        """The text as the frontend speaks it."""
+        return self.frontend.speak(self.utterance.text)
+
+    @property
+    def characters_per_second(self) -> float:
+        """Speaking rate: characters of the spoken text, blanks included, by duration."""
+        return len(self.spoken.text) / self.seconds
+
+    @cached_property
+    def sound(self) -> str:
+        """Hex SHA-256 of the decoded samples: equal for copies, also those in another lossless format."""
+        return hashlib.sha256(self.samples.tobytes()).hexdigest()
+
 
 Check = Callable[[Candidate, PrepareConfig], str | None]
 

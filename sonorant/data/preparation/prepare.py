@@ -1,7 +1,12 @@
-"""Preparation of a whole corpus: every utterance examined, the sound ones kept, the others reported. Makes no check itself."""
+"""The limits of a sound utterance. Knows nothing of how they are measured.
+
+Train, validation or test: decided by the id alone, so that no other utterance can move it. Knows nothing of audio or text.
+
+Preparation of a whole corpus: every utterance examined, the sound ones kept, the others reported. Makes no check itself."""
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 from collections import Counter
@@ -15,15 +20,24 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
-from sonorant.data.preparation.candidate import Candidate
-from sonorant.data.preparation.checks import first_defect
-from sonorant.data.preparation.config import PrepareConfig
-from sonorant.data.preparation.page import summary_page
-from sonorant.data.preparation.splits import split_of
-from sonorant.data.preparation.summary import summarize
+from sonorant.data.preparation.checks import Candidate, PrepareConfig, first_defect
+from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_frontend
+
+
+def split_of(id: str, *, validation: float, test: float) -> str:
+    """Return "train", "validation" or "test" for an id; `validation` and `test` are the fractions held out.
+
+    The id's SHA-256 is a point in [0, 1). Test lies at one end and validation at the other: a larger fraction takes utterances
+    from train only, never from the other held-out set.
+    """
+    point = int.from_bytes(hashlib.sha256(id.encode("utf-8")).digest()[:8], "big") / 2**64
+    if point < test:
+        return "test"
+    return "validation" if point >= 1 - validation else "train"
+
 
 _PER_WORKER = 32  # fewer utterances than this are examined sooner than a process has started
 

@@ -1,0 +1,221 @@
+"""Which candidate (`<runtime>/<variant>`) becomes the default: a pure function of what was measured. Knows nothing of files.
+
+fp32 ships unless another passes every rung, is understood about as well, and is certainly faster: by the interval of ratios measured in
+turn with fp32, not by two medians of which either may be noise.
+
+The bundle that ships: of all exported variants those that passed, the chosen one as the default. Knows nothing of the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import Bundle, Graph, write_bundle
+from sonorant.runtime.runtimes import BASELINE, REFERENCE
+
+Target = Literal["latency", "throughput"]
+
+
+STANDALONE = ("onnxruntime", "onnxruntime-cuda", "tensorrt")
+"""Runtimes that need nothing but the bundle; torch needs the trained models."""
+
+
+HEARD_UNDER = "onnxruntime"
+"""The runtime that `evaluate` lets every variant speak with to be recognised."""
+
+
+SENTENCES = "medium"
+
+
+TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
+"""What is compared. One sentence is soonest done by all cores; most are done in an hour with a core each."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseConfig:
+    """Section `choose` of params.yaml: what another variant must reach to take the place of fp32."""
+
+    target: Target
+    """latency: one sentence of medium length on all cores; throughput: the same on one thread, as where each core has a request."""
+    max_wer_above_fp32: float
+    """Points of word error rate on the same sentences."""
+    min_speedup: float
+    """Times fp32's speed, which the low end of the ratio's 95 % interval must reach."""
+
+    def __post_init__(self) -> None:
+        if self.max_wer_above_fp32 < 0:
+            raise ValueError(f"max_wer_above_fp32 must be at least 0, not {self.max_wer_above_fp32}")
+        if self.min_speedup < 1:
+            raise ValueError(f"min_speedup must be at least 1 (slower than fp32 is never chosen), not {self.min_speedup}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What is known of a candidate, and what came of it; a figure that was not measured is None."""
+
+    candidate: str
+    passed: bool
+    """Whether it may ship: every rung passed, and understood well enough."""
+    reason: str
+    """One line."""
+    p50_ms: float | None
+    rtf: float | None
+    speedup: float | None
+    """Times the speed of `BASELINE`, measured in turn."""
+    speedup_ci95: list[float] | None
+    wer: float | None
+    wer_above_fp32: float | None
+    wer_above_fp32_ci95: list[float] | None
+    bytes: int | None
+
+    @property
+    def runtime(self) -> str:
+        """The part before the stroke."""
+        return self.candidate.split("/", 1)[0]
+
+    @property
+    def variant(self) -> str:
+        """The part after the stroke."""
+        return self.candidate.split("/", 1)[1]
+
+
+def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
+    """The content of reports/choice.json from that of reports/metrics.json, which holds what `verify` found.
+
+    Raises SonorantError if fp32 under ONNX Runtime, which ships where nothing else does, did not pass.
+    """
+    try:
+        candidates = dict.fromkeys([BASELINE, *metrics["parity"], *metrics["speed"]])
+        rows = [_row(candidate, metrics, config) for candidate in candidates]
+    except (AttributeError, KeyError, TypeError) as error:
+        raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
+    if not rows[0].passed:
+        raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
+    fast = [row for row in rows if row.passed and row.runtime in STANDALONE and _certainly_faster(row, config)]
+    best = max(fast, key=lambda row: row.speedup or 0.0, default=rows[0])
+    return {
+        "variant": best.variant,
+        "runtime": best.runtime,
+        "target": config.target,
+        "sentence": _sentence(best, rows, config),
+        "table": [asdict(row) for row in rows],
+    }
+
+
+def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
+    """The variants that passed under a runtime that needs nothing but the bundle, the chosen one among them."""
+    passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
+    return list(dict.fromkeys(variant for runtime, variant in passed if runtime in STANDALONE))
+
+
+def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Row:
+    variant = candidate.split("/", 1)[1]
+    heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
+    parity = metrics["parity"].get(candidate)
+    ran = isinstance(parity, dict) and parity["passed"]
+    own = candidate.split("/", 1)[0] in STANDALONE  # torch speaks with the trained models, which nobody heard or weighed
+    judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
+    timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
+    above = judged.get("above_fp32", {})
+    refused = _refused(candidate, metrics, config)
+    row = Row(
+        candidate=candidate,
+        passed=refused is None,
+        reason=refused or "",
+        p50_ms=timed.get("p50_ms"),
+        rtf=timed.get("rtf"),
+        speedup=1.0 if candidate == BASELINE and timed else timed.get("over_fp32"),
+        speedup_ci95=timed.get("over_fp32_ci95"),
+        wer=judged.get("wer"),
+        wer_above_fp32=above.get("wer"),
+        wer_above_fp32_ci95=above.get("wer_ci95"),
+        bytes=metrics["size"].get(variant, {}).get("bytes") if own else None,
+    )
+    return row if refused else Row(**asdict(row) | {"reason": _standing(row, config)})
+
+
+def _refused(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> str | None:
+    """Why a candidate may not ship, or None."""
+    parity, variant = metrics["parity"].get(candidate), candidate.split("/", 1)[1]
+    heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
+    if candidate == REFERENCE:
+        return None if isinstance(speed, dict) else speed
+    if not isinstance(parity, dict):
+        return parity or "not run: verify did not compare it"
+    if not parity["passed"]:
+        return f"failed verify: {parity['failed']}"
+    if not isinstance(heard, dict):
+        return heard or "not run: no sentence was heard of this variant under ONNX Runtime on the CPU"
+    above = heard.get("above_fp32")
+    if above and above["wer"] > config.max_wer_above_fp32:
+        low, high = above["wer_ci95"]
+        limit = f"choose.max_wer_above_fp32 is {config.max_wer_above_fp32:g}"
+        points = f"{above['wer']:+.1f} points above fp32 (95 % interval {low:+.1f} to {high:+.1f}; {limit})"
+        return f"understood worse: WER {points}{_where_heard(candidate)}"
+    if not isinstance(speed, dict):
+        return speed or "not run: evaluate did not time it"
+    return None
+
+
+def _where_heard(candidate: str) -> str:
+    """What to add to a word error rate that another runtime's speech got."""
+    return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
+
+
+def _certainly_faster(row: Row, config: ChooseConfig) -> bool:
+    return row.speedup_ci95 is not None and row.speedup_ci95[0] >= config.min_speedup
+
+
+def _standing(row: Row, config: ChooseConfig) -> str:
+    """How a candidate that passed stands beside fp32."""
+    if row.speedup_ci95 is None:
+        return "passed: what the others are compared with"
+    low, high = row.speedup_ci95
+    figures = f"{row.speedup:.2f} times fp32's speed (95 % interval {low:.2f} - {high:.2f})"
+    if row.runtime not in STANDALONE:
+        return f"for comparison, a bundle does not hold the trained models: {figures}"
+    if _certainly_faster(row, config):
+        standing = f"passed: {figures}"
+    elif high < 1:
+        standing = f"passed, and slower: {figures}"
+    else:
+        standing = f"passed, and not certainly faster: {figures}; choose.min_speedup is {config.min_speedup:g}"
+    heard = _where_heard(row.candidate)
+    return f"{standing}; WER{heard}" if heard else standing
+
+
+def _sentence(best: Row, rows: list[Row], config: ChooseConfig) -> str:
+    if best.candidate == BASELINE:
+        others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.runtime in STANDALONE]
+        tried = [other for other in others if "not run: " not in other]
+        return f"{BASELINE} ships ({config.target})" + (f": {'; '.join(tried)}" if tried else ", nothing else could be judged here")
+    above, size = best.wer_above_fp32, rows[0].bytes
+    low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)
+    smaller = f", {best.bytes / size:.2f} of its size" if best.bytes and size else ""
+    interval = f"(95 % interval {low:+.1f} to {high:+.1f}){_where_heard(best.candidate)}"
+    worse = f", WER {above:+.1f} points {interval}" if above is not None else ""
+    return f"{best.candidate} ships ({config.target}): {best.speedup:.2f} times fp32's speed{worse}{smaller}"
+
+
+def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
+    """Write the bundle `out` from the `exported` one, atomically.
+
+    Raises SonorantError if a graph lacks the chosen variant, or a file is damaged.
+    """
+    variants = shipped_variants(choice)
+    graphs = {
+        name: _kept(exported, name, graph, variants, choice["variant"]) for name, graph in exported.description.graphs.items()
+    }
+    files = [exported.graph_file(name, variant) for name, graph in graphs.items() for variant in graph.variants]
+    reference = exported.reference_file()
+    files += [reference] if reference else []
+    write_bundle(out, replace(exported.description, graphs=graphs, choice=dict(choice)), dict.fromkeys(files))
+
+
+def _kept(exported: Bundle, name: str, graph: Graph, variants: list[str], default: str) -> Graph:
+    if default not in graph.variants:
+        raise SonorantError(f"{exported.folder}: graph {name} has no variant '{default}', which was chosen; run evaluate again")
+    return replace(graph, variants={v: graph.variants[v] for v in variants if v in graph.variants}, default_variant=default)

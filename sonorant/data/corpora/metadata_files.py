@@ -1,0 +1,225 @@
+"""Rows of a corpus file, read so that a bad one spoils nothing but itself. Knows nothing of any corpus's columns.
+
+Bytes that are not UTF-8 survive reading as lone surrogates (PEP 383), so that the row they stand in can be told from the others.
+
+Corpora in the layout of LJSpeech: metadata.csv and wavs/. Knows nothing of what makes a recording good.
+
+The layout is that of https://keithito.com/LJ-Speech-Dataset: a line is `id|text|text with numbers and abbreviations written out`,
+without quoting; the recording is wavs/<id>.wav (here also .flac, .ogg, .mp3).
+
+A corpus as one table: a CSV or JSONL file with the columns audio and text. Knows nothing of what makes a recording good.
+
+Optional columns: id, speaker, language; others are ignored. Audio paths are relative to the table's folder and stay inside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tqdm import tqdm
+
+from sonorant.data.corpora import CorpusConfig
+from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside, write_manifest
+from sonorant.errors import SonorantError
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_text(path: Path) -> str:
+    """Return a corpus file's text without a byte order mark. Raises SonorantError naming the file if it cannot be opened."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise SonorantError(f"{path}: no such file; point corpus.path in params.yaml at the corpus") from None
+    except OSError as error:
+        raise SonorantError(
+            f"{path}: cannot be read ({error.strerror}); corpus.kind or corpus.path in params.yaml may be wrong"
+        ) from None
+    return data.decode("utf-8-sig", errors="surrogateescape")
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return a corpus file's lines. Only line feeds end a line: other separators of Unicode may stand in a text."""
+    return [line.rstrip("\r") for line in read_text(path).split("\n")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One utterance as its corpus wrote it; None is a field the row does not have."""
+
+    id: str
+    audio: str | None
+    text: str | None
+    speaker: str | None = None
+    language: str | None = None
+    defect: Defect | None = None
+
+
+def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utterance:
+    """Copy the row's recording from the folder `source` below `out`/audio and return its utterance, with its defect if any.
+
+    A file outside `source` is never copied, a missing one is left for `prepare` to report. Recordings are copied, not linked: a
+    DVC cache of hard links (`cache.type hardlink`) makes its files read-only, which would then be the user's own recordings.
+    """
+    text, audio, defect = row.text or "", row.audio or "", row.defect
+    if defect is None and any(_SURROGATE.search(value) for value in (row.id, text, audio, row.speaker or "", row.language or "")):
+        defect = Defect.NOT_UTF8
+    if defect is None and not audio:
+        defect = Defect.MISSING_AUDIO
+    placed: str | None = clean(audio) or None
+    if defect is None:
+        inside = path_inside(source, audio)
+        if inside is None:
+            defect = Defect.LEAVES_FOLDER
+        else:
+            placed, defect = _copy(source, inside, out)
+    return Utterance(
+        id=clean(row.id),
+        audio=placed,
+        text=clean(text),
+        speaker=clean(row.speaker or "") or config.default_speaker,
+        language=clean(row.language or "") or config.language,
+        defect=defect,
+    )
+
+
+def clean(text: str) -> str:
+    """Return text with its whitespace collapsed and undecodable bytes replaced by U+FFFD."""
+    return " ".join(_SURROGATE.sub("�", text).split())
+
+
+def _copy(source: Path, inside: Path, out: Path) -> tuple[str, Defect | None]:
+    name = f"audio/{inside.as_posix()}"
+    target = out / name
+    try:
+        if file_exists(source / inside) and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source / inside, target)
+    except PermissionError:
+        return name, Defect.UNREADABLE
+    except OSError as error:
+        raise SonorantError(f"{source / inside}: cannot be copied to {target} ({error.strerror})") from None
+    return name, None
+
+
+SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
+
+
+def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
+    """Fill `out` from an LJSpeech-like folder. The text is the written-out column, or the plain one where that is empty.
+
+    Files with two columns (id|text) are taken too. Raises SonorantError if there is no metadata.csv or it has no rows.
+    """
+    metadata = source / "metadata.csv"
+    if not metadata.is_file():
+        raise SonorantError(
+            f"{source}: holds no metadata.csv; kind ljspeech needs metadata.csv (id|text|normalised text) and wavs/"
+        )
+    lines = [line.split("|") for line in read_lines(metadata) if line.strip()]
+    if not lines:
+        raise SonorantError(f"{metadata}: empty; expected lines of id|text|normalised text")
+    columns = _columns(lines)
+    rows = (_ljspeech_row(line, columns, source) for line in lines)
+    progress = tqdm(rows, total=len(lines), desc="importing", unit="utterance")
+    write_manifest(out / "manifest.jsonl", [import_row(row, source, out, config) for row in progress])
+
+
+def _columns(lines: list[list[str]]) -> int:
+    """3, or 2 in a file most of whose rows have two: then it was never written out, and a row of three is the odd one."""
+    counts = Counter(len(line) for line in lines)
+    return 2 if counts[2] > counts[3] else 3
+
+
+def _ljspeech_row(line: list[str], columns: int, source: Path) -> Row:
+    if len(line) != columns:
+        return Row(id=line[0], audio=f"wavs/{line[0]}.wav", text=" ".join(line[1:]), defect=Defect.WRONG_COLUMNS)
+    return Row(id=line[0], audio=_recording(source, line[0]), text=line[-1] if line[-1].strip() else line[1])
+
+
+def _recording(source: Path, id: str) -> str:
+    """Path of the recording in the first format that exists, as .wav where none does: that is the file the report then misses."""
+    files = [f"wavs/{id}{suffix}" for suffix in SUFFIXES]
+    return next((file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside)), files[0])
+
+
+COLUMNS = ("audio", "text", "id", "speaker", "language")
+
+
+_DELIMITERS = ",;\t|"
+
+
+def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
+    """Fill `out` from a table. Raises SonorantError if the file is no table, lacks a column or has no rows."""
+    if not source.is_file():
+        raise SonorantError(f"{source}: not a file; kind table needs a .csv, .tsv or .jsonl file with the columns audio and text")
+    match source.suffix.lower():
+        case ".csv" | ".tsv":
+            rows = list(_csv_rows(source))
+        case ".jsonl" | ".ndjson":
+            rows = list(_jsonl_rows(source))
+        case suffix:
+            raise SonorantError(f"{source}: a table ends in .csv, .tsv or .jsonl, not '{suffix}'")
+    if not rows:
+        raise SonorantError(f"{source}: holds no rows; expected one an utterance, with the columns audio and text")
+    progress = tqdm(rows, desc="importing", unit="utterance")
+    write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in progress])
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    text = read_text(path)
+    header = text.split("\n", 1)[0].strip()
+    delimiter = next((mark for mark in _DELIMITERS if {"audio", "text"} <= _names(header, mark)), None)
+    if delimiter is None:
+        raise SonorantError(f"{path}: the first line must name the columns audio and text, not {header[:80]!r}")
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="", restval=None)
+    reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
+    number = 1
+    try:
+        for number, values in enumerate(reader, 2):
+            yield _table_row(values, number, complete="" not in values and None not in values.values())
+    except csv.Error as error:
+        raise SonorantError(f"{path}: row {number + 1}: not valid CSV ({error}); look for a missing quotation mark") from None
+
+
+def _names(header: str, delimiter: str) -> set[str]:
+    return {name.strip() for name in next(csv.reader([header], delimiter=delimiter), [])}
+
+
+def _jsonl_rows(path: Path) -> Iterator[Row]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except json.JSONDecodeError:
+            values = None
+        if isinstance(values, dict):
+            yield _table_row(values, number, complete=values.get("audio") is not None and values.get("text") is not None)
+        else:
+            yield Row(id=f"row-{number}", audio=None, text=None, defect=Defect.UNREADABLE_ROW)
+
+
+def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Row:
+    named = {column: str(values[column]) for column in COLUMNS if values.get(column) is not None}
+    audio = named.get("audio", "").strip()
+    return Row(
+        id=named.get("id", "").strip() or _id(audio) or f"row-{number}",
+        audio=audio or None,
+        text=named.get("text"),
+        speaker=named.get("speaker"),
+        language=named.get("language"),
+        defect=None if complete else Defect.WRONG_COLUMNS,
+    )
+
+
+def _id(audio: str) -> str:
+    """The path without its suffix, in one word: `a/1.wav` and `b/1.wav` must not share an id."""
+    return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""

@@ -1,0 +1,154 @@
+"""Whether a variant's files are what the bundle says, before anything runs them. Knows nothing of what they compute.
+
+Whether an int8 graph is one: stored in int8, as engines demand it, and computed in integers. Knows nothing of how well it speaks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, numpy_helper
+
+from sonorant.errors import SonorantError
+from sonorant.export.tolerance import Fault
+from sonorant.export.voice import read_tensors
+from sonorant.runtime.bundle import Bundle, VoiceDescription
+
+Dtypes = dict[str, str]
+
+
+PARALLEL: dict[str, tuple[Dtypes, Dtypes]] = {
+    "encoder": (
+        {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"},
+        {"states": "float32", "ends": "int64"},
+    ),
+    "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),
+    "vocoder": ({"mel": "float32", "lengths": "int64"}, {"samples": "float32"}),
+}
+
+
+def interface_of(description: VoiceDescription) -> dict[str, tuple[Dtypes, Dtypes]]:
+    """By graph: names and dtypes of the inputs and outputs that every runtime counts on, whatever it computes in between."""
+    decoding = description.decoding
+    if decoding is None:
+        return PARALLEL
+    cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in range(decoding.layers)}
+    step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}
+    prompt = {"prompt": "int64", "prompt_lengths": "int64"}
+    return {
+        "encoder": ({"tokens": "int64", "lengths": "int64", "speaker": "int64"}, {"states": "float32"}),
+        "prefill": ({"states": "float32", "lengths": "int64", **prompt}, {**cache, "position": "int64"}),
+        "step": ({**step, **cache}, {"logits": "float32", "advance": "float32", **{f"new_{name}": "float32" for name in cache}}),
+        "vocoder": ({"codes": "int64", "lengths": "int64"}, {"samples": "float32"}),
+    }
+
+
+def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
+    """Bytes of each graph's file. Raises Fault where one is absent or not the bytes that the bundle describes."""
+    try:
+        return {graph: bundle.graph_file(graph, variant).stat().st_size for graph in bundle.graphs}
+    except SonorantError as error:
+        raise Fault(str(error)) from None
+
+
+def check_interface(bundle: Bundle, variant: str) -> None:
+    """Raises Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than every runtime counts on."""
+    for graph, wanted in interface_of(bundle.description).items():
+        described = bundle.description.graphs[graph]
+        try:
+            found = read_tensors(bundle.graph_file(graph, variant))
+        except SonorantError as error:
+            raise Fault(str(error)) from None
+        for kind, tensors, names, told in zip(
+            ("inputs", "outputs"), found, wanted, (described.inputs, described.outputs), strict=True
+        ):
+            got = {tensor.name: tensor.dtype for tensor in tensors}
+            if got != names:
+                raise Fault(f"graph {graph}: its {kind} are {got}, must be {names}; export the voice again")
+            if tensors != told:
+                raise Fault(f"graph {graph}: its {kind} are not those that voice.json describes; export the voice again")
+
+
+LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
+"""Operators with weights."""
+
+
+INTEGER_KERNELS = ("QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "ConvInteger", "MatMulInteger")
+"""What ONNX Runtime makes of quantised layers."""
+
+
+NO_KERNEL = ("ConvTranspose",)
+"""What ONNX Runtime computes in float although it is quantised; TensorRT does not."""
+
+
+def check_integers(graph: str, file: Path) -> dict[str, Any]:
+    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and what ONNX Runtime computes them with.
+
+    Raises Fault naming the graph and the node where weights are not stored as int8, a zero-point is not 0, a scale is not constant and
+    positive, or a quantised layer that ONNX Runtime could compute in integers is left in float.
+    """
+    model = onnx.load(file)
+    layers = _quantized_layers(graph, model)
+    if not layers:
+        raise Fault(f"graph {graph}: no layer has weights stored as int8; quantise and export the voice again")
+    optimized = _optimized(graph, file)
+    left = {node.name for node in optimized.graph.node if node.op_type not in INTEGER_KERNELS}
+    in_float = [node.name for node in layers if node.name in left]
+    unexpected = [node.name for node in layers if node.name in left and node.op_type not in NO_KERNEL]
+    if unexpected:
+        raise Fault(f"graph {graph}: ONNX Runtime computes the quantised layers {', '.join(unexpected)} in float")
+    kernels = Counter(node.op_type for node in optimized.graph.node if node.op_type in INTEGER_KERNELS)
+    if kernels.total() + len(in_float) < len(layers):
+        raise Fault(f"graph {graph}: ONNX Runtime has {kernels.total()} integer kernels for {len(layers)} quantised layers")
+    return {"layers": len(layers), "kernels": dict(sorted(kernels.items())), "in_float": in_float}
+
+
+def _quantized_layers(graph: str, model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """The layers whose weights are int8 constants; every scale and zero-point of the graph is checked on the way."""
+    constants = {constant.name: constant for constant in model.graph.initializer}
+    stored = set()
+    for node in model.graph.node:
+        if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+            for complaint in _complaints(node, constants):
+                raise Fault(f"graph {graph}: {node.name} ({node.op_type}): {complaint}; quantise and export the voice again")
+        if node.op_type == "DequantizeLinear" and node.input[0] in constants:
+            if constants[node.input[0]].data_type != TensorProto.INT8:
+                raise Fault(
+                    f"graph {graph}: {node.input[0]} is quantised but not stored as int8; quantise and export the voice again"
+                )
+            stored.add(node.output[0])
+    return [node for node in model.graph.node if node.op_type in LAYERS and node.input[1] in stored]
+
+
+def _complaints(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> Iterator[str]:
+    if node.input[1] not in constants:
+        yield "its scale is not constant"
+    else:
+        scale = numpy_helper.to_array(constants[node.input[1]])
+        if not (np.isfinite(scale).all() and (scale > 0).all()):
+            yield "a scale is not positive"
+    if len(node.input) > 2 and node.input[2]:
+        zero = constants.get(node.input[2])
+        if zero is None or zero.data_type != TensorProto.INT8 or numpy_helper.to_array(zero).any():
+            yield "its zero-point is not the int8 constant 0"
+    elif node.op_type == "QuantizeLinear":
+        yield "without a zero-point it gives uint8"
+
+
+def _optimized(graph: str, file: Path) -> onnx.ModelProto:
+    """The graph as ONNX Runtime runs it on this machine's CPU."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    with tempfile.TemporaryDirectory() as folder:
+        options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
+        try:
+            onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime raises a class of its own for each cause
+            raise Fault(f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})") from None
+        return onnx.load(options.optimized_model_filepath)

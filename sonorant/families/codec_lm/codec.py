@@ -1,0 +1,236 @@
+"""The neural codec: log-mel in, a few tokens a frame out, and samples from those. Knows nothing of losses or files.
+
+The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation (`fsq.py`), in one or several token streams; the decoder
+widens the streams' vectors to a learned spectrogram, which the vocoder of the other family makes sound. `F` code frames of `stride` mel
+frames each, `G` streams, `V` numbers of all streams together."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sonorant.families.parallel.vocoder import ENTER_KERNEL, Vocoder, VocoderConfig
+from sonorant.layers.convnext import ConvNeXtStack
+from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
+
+SILENCE = -11.5129
+"""Natural log of the mel's floor of 1e-5: digital silence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecConfig:
+    """Size of the codec, and how finely it speaks."""
+
+    channels: int
+    """Width of encoder and decoder."""
+    expansion: int
+    """Hidden width of a block's MLP as a multiple of `channels`."""
+    kernel: int
+    """Kernel of the blocks in mel frames; odd."""
+    encoder_blocks: int
+    """ConvNeXt blocks from mel to codes."""
+    decoder_blocks: int
+    """ConvNeXt blocks from codes to samples."""
+    stride: int
+    """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
+    streams: int
+    """Tokens a code frame."""
+    levels: list[int]
+    """Of each number of a stream's vector (finite scalar quantisation); their product is the number of codes of a stream."""
+    stream_dropout: float
+    """Fraction of the training's segments that are heard without the later streams, so that the first ones say what matters most."""
+    pretrained: str | None
+    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`); `streams` of its streams
+    are used, and the sizes above mean nothing. The stages take a DAC, which can be exported, no EnCodec or Mimi."""
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        sizes = (self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.stride, self.streams)
+        if min(sizes) < 1:
+            raise ValueError("channels, expansion, encoder_blocks, decoder_blocks, stride and streams must be at least 1")
+        if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
+            raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
+        if math.prod(self.levels) > LARGEST_CODE + 1:
+            raise ValueError(f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}")
+        if not 0.0 <= self.stream_dropout < 1.0:
+            raise ValueError(f"stream_dropout must be at least 0 and below 1, not {self.stream_dropout}")
+
+
+LARGEST_CODE = 2**15 - 1
+"""Token stores hold int16."""
+
+
+class SoundCodec(Protocol):
+    """What a codec language model needs of its codec, trained here or taken from elsewhere."""
+
+    @property
+    def streams(self) -> int:
+        """Tokens a code frame, G."""
+        ...
+
+    @property
+    def codes(self) -> int:
+        """Codes of a stream, K."""
+        ...
+
+    @property
+    def stride(self) -> int:
+        """Mel frames a code frame."""
+        ...
+
+    @property
+    def samples_per_frame(self) -> int:
+        """Samples a code frame: those of `stride` mel frames."""
+        ...
+
+    @property
+    def context(self) -> int:
+        """Code frames on either side that the samples of a code frame depend on."""
+        ...
+
+    @property
+    def silence(self) -> torch.Tensor:
+        """Codes (G,) int64 of digital silence."""
+        ...
+
+    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Log-mel (M, T) and samples (S,) of one utterance -> codes (F, G)."""
+        ...
+
+    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
+        ...
+
+
+class Codec(nn.Module):
+    """Log-mel -> codes -> samples; implements `SoundCodec`."""
+
+    float_parts = ("encoder", "quantizer")
+    """What int8 leaves alone: a language model has learned these codes, and no other."""
+    mel_mean: torch.Tensor
+    mel_std: torch.Tensor
+
+    def __init__(
+        self, config: CodecConfig, *, mels: int, n_fft: int, hop: int, mel_mean: float = 0.0, mel_std: float = 1.0
+    ) -> None:
+        """`mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        super().__init__()
+        self.config = config
+        self.streams, self.stride = config.streams, config.stride
+        self.samples_per_frame = config.stride * hop
+        self.quantizer = FiniteScalarQuantizer(config.levels)
+        self.codes = self.quantizer.codes
+        self.encoder = CodecEncoder(config, mels, self.quantizer.width)
+        self.decoder = CodecDecoder(config, mels, self.quantizer.width, n_fft, hop)
+        self.register_buffer("mel_mean", torch.tensor(mel_mean))
+        self.register_buffer("mel_std", torch.tensor(mel_std))
+
+    def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
+        """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows lose later streams."""
+        values_BFGD = self._values(mel_BMT)
+        if self.training and self.config.stream_dropout and self.streams > 1:
+            values_BFGD = values_BFGD * self._kept(values_BFGD)
+        return self.decoder(values_BFGD.flatten(2))[:, : mel_BMT.shape[2] * self.samples_per_frame // self.stride]
+
+    def encode(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """Natural-log mel (B, M, T), real frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G) int64.
+
+        A row is as it would be alone; codes past its length mean nothing.
+        """
+        return self.quantizer.to_codes(self._values(mel_BMT, lengths_B))
+
+    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame), about -1 to 1.
+
+        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part of the whole
+        where `context` code frames stand on either side of it.
+        """
+        return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
+
+    @torch.no_grad()
+    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Log-mel (M, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
+        return self.encode(torch.from_numpy(mel_MT)[None].to(self.mel_mean.device))[0].cpu().numpy()
+
+    @property
+    def context(self) -> int:
+        """Code frames on either side that the samples of a code frame depend on."""
+        return -(-self.decoder.vocoder.context // self.stride)
+
+    @property
+    @torch.no_grad()
+    def silence(self) -> torch.Tensor:
+        """Codes (G,) int64 of digital silence, far from its ends."""
+        frames = 2 * self.encoder.context + self.stride
+        mel_BMT = torch.full((1, self.encoder.enter.in_channels, frames), SILENCE, device=self.mel_mean.device)
+        return self.encode(mel_BMT)[0, self.encoder.context // self.stride]
+
+    def _values(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """The quantised vectors (B, F, G, D) float32."""
+        mask_BT1 = None
+        if lengths_B is not None:
+            mask_BT1 = (torch.arange(mel_BMT.shape[2], device=mel_BMT.device)[None] < lengths_B[:, None])[..., None].to(
+                mel_BMT.dtype
+            )
+        hidden_BFV = self.encoder((mel_BMT - self.mel_mean) / self.mel_std, mask_BT1)
+        return self.quantizer(hidden_BFV.unflatten(2, (self.streams, -1)))
+
+    def _kept(self, values_BFGD: torch.Tensor) -> torch.Tensor:
+        """(B, 1, G, 1) of ones and zeros: which streams of each row are heard. The first always is."""
+        rows, device = len(values_BFGD), values_BFGD.device
+        heard_B = torch.randint(1, self.streams, (rows,), device=device)
+        heard_B = torch.where(torch.rand(rows, device=device) < self.config.stream_dropout, heard_B, self.streams)
+        return (torch.arange(self.streams, device=device) < heard_B[:, None]).to(values_BFGD.dtype)[:, None, :, None]
+
+
+class CodecEncoder(nn.Module):
+    """Normalised log-mel -> the vectors to be quantised, `stride` frames in each."""
+
+    def __init__(self, config: CodecConfig, mels: int, width: int) -> None:
+        super().__init__()
+        self.config = config
+        self.enter = nn.Conv1d(mels, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
+        self.norm = nn.LayerNorm(config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.encoder_blocks)
+        self.out = nn.Linear(config.channels * config.stride, config.streams * width)
+
+    def forward(self, mel_BMT: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, M, T), mask (B, T, 1) or None -> (B, ceil(T / stride), streams * width)."""
+        if mask_BT1 is not None:
+            mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
+        x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
+        if mask_BT1 is not None:
+            x_BTC = x_BTC * mask_BT1
+        missing = -x_BTC.shape[1] % self.config.stride
+        return self.out(nn.functional.pad(x_BTC, (0, 0, 0, missing)).unflatten(1, (-1, self.config.stride)).flatten(2))
+
+    @property
+    def context(self) -> int:
+        """Mel frames on either side that a code depends on, rounded up to whole code frames."""
+        frames = ENTER_KERNEL // 2 + self.config.encoder_blocks * (self.config.kernel // 2)
+        return -(-frames // self.config.stride) * self.config.stride
+
+
+class CodecDecoder(nn.Module):
+    """The streams' vectors -> a learned spectrogram at the mel's frame rate -> samples. All of the codec that a shipped voice has."""
+
+    def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
+        super().__init__()
+        self.stride = config.stride
+        self.expand = nn.Linear(config.streams * width, config.stride * mels)
+        sizes = VocoderConfig(
+            channels=config.channels, expansion=config.expansion, blocks=config.decoder_blocks, kernel=config.kernel
+        )
+        self.vocoder = Vocoder(sizes, mels=mels, n_fft=n_fft, hop=hop)
+
+    def forward(self, values_BFV: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> samples (B, F * stride * hop) float32."""
+        learned_BTM = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
+        return self.vocoder(learned_BTM.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)

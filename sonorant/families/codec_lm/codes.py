@@ -1,0 +1,220 @@
+"""The token store: what a codec makes of each utterance of a feature store, written and read. Knows nothing of how codes are made.
+
+A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store. A family without
+codes leaves the header alone in it, always the same, so that nothing that depends on the folder runs again because of it.
+
+Shapes: U utterances, F code frames of one utterance, G token streams.
+
+From a planned micro-batch to tensors. Knows nothing of models, ranks or losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from sonorant.data.batches import Batch, UtteranceBatches, _round_up
+from sonorant.data.features import FeatureStore, array_hash, content_hash, store_hash
+from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
+
+if TYPE_CHECKING:
+    from sonorant.families.codec_lm.codec import SoundCodec
+
+
+VERSION = 1
+"""Of the layout of the store; a reader refuses another."""
+
+
+CODES, FRAMES = "codes.npy", "frames.npy"
+
+
+_REPAIR = "run: dvc repro train_vocoder"
+
+
+class CodeStore:
+    """Codes of the utterances of a feature store, by the same index.
+
+    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `streams` (G),
+    `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the codec it learned to
+    speak: `streams`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report` (`bits_per_second`,
+    `frames_per_second`, and for each stream `use`, the fraction of its codes that occur, and `entropy_bits` of a code).
+    """
+
+    def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
+        self.path = path
+        self.header = header
+        self.codec: dict[str, Any] = header["codec"]
+        self.report: dict[str, Any] = header["report"]
+        self.streams, self.codes_per_stream, self.stride = (int(self.codec[key]) for key in ("streams", "codes", "stride"))
+        self._features = features
+        try:
+            self.frames = np.load(path / FRAMES)
+            self._codes = np.load(path / CODES, mmap_mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
+        if self.frames.shape != (len(features),) or self._codes.shape != (int(self.frames.sum()), self.streams):
+            raise SonorantError(f"{path}: arrays and header do not belong together; {_REPAIR}")
+        self._first = np.cumsum(self.frames) - self.frames
+
+    @classmethod
+    def open(cls, path: Path, features: FeatureStore) -> CodeStore:
+        """Map the store at `path`, which must be that of `features`.
+
+        Raises SonorantError, saying to run the stage again, for codes of other features, of a family that has none or of another
+        version, and for missing or truncated files.
+        """
+        header = read_header(path)
+        if header["family"] != "codec_lm":
+            raise SonorantError(f"{path}: holds no codes, it was written with voice.family {header['family']}; {_REPAIR}")
+        if header.get("features") != store_hash(features.path):
+            raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
+        return cls(path, header, features)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CodeStore.open, (self.path, self._features)
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    def codes(self, i: int) -> np.ndarray:
+        """Codes int16 (F, G) of utterance `i`."""
+        return np.array(self._codes[self._first[i] : self._first[i] + self.frames[i]])
+
+    def verify(self) -> None:
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it was written."""
+        if content_hash([array_hash(self.path / name) for name in (CODES, FRAMES)]) != self.header["content"]:
+            raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
+
+
+def code_hash(path: Path) -> str:
+    """Hex SHA-256 of the store at `path`, its arrays by the hash of them in its header."""
+    return sha256_tree([path / "header.json"])
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """What header.json of the store at `path` says. Raises SonorantError for none and for another version."""
+    header = read_json(path / "header.json")
+    if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
+        found = header.get("version") if isinstance(header, dict) else None
+        raise SonorantError(f"{path}: token store of version {found}, this code reads {VERSION}; {_REPAIR}")
+    return header
+
+
+def write_no_codes(out: Path) -> None:
+    """The store of the parallel family, which has no codes: a header that is always the same."""
+    with atomic_folder(out) as folder:
+        write_json(folder / "header.json", {"version": VERSION, "family": "parallel"})
+
+
+def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: str) -> None:
+    """Encode every utterance of `features` and write the store `out`, atomically. `sha256`: of the codec's weights.
+
+    Raises SonorantError naming the utterance of which the codec makes another number of frames than its stride says.
+    """
+    from tqdm import tqdm  # not where codes are only read
+
+    frames_U = -(-features.frames // codec.stride)
+    codes_FG = np.empty((int(frames_U.sum()), codec.streams), dtype=np.int16)
+    first = 0
+    for i, frames in enumerate(tqdm(frames_U.tolist(), desc="codes", unit="utterance")):
+        mel_MT = np.ascontiguousarray(features.mel(i).T, dtype=np.float32)
+        encoded_FG = codec.encode_utterance(mel_MT, np.array(features.samples(i) / 32768, dtype=np.float32))
+        if encoded_FG.shape != (frames, codec.streams):
+            raise SonorantError(
+                f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, not {(frames, codec.streams)}; "
+                "it cannot be used with these features"
+            )
+        codes_FG[first : first + frames] = encoded_FG
+        first += frames
+    frame_seconds = codec.samples_per_frame / features.audio.sample_rate
+    with atomic_folder(out) as folder:
+        np.save(folder / CODES, codes_FG)
+        np.save(folder / FRAMES, frames_U)
+        header = {
+            "version": VERSION,
+            "family": "codec_lm",
+            "features": store_hash(features.path),
+            "content": content_hash([array_hash(folder / name) for name in (CODES, FRAMES)]),
+            "codec": {
+                "streams": codec.streams,
+                "codes": codec.codes,
+                "stride": codec.stride,
+                "samples_per_frame": codec.samples_per_frame,
+                "silence": codec.silence.tolist(),
+                "sha256": sha256,
+            },
+            "report": _report(codes_FG, codec.codes, frame_seconds),
+        }
+        write_json(folder / "header.json", header)
+
+
+def _report(codes_FG: np.ndarray, codes: int, frame_seconds: float) -> dict[str, Any]:
+    counts_GK = np.stack([np.bincount(stream_F, minlength=codes) for stream_F in codes_FG.T])
+    share_GK = counts_GK / len(codes_FG)
+    entropy_G = -(share_GK * np.log2(np.where(share_GK > 0, share_GK, 1.0))).sum(1)
+    return {
+        "frames_per_second": 1.0 / frame_seconds,
+        "bits_per_second": round(codes_FG.shape[1] * math.log2(codes) / frame_seconds, 1),
+        "use": [round(float(used), 4) for used in (counts_GK > 0).mean(1)],
+        "entropy_bits": [round(float(bits), 3) for bits in entropy_G],
+    }
+
+
+CODES_MULTIPLE = 8
+
+
+UNPROMPTED = 0.25
+"""Share of rows without a prompt where there are prompts, for a voice must speak without one too."""
+
+
+class CodeBatches(Dataset[Batch]):
+    """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
+
+    The prompt is a piece of another utterance of the same speaker and split, of up to `prompt_frames` code frames, drawn anew in each
+    epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those of whose speaker
+    there is no other utterance: their own would tell them what to say.
+    """
+
+    def __init__(self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompt_frames: int, seed: int) -> None:
+        self.utterances = UtteranceBatches(store, batches)
+        self.codes = codes
+        self.prompt_frames = prompt_frames
+        self.seed = seed
+        self.splits = np.array(store.split)
+
+    def __len__(self) -> int:
+        return len(self.utterances)
+
+    def __getitem__(self, index: int) -> Batch:
+        batch = self.utterances[index]
+        planned = self.utterances.batches[index]
+        lengths = self.codes.frames[planned.items]
+        codes = np.zeros((len(lengths), _round_up(lengths.max(), CODES_MULTIPLE), self.codes.streams), dtype=np.int64)
+        for row, item in enumerate(planned.items):
+            codes[row, : lengths[row]] = self.codes.codes(int(item))
+        prompt, prompt_lengths = self._prompts(planned)
+        arrays = {"codes": codes, "code_lengths": lengths, "prompt": prompt, "prompt_lengths": prompt_lengths}
+        return batch | {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def _prompts(self, planned: MicroBatch) -> tuple[np.ndarray, np.ndarray]:
+        store = self.utterances.store
+        prompt = np.zeros((len(planned.items), max(1, self.prompt_frames), self.codes.streams), dtype=np.int64)
+        lengths = np.zeros(len(planned.items), dtype=np.int64)
+        random = np.random.default_rng([self.seed, planned.epoch, planned.number])
+        for row, item in enumerate(planned.items if self.prompt_frames else ()):
+            others = np.flatnonzero((self.splits == self.splits[item]) & (store.speaker == store.speaker[item]))
+            others = others[others != item]
+            if random.random() < UNPROMPTED or not len(others):
+                continue
+            other = int(random.choice(others))
+            lengths[row] = min(random.integers(1, self.prompt_frames + 1), self.codes.frames[other])
+            first = random.integers(0, self.codes.frames[other] - lengths[row] + 1)
+            prompt[row, : lengths[row]] = self.codes.codes(other)[first : first + lengths[row]]
+        return prompt, lengths

@@ -1,0 +1,294 @@
+"""The codec language model's family as the graphs of its bundle. Knows nothing of files but the graphs', or of how codes are chosen.
+
+The step is a graph without memory: it attends to the slots of a cache that the caller keeps, and to its own position, apart from each
+other, and only their scores are joined. So no cache is copied, neither inside nor at the border: the caller writes each step's keys and
+values, which are outputs, into its own buffers.
+
+The graph that makes codes of a reference recording, for voices that go on from one. Knows nothing of files but the graph's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
+from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
+from sonorant.errors import SonorantError
+from sonorant.export.onnx import ExportConfig, write_graph
+from sonorant.families.codec_lm.codec import Codec, SoundCodec
+from sonorant.families.codec_lm.language_model import LanguageModel
+from sonorant.families.codec_lm.onnx_runtime import cache_names
+from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, refuse_without_graph
+from sonorant.files import sha256_file
+from sonorant.layers.cache import DynamicCache
+from sonorant.models import load_codec, load_language_model
+from sonorant.runtime.bundle import Context
+
+LOWEST = torch.finfo(torch.float32).min
+
+
+@dataclass(frozen=True)
+class CodecLanguageModels:
+    """A codec language model and its codec; see `sonorant.export.voice.Models`."""
+
+    speech: LanguageModel
+    sound: SoundCodec
+    described: dict[str, Any]
+    sound_described: dict[str, Any]
+
+    @classmethod
+    def load(cls, speech: Path, sound: Path) -> CodecLanguageModels:
+        """Read the trained folders. Raises SonorantError if one holds no such model."""
+        (model, described), (codec, sound_described) = load_language_model(speech), load_codec(sound)
+        if isinstance(codec, PretrainedCodec):
+            refuse_without_graph(str(sound), codec.model.config)
+        return cls(model, codec, described, sound_described)
+
+    def check_pair(self, sound: Path) -> None:
+        """Raises SonorantError if `sound` is not the codec whose codes the language model learned."""
+        if sha256_file(sound / "weights.pt") != self.described["codec"]["sha256"]:
+            raise SonorantError(
+                f"{sound}: not the codec that the language model was trained on; train it again: dvc repro train_acoustic"
+            )
+
+    def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
+        """As `Models.write_graphs`."""
+        export_encoder(self.speech, files["encoder"], config)
+        export_prefill(self.speech, files["prefill"], config)
+        export_step(self.speech, files["step"], config)
+        export_vocoder(self.sound, files["vocoder"], config)
+
+    @property
+    def context(self) -> Context:
+        """How far the codec's decoder sees, in code frames."""
+        return Context(decoder=0, vocoder=self.sound.context)
+
+    def write_prompt(self, path: Path, config: ExportConfig) -> bool:
+        """As `Models.write_prompt`; a codec from elsewhere hears samples in ways of its own, and has none."""
+        if not self.speech.config.prompt_frames or not isinstance(self.sound, Codec):
+            return False
+        export_prompt(self.sound, MelConfig(**self.described["audio"]), path, config)
+        return True
+
+    def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
+        """What a decoder must know of them; `defaults`: how they are decoded where nothing else is asked for."""
+        if defaults is None:
+            raise SonorantError(
+                "a codec language model's bundle holds how it is decoded; give the section decoding of the settings"
+            )
+        config, codec, audio = self.speech.config, self.sound, self.described["audio"]
+        return DecodingDescription(
+            streams=codec.streams,
+            codes=codec.codes,
+            stride=codec.samples_per_frame // audio["hop"],
+            samples_per_frame=codec.samples_per_frame,
+            frames_per_second=audio["sample_rate"] / codec.samples_per_frame,
+            silence=tuple(codec.silence.tolist()),
+            layers=config.layers,
+            heads=config.heads,
+            head_width=config.channels // config.heads,
+            text=config.text,
+            advances=self.speech.advances,
+            attention=config.attention,
+            window=config.window,
+            prompt_frames=config.prompt_frames,
+            frames_per_phoneme=Pace(**self.described["pace"]["frames_per_phoneme"]),
+            defaults=defaults,
+        )
+
+
+class ExternalCache:
+    """A step's cache that the caller keeps: a `Cache` of constant content. Keys lie transposed, as the product with a query reads them."""
+
+    def __init__(self, positions_BS: torch.Tensor, keys_BHDS: list[torch.Tensor], values_BHSD: list[torch.Tensor]) -> None:
+        """Positions of the slots (B, S) int64, -1 = empty, and each layer's keys (B, H, D, S) and values (B, H, S, D)."""
+        self.positions = positions_BS
+        self._keys, self._values = keys_BHDS, values_BHSD
+        self.new: list[torch.Tensor] = []
+        """The step's own keys and values, (B, H, D) each, by layer: key, value, key, ..."""
+
+    def take(self, position_BQ: torch.Tensor) -> None:
+        """As `Cache.take`; Q is 1."""
+        self.positions = torch.cat([self.positions, position_BQ], 1)
+
+    def attend(
+        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+    ) -> torch.Tensor:
+        """As `Cache.attend`: scaled dot products as torch computes them, the own position's apart."""
+        self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
+        scale = query_BHQD.shape[3] ** -0.5
+        scores = torch.cat([query_BHQD @ self._keys[layer], query_BHQD @ key_BHQD.transpose(2, 3)], 3) * scale
+        share = torch.where(mask_B1QS, scores, LOWEST).softmax(3)
+        return share[..., :-1] @ self._values[layer] + share[..., -1:] * value_BHQD
+
+
+class _Encoding(nn.Module):
+    """`LanguageModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, tokens: torch.Tensor, lengths: torch.Tensor, speaker: torch.Tensor) -> torch.Tensor:
+        return self.model.encode_speech(tokens, lengths, speaker)
+
+
+class _Prefilling(nn.Module):
+    """`LanguageModel.prefill` in the same way; the cache that it fills is the result."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, states: torch.Tensor, lengths: torch.Tensor, prompt: torch.Tensor, prompt_lengths: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        cache = DynamicCache(self.model.config.layers)
+        self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
+        caches = [side for key, value in zip(cache.keys, cache.values, strict=True) for side in (key.transpose(2, 3), value)]
+        return *caches, cache.positions
+
+
+class _Stepping(nn.Module):
+    """`LanguageModel.step` in the same way, with a cache from outside."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        codes: torch.Tensor,
+        state: torch.Tensor,
+        age: torch.Tensor,
+        position: torch.Tensor,
+        slot_position: torch.Tensor,
+        caches: list[torch.Tensor],
+    ) -> tuple[torch.Tensor, ...]:
+        cache = ExternalCache(slot_position, caches[0::2], caches[1::2])
+        logits, advance = self.model.step(codes, state, age, position, cache)
+        return logits, advance, *cache.new
+
+
+class _Vocoding(nn.Module):
+    """`SoundCodec.decode` in the same way."""
+
+    def __init__(self, codec: SoundCodec) -> None:
+        super().__init__()
+        self.codec = codec
+
+    def forward(self, codes: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.codec.decode(codes, lengths)
+
+
+def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph tokens, lengths, speaker -> states, of any batch and any number of tokens.
+
+    Names, shapes and dtypes are those of `LanguageModel.encode_speech`. Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {
+        "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
+        "lengths": torch.tensor([7, 5]),
+        "speaker": torch.zeros(2, dtype=torch.int64),
+    }
+    inputs = {"tokens": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}, "speaker": {0: "batch"}}
+    write_graph(_Encoding(model), example, inputs, ("states",), path, config)
+
+
+def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph states, lengths, prompt, prompt_lengths -> key_<l>, value_<l>, position: what stands before the codes.
+
+    As `LanguageModel.prefill`, of any batch, any number of tokens and any prompt of at least one frame, which may be padding. For each
+    layer keys (batch, H, D, slots) and values (batch, H, slots, D) float32; position (batch, slots) int64, -1 where a slot is padding.
+    Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {
+        "states": torch.zeros(2, 7, model.config.channels),
+        "lengths": torch.tensor([7, 5]),
+        "prompt": torch.zeros(2, 5, model.streams, dtype=torch.int64),
+        "prompt_lengths": torch.tensor([5, 3]),
+    }
+    inputs = {
+        "states": {0: "batch", 1: "tokens"},
+        "lengths": {0: "batch"},
+        "prompt": {0: "batch", 1: "prompt"},
+        "prompt_lengths": {0: "batch"},
+    }
+    write_graph(_Prefilling(model), example, inputs, (*cache_names(model.config.layers), "position"), path, config)
+
+
+def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph codes, state, age, position, slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>, new_value_<l>.
+
+    As `LanguageModel.step`, of any batch and any number of slots; slot_position (batch, slots) int64, -1 = empty, keys and values as
+    those of the prefill, the new ones (batch, H, D). Raises SonorantError if the result is not valid ONNX.
+    """
+    settings, batch, slots = model.config, 2, 7
+    heads, width = settings.heads, settings.channels // settings.heads
+    key, value = torch.zeros(batch, heads, width, slots), torch.zeros(batch, heads, slots, width)
+    example: dict[str, torch.Tensor | list[torch.Tensor]] = {
+        "codes": torch.zeros(batch, model.streams, dtype=torch.int64),
+        "state": torch.zeros(batch, settings.channels),
+        "age": torch.zeros(batch, dtype=torch.int64),
+        "position": torch.full((batch,), slots),
+        "slot_position": torch.arange(slots).repeat(batch, 1),
+        # Each a tensor of its own: of one given twice the tracer makes one input.
+        "caches": [side.clone() for _ in range(settings.layers) for side in (key, value)],
+    }
+    caches = {name: {0: "batch", (3 if name.startswith("key") else 2): "slots"} for name in cache_names(settings.layers)}
+    rows = {name: {0: "batch"} for name in ("codes", "state", "age", "position")}
+    inputs = {**rows, "slot_position": {0: "batch", 1: "slots"}, **caches}
+    outputs = ("logits", "advance", *(f"new_{name}" for name in caches))
+    write_graph(_Stepping(model), example, inputs, outputs, path, config)
+
+
+def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
+    """Write the graph codes (batch, frames, streams) int64, lengths (batch,) int64 -> samples (batch, frames * samples a frame) float32,
+    of any batch and length.
+
+    Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {"codes": torch.zeros(2, 9, codec.streams, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
+    inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
+    write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
+
+
+class _Listening(nn.Module):
+    """`log_mel` and `Codec.encode` as one forward pass. The Fourier transform is a convolution, which every engine has."""
+
+    filters_MF: torch.Tensor
+    waves_W1S: torch.Tensor
+
+    def __init__(self, codec: Codec, audio: MelConfig) -> None:
+        super().__init__()
+        self.codec, self.audio = codec, audio
+        time_S = torch.arange(audio.n_fft)
+        # The product modulo a period, so that no angle is too large to be exact.
+        turns_FS = (torch.arange(audio.n_fft // 2 + 1)[:, None] * time_S % audio.n_fft).double() / audio.n_fft
+        window_S = torch.hann_window(audio.n_fft, periodic=True, dtype=torch.float64)
+        waves_WS = torch.cat([(2 * math.pi * turns_FS).cos(), (2 * math.pi * turns_FS).sin()]) * window_S
+        self.register_buffer("waves_W1S", waves_WS[:, None].float())
+        self.register_buffer("filters_MF", torch.from_numpy(mel_filterbank(audio)))
+
+    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+        around = (self.audio.n_fft - self.audio.hop) // 2
+        mirrored_B1S = F.pad(samples.flatten(1)[:, None], (around, around), mode="reflect")
+        cosine_BFT, sine_BFT = F.conv1d(mirrored_B1S, self.waves_W1S, stride=self.audio.hop).chunk(2, dim=1)
+        magnitude_BFT = (cosine_BFT.square() + sine_BFT.square()).sqrt()
+        return cast(torch.Tensor, self.codec.encode((self.filters_MF @ magnitude_BFT).clamp(min=FLOOR).log()))
+
+
+def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
+    """Write the graph samples (batch, frames, samples a code frame) float32 -> codes (batch, frames, streams) int64.
+
+    Codes are those of `log_mel` and `Codec.encode`, but where rounding tips one to its neighbour. There must be more samples than half
+    of `n_fft`: they are mirrored at both ends. Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}
+    write_graph(_Listening(codec, audio), example, {"samples": {0: "batch", 1: "frames"}}, ("codes",), path, config)

@@ -1,0 +1,184 @@
+"""The graphs of the family codec_lm under ONNX Runtime. Knows nothing of bundles, or of how a code is chosen.
+
+The step graph keeps nothing: caches are its inputs, bound once to buffers here, into which each step's own keys and values are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from sonorant.decoding.advance import advance, complete
+from sonorant.decoding.settings import DecodingDescription
+from sonorant.decoding.state import Rules, State, draws, penalises
+from sonorant.families.family import FAMILIES
+from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
+
+SLOTS = 64
+"""Buffers hold a multiple of so many slots and grow by as many: attention takes time for each slot, filled or not."""
+
+
+EMPTY = -1
+"""The position of a slot that holds nothing."""
+
+
+class OnnxTokenRuntime:
+    """A session a graph; see `sonorant.runtime.runtimes.TokenRuntime`. Any number of threads may use it."""
+
+    providers: Providers = (CPU,)
+
+    def __init__(self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None) -> None:
+        """Load the files of the family's graphs. `threads`: threads inside an operator, None = one a physical core."""
+        sessions = (open_session(graphs[name], threads, self.providers) for name in FAMILIES["codec_lm"].graphs)
+        self._encoder, self._prefill, self._step, self._vocoder = sessions
+        self._decoding = decoding
+
+    def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Phonemes to states, as `TokenRuntime.encode`."""
+        states: NDArray[np.float32] = self._encoder.run(["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker})[0]
+        return states
+
+    def stepper(self) -> OnnxStepper:
+        """As `TokenRuntime.stepper`; its buffers come with its first batch."""
+        return OnnxStepper(self._prefill, self._step, self._decoding)
+
+    def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Codes to samples, as `TokenRuntime.vocode`."""
+        samples: NDArray[np.float32] = self._vocoder.run(["samples"], {"codes": codes, "lengths": lengths})[0]
+        return samples
+
+
+class OnnxTokenCudaRuntime(OnnxTokenRuntime):
+    """The same on an NVIDIA GPU. Its caches stay in the host's memory, where a step's keys can be written in place, and go to the GPU
+    with each step: `torch-cuda-graphs` keeps them there, and samples there too."""
+
+    providers = ON_CUDA
+
+    def __init__(self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None) -> None:
+        """As `OnnxTokenRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
+        check_cuda()
+        super().__init__(graphs, decoding, threads=threads)
+
+
+class OnnxStepper:
+    """Decoding of one batch at a time; see `sonorant.decoding.session.Stepper`. For one thread at a time."""
+
+    def __init__(
+        self, prefill: onnxruntime.InferenceSession, step: onnxruntime.InferenceSession, decoding: DecodingDescription
+    ) -> None:
+        """`prefill` and `step` may be shared with other steppers."""
+        self._prefill, self._step, self._decoding = prefill, step, decoding
+
+    def begin(
+        self,
+        states_BNC: NDArray[np.float32],
+        lengths_B: NDArray[np.int64],
+        prompt_BPG: NDArray[np.int64],
+        prompt_lengths_B: NDArray[np.int64],
+        rules: Rules,
+    ) -> None:
+        """As `Stepper.begin`; room is made when it is needed."""
+        self._states, self._rules = states_BNC, rules
+        self._sampled, self._penalised = draws(rules), penalises(rules)
+        inputs = {"states": states_BNC, "lengths": lengths_B, "prompt": prompt_BPG, "prompt_lengths": prompt_lengths_B}
+        names = [*cache_names(self._decoding.layers), "position"]
+        *caches, position_BS = self._prefill.run(names, inputs)
+        self._used = position_BS.shape[1]
+        slots = -(-(self._used + 1) // SLOTS) * SLOTS
+        self._io = StepBuffers(self._step, self._decoding, states_BNC.shape[0], states_BNC.shape[2], slots)
+        self._io.fill(np.stack(caches[0::2]), np.stack(caches[1::2]), position_BS)
+
+    def run(self, state: State, steps: int) -> State:
+        """As `Stepper.run`; stops where all rows are complete."""
+        rows_B = np.arange(len(state.ended_B))
+        for _ in range(steps):
+            if state.ended_B.min() >= 0 and complete(state, np).all():
+                break
+            if self._used == self._io.slots:
+                self._io = self._io.grown(SLOTS)
+            io = self._io
+            io.codes[...], io.age[...], io.position[...] = state.codes_BG, state.age_B, state.position_B
+            io.state[...] = self._states[rows_B, state.pointer_B]
+            io.run()
+            io.keep(self._used)
+            self._used += 1
+            state = advance(state, self._rules, io.logits, io.advance, np, sampled=self._sampled, penalised=self._penalised)
+        return state
+
+
+class StepBuffers:
+    """The step graph's inputs and outputs in numpy arrays that stay where they are, bound once."""
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, decoding: DecodingDescription, batch: int, channels: int, slots: int
+    ) -> None:
+        """For `batch` rows, states of `channels` and a cache of `slots` positions, all empty."""
+        self._session, self._decoding, self._channels = session, decoding, channels
+        layers, heads, width, streams = decoding.layers, decoding.heads, decoding.head_width, decoding.streams
+        self.slots = slots
+        self.codes = np.zeros((batch, streams), np.int64)
+        self.state = np.zeros((batch, channels), np.float32)
+        self.age = np.zeros(batch, np.int64)
+        self.position = np.zeros(batch, np.int64)
+        self.logits = np.zeros((batch, streams, decoding.codes), np.float32)
+        self.advance = np.zeros((batch, decoding.advances), np.float32)
+        self._keys = np.zeros((layers, batch, heads, width, slots), np.float32)
+        self._values = np.zeros((layers, batch, heads, slots, width), np.float32)
+        self._positions = np.full((batch, slots), EMPTY, np.int64)
+        self._new_keys = np.zeros((layers, batch, heads, width), np.float32)
+        self._new_values = np.zeros((layers, batch, heads, width), np.float32)
+        self._binding = session.io_binding()
+        for name, array in self._inputs():
+            self._binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for name, array in self._outputs():
+            self._binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+
+    def run(self) -> None:
+        """Compute what the inputs hold."""
+        self._session.run_with_iobinding(self._binding)
+
+    def keep(self, slot: int) -> None:
+        """Put the keys and values of the step that was run last into the cache."""
+        self._keys[..., slot] = self._new_keys
+        self._values[:, :, :, slot] = self._new_values
+        self._positions[:, slot] = self.position
+
+    def fill(self, keys: NDArray[np.float32], values: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
+        """Put keys (L, B, H, D, S), values (L, B, H, S, D) and their positions (B, S) into the first slots."""
+        slots = positions.shape[1]
+        self._keys[..., :slots], self._values[:, :, :, :slots], self._positions[:, :slots] = keys, values, positions
+
+    def grown(self, more: int) -> StepBuffers:
+        """Larger ones with the same cache."""
+        larger = StepBuffers(self._session, self._decoding, len(self.codes), self._channels, self.slots + more)
+        larger.fill(self._keys, self._values, self._positions)
+        return larger
+
+    def _inputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        yield "codes", self.codes
+        yield "state", self.state
+        yield "age", self.age
+        yield "position", self.position
+        yield "slot_position", self._positions
+        yield from zip(cache_names(self._decoding.layers), _interleaved(self._keys, self._values), strict=True)
+
+    def _outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        yield "logits", self.logits
+        yield "advance", self.advance
+        names = [f"new_{name}" for name in cache_names(self._decoding.layers)]
+        yield from zip(names, _interleaved(self._new_keys, self._new_values), strict=True)
+
+
+def cache_names(layers: int) -> list[str]:
+    """Names of the tensors of a cache in the graphs: a key and a value for each layer."""
+    return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
+
+
+def _interleaved(keys: NDArray[np.float32], values: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+    for key, value in zip(keys, values, strict=True):
+        yield key
+        yield value

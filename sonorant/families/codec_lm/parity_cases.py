@@ -1,0 +1,142 @@
+"""What the ladder compares of voices that speak code by code: a batch on its way through the graphs. Knows nothing of what computes.
+
+Each graph is given what torch gave before it, and each step the keys and values of torch's steps before: so only its own faults count."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.settings import DecodingDescription
+from sonorant.decoding.state import Rules, State, make_rules
+from sonorant.export.comparison import Arrays
+
+PROMPT = 8
+"""Frames of the prompts of voices that take some."""
+
+
+SPARE = 3
+"""Slots of the step's cache that hold nothing yet: a graph that looks at them is found out."""
+
+
+NOTHING = 1e3
+"""What stands in them."""
+
+
+SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
+"""By the first word of an input's or output's name: the axis of the cache's slots. A step's own `position` has none."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a batch."""
+
+    number: int
+    inputs: Arrays
+    """Of the graph `step`."""
+    outputs: Arrays
+
+
+@dataclass(frozen=True)
+class TokenCase:
+    """A batch and all that torch makes of it."""
+
+    inputs: Arrays
+    """Of the encoder."""
+    states: NDArray[np.float32]
+    prompt: NDArray[np.int64]
+    prompt_lengths: NDArray[np.int64]
+    prefilled: Arrays
+    """What the graph `prefill` gives; what it says of slots that hold nothing has no meaning."""
+    steps: tuple[Step, ...]
+    """Some of them."""
+    rules: Rules
+    path: tuple[State, ...]
+    """The state before each step of greedy decoding, and after the last."""
+    codes: NDArray[np.int64]
+    """(B, F, G), zeros past each row's end."""
+    lengths: NDArray[np.int64]
+    """Code frames of each row (B,)."""
+    samples: NDArray[np.float32]
+
+    @property
+    def batch(self) -> int:
+        """Utterances."""
+        return len(self.lengths)
+
+    @property
+    def tokens(self) -> int:
+        """Phonemes of the longest utterance."""
+        return self.states.shape[1]
+
+    def row(self, number: int) -> TokenCase:
+        """One utterance of the batch, its padding cut off."""
+        one, tokens, frames = slice(number, number + 1), int(self.inputs["lengths"][number]), int(self.lengths[number])
+        before = self.prefilled["position"].shape[1]
+        prefix = before - 1 - self.prompt.shape[1]  # slots of phonemes: of all in the batch, or none
+        kept = np.r_[0, 1 : 1 + min(tokens, prefix), 1 + prefix : before].astype(int)
+        per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
+        return TokenCase(
+            inputs={name: values[one] for name, values in self.inputs.items()} | {"tokens": self.inputs["tokens"][one, :tokens]},
+            states=self.states[one, :tokens],
+            prompt=self.prompt[one],
+            prompt_lengths=self.prompt_lengths[one],
+            prefilled=_slots(self.prefilled, one, kept),
+            steps=tuple(_step_row(step, one, np.r_[kept, before : step.inputs["slot_position"].shape[1]]) for step in self.steps),
+            rules=Rules(*(field[one] for field in self.rules)),
+            path=tuple(State(*(field if field.ndim == 0 else field[one] for field in state)) for state in self.path),
+            codes=self.codes[one, :frames],
+            lengths=self.lengths[one],
+            samples=self.samples[one, : frames * per_frame],
+        )
+
+
+def _step_row(step: Step, one: slice, kept: NDArray[np.int64]) -> Step:
+    return Step(step.number, _slots(step.inputs, one, kept), {name: values[one] for name, values in step.outputs.items()})
+
+
+def _slots(arrays: Arrays, one: slice, kept: NDArray[np.int64]) -> Arrays:
+    """Of one row the slots `kept`, in all that has slots."""
+    cut = {}
+    for name, values in arrays.items():
+        axis = SLOT_AXES.get(name.split("_")[0], values.ndim)
+        cut[name] = np.take(values[one], kept, axis=axis) if axis < values.ndim else values[one]
+    return cut
+
+
+def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """A prompt (B, P, G) and its lengths (B,) for the case of this number: of random codes, where the voice takes prompts at all."""
+    frames = min(PROMPT, description.prompt_frames)
+    random = np.random.default_rng(number)
+    prompt = random.integers(0, description.codes, (batch, max(1, frames), description.streams))
+    return prompt, (np.arange(batch) + number) % (frames + 1)
+
+
+def greedy_rules(lengths: NDArray[np.int64], description: DecodingDescription) -> Rules:
+    """The voice's own budgets and limits, and nothing drawn."""
+    config = dataclasses.replace(description.defaults, temperature=0.0, repetition_penalty=1.0, advance="median")
+    return make_rules(lengths, description, config, _nothing_drawn)
+
+
+def _nothing_drawn(steps: int, numbers: int) -> NDArray[np.float32]:
+    raise AssertionError("greedy decoding draws nothing")
+
+
+def frames_of(grid_BSG: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
+    frames, streams = int(lengths.max(initial=0)), grid_BSG.shape[2]
+    codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(streams)], axis=2)
+    return np.where((np.arange(frames)[None] < lengths[:, None])[..., None], codes, 0)
+
+
+def padded_cache(inputs: Arrays) -> Arrays:
+    """Inputs of a step with `SPARE` more slots that are empty, and yet not zero."""
+    wider = {}
+    for name, values in inputs.items():
+        axis = SLOT_AXES.get(name.split("_")[0], values.ndim)
+        widths = [(0, SPARE if number == axis else 0) for number in range(values.ndim)]
+        wider[name] = np.pad(values, widths, constant_values=-1 if name == "slot_position" else NOTHING)
+    return wider

@@ -1,0 +1,204 @@
+"""What the rungs of the family codec_lm compute: values, tokens, padding, parts. Each knows a loaded runtime and what is expected.
+
+Greedy decoding is compared twice. Left alone, a runtime must say torch's tokens. Where it does not, it is told torch's tokens before each
+step, so that one choice between two codes that are as likely does not count as many times as steps follow it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.mel import MelConfig
+from sonorant.decoding.advance import LOG_HALF
+from sonorant.decoding.session import Stepper
+from sonorant.decoding.state import Rules, State
+from sonorant.export.candidate import Expected
+from sonorant.export.comparison import Arrays, difference
+from sonorant.export.tolerance import Fault, Tolerance
+from sonorant.families.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
+from sonorant.families.parallel.parity_checks import PARTS, row_of, summary_of, where_of
+from sonorant.runtime.chunks import vocode_parts
+from sonorant.runtime.runtimes import TokenRuntime
+
+Graphs = Callable[[str, Arrays], Arrays]
+"""Computes the graph of a name, `prefill` or `step`, by itself."""
+
+
+Likelihoods = Callable[[TokenCase], Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]]
+"""What torch says before each step of a case's path: logits (B, G, K), and the pointer's (B, A)."""
+
+
+NO_GRAPHS = "not run: this runtime has no such graph, only its tokens are compared"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A candidate with what is needed to measure it."""
+
+    runtime: TokenRuntime
+    graphs: Graphs | None
+    """None: it has no graphs of its own."""
+    audio: MelConfig
+    tolerance: Tolerance
+
+    def compute(self, case: TokenCase) -> TokenCase:
+        """The case with what the candidate makes of each graph's inputs; prefill and steps stay where it has no such graphs."""
+        computed = dataclasses.replace(
+            case, states=self.runtime.encode(**case.inputs), samples=self.runtime.vocode(case.codes, case.lengths)
+        )
+        if self.graphs is None:
+            return computed
+        inputs = {"states": case.states, "lengths": case.inputs["lengths"]}
+        inputs |= {"prompt": case.prompt, "prompt_lengths": case.prompt_lengths}
+        steps = tuple(dataclasses.replace(step, outputs=self.graphs("step", padded_cache(step.inputs))) for step in case.steps)
+        return dataclasses.replace(computed, prefilled=self.graphs("prefill", inputs), steps=steps)
+
+    def compare(self, got: TokenCase, wanted: TokenCase, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Graph and row of the report for each output. Raises Fault for the first that is too far from `other`, such as "torch"."""
+        pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
+        for (graph, length, output, values), (_, _, _, expected) in pairs:
+            where = where_of(graph, output, length, batch)
+            found = difference(output, values, expected, self.audio, where)
+            found.check(self.tolerance, where, other)
+            yield graph, row_of(length, batch, found)
+
+
+def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
+    """Graph, length, name and values of all that the graphs give; without prefill and steps where there are no such `graphs`."""
+    yield "encoder", case.tokens, "states", case.states
+    if graphs:
+        for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
+            yield "prefill", case.tokens, output, _real(output, case.prefilled)
+        for step in case.steps:
+            for output in sorted(step.outputs):
+                yield "step", step.number, output, step.outputs[output]
+    yield "vocoder", case.codes.shape[1], "samples", case.samples
+
+
+def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
+    """An output of prefill, zero in slots that hold nothing: what stands there has no meaning."""
+    real_BS, values = prefilled["position"] >= 0, prefilled[output]
+    if output == "position":
+        return values
+    return values * (real_BS[:, None, None] if output.startswith("key") else real_BS[:, None, :, None]).astype(values.dtype)
+
+
+def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
+    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step and vocoder; `length` counts tokens, tokens, steps, code frames.
+
+    Of a runtime without graphs of its own, prefill and step are "not run: <why>".
+    """
+    rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "prefill": [], "step": [], "vocoder": []}
+    for case in expected.cases:
+        for graph, row in measured.compare(measured.compute(case), case, case.batch, expected.name):
+            rows[graph].append(row)
+    return {graph: summary_of(found, measured.tolerance) if found else NO_GRAPHS for graph, found in rows.items()}
+
+
+def check_tokens(runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float) -> dict[str, Any]:
+    """`{identical, share, ties}`: whether all greedy tokens are torch's, else the share of decisions that are, each told those before.
+
+    A decision is a code, or where the pointer moves, past the end included. Where torch itself finds two of them equally likely but for
+    `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong one where there are more than
+    `1 - share`.
+    """
+    right = decisions = ties = 0
+    first, identical = "", True
+    for case in expected.cases:
+        if said_alone(runtime.stepper(), case):
+            decisions, right = decisions + _count(case), right + _count(case)
+            continue
+        identical = False
+        for number, wrong, tied, all_of_them in compare_decisions(runtime.stepper(), case, likelihoods, tie):
+            if wrong and not first:
+                first = where_of("step", "tokens", number, case.batch)
+            decisions, right, ties = decisions + all_of_them, right + all_of_them - wrong, ties + tied
+    found = right / max(1, decisions)
+    if found < share:
+        raise Fault(f"{first}: {1 - found:.2%} of the greedy tokens are not those of {expected.name}, allowed {1 - share:.2%}")
+    return {"identical": identical, "share": round(found, 6), "ties": ties, "decisions": decisions}
+
+
+def said_alone(stepper: Stepper, case: TokenCase) -> bool:
+    """Whether a runtime left alone ends each row where torch does, with the same tokens."""
+    _begin(stepper, case)
+    state = stepper.run(case.path[0], len(case.path) - 1)
+    ended = np.asarray(state.ended_B)
+    return np.array_equal(ended, case.lengths) and np.array_equal(frames_of(np.asarray(state.grid_BSG), ended), case.codes)
+
+
+def compare_decisions(
+    stepper: Stepper, case: TokenCase, likelihoods: Likelihoods, tie: float
+) -> Iterator[tuple[int, int, int, int]]:
+    """Step by step, told torch's tokens: number of the step, wrong decisions, those that were ties, all of them."""
+    _begin(stepper, case)
+    codes = case.path[0].used_BGK.shape[2]
+    said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
+    for number, (before, after, (logits_BGK, hop_BA)) in enumerate(said):
+        got, alive_B = stepper.run(before, 1), before.ended_B < 0
+        other_BG = (np.asarray(got.codes_BG) != after.codes_BG) & (after.codes_BG < codes)
+        both = np.stack([np.minimum(np.asarray(got.codes_BG), codes - 1), np.minimum(after.codes_BG, codes - 1)])
+        likely = np.take_along_axis(logits_BGK[None], both[..., None], axis=3)[..., 0]
+        tied_BG = other_BG & (np.abs(likely[0] - likely[1]) < tie)
+        # A pointer that leaves the last phoneme stays where it is: that the row has ended tells of it.
+        moved_B, ended_B = (np.asarray(field) for field in (got.pointer_B, got.ended_B))
+        other_B = alive_B & ((moved_B != after.pointer_B) | (ended_B != after.ended_B))
+        tied_B = other_B & (np.abs(_survival(before, case.rules, hop_BA) - LOG_HALF) < tie)
+        wrong = int((other_BG & ~tied_BG).sum() + (other_B & ~tied_B).sum())
+        yield number, wrong, int(tied_BG.sum() + tied_B.sum()), int((after.codes_BG < codes).sum() + alive_B.sum())
+
+
+def _survival(before: State, rules: Rules, hop_BA: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Logarithm of the probability that the pointer has stayed so long, after this step."""
+    highest_B1 = hop_BA.max(axis=1, keepdims=True)
+    return before.log_survival_B + (hop_BA[:, 0] - highest_B1[:, 0]) - np.log(np.exp(hop_BA - highest_B1).sum(axis=1))
+
+
+def _count(case: TokenCase) -> int:
+    """Decisions of a case."""
+    codes = case.path[0].used_BGK.shape[2]
+    return int(sum((after.codes_BG < codes).sum() + (before.ended_B < 0).sum() for before, after in pairwise(case.path)))
+
+
+def _begin(stepper: Stepper, case: TokenCase) -> None:
+    stepper.begin(case.states, case.inputs["lengths"], case.prompt, case.prompt_lengths, case.rules)
+
+
+def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
+
+    Raises Fault as `check_values`; `length` is the row's own.
+    """
+    rows, largest = 0, 0.0
+    for case in (case for case in cases if case.batch > 1):
+        together = measured.compute(case)
+        for number in range(case.batch):
+            alone = measured.compute(case.row(number))
+            found = [row for _, row in measured.compare(together.row(number), alone, case.batch, "the row alone")]
+            rows, largest = rows + 1, max(largest, *(row["max_abs_diff"] for row in found))
+    return {"max_abs_diff": largest, "tolerance": measured.tolerance.max_abs_diff, "rows": rows}
+
+
+def each_row(expected: Expected) -> Expected:
+    """The rows of the batches, each by itself; what is expected of them is what is expected of them together."""
+    rows = [case.row(number) for case in expected.cases if case.batch > 1 for number in range(case.batch)]
+    return Expected(expected.runtime, rows, f"{expected.name} in a batch")
+
+
+def check_parts(measured: Measured, case: TokenCase, context: int) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and of windows of them with `context`.
+
+    Raises Fault as `check_values`.
+    """
+    parts = list(vocode_parts(measured.runtime, [case.codes], case.lengths, context, PARTS, axis=1))
+    where = where_of("vocoder", "samples", case.codes.shape[1], case.batch)
+    whole = measured.runtime.vocode(case.codes, case.lengths)
+    found = difference("samples", np.concatenate(parts, axis=-1), whole, measured.audio, where)
+    found.check(measured.tolerance, f"{where}, in {len(parts)} parts", "the whole")
+    return {"max_abs_diff": found.max_abs_diff, "tolerance": measured.tolerance.max_abs_diff, "parts": len(parts)}

@@ -1,0 +1,272 @@
+"""Codecs that others have trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi behind the interface of our own.
+
+Only the network's shape comes from its `config.json` and only tensors from its safetensors: no code of a hub is run. Knows nothing of
+language models or of how a codec is trained.
+
+Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity Neural Audio
+Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually: the first streams alone are a
+codec too, so a language model may speak fewer streams than there are."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sonorant.audio.mel import MelConfig
+from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.codec import LARGEST_CODE
+from sonorant.files import sha256_file
+
+HEARD = 1e-5
+"""Change of a sample, as a fraction of the loudest one, below which it counts as none (-100 dB)."""
+
+
+FARTHEST = 256
+"""Code frames at which measuring the context ends: recurrent decoders remember for ever, if ever less."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How one of transformers' codecs is called."""
+
+    model: str
+    """Its class."""
+    streams: Callable[[Any], int]
+    """Streams it has at most, of its config."""
+    samples_per_frame: Callable[[Any], int]
+    encode: Callable[[Any, torch.Tensor, int], torch.Tensor]
+    """Model, samples (1, 1, S), streams -> codes (1, at least so many streams, F)."""
+    decode: Callable[[Any, torch.Tensor], torch.Tensor] | None
+    """Model, codes (B, streams, F) of full rows -> samples (B, S) or (B, 1, S)."""
+    decode_rows: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+    """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold. None: rows are
+    decoded one by one, and no graph can be written."""
+
+
+def _encode_encodec(model: Any, samples_B1S: torch.Tensor, streams: int) -> torch.Tensor:
+    quantizers = model.quantizer.get_num_quantizers_for_bandwidth
+    bandwidth = next(each for each in sorted(model.config.target_bandwidths) if quantizers(each) >= streams)
+    return model.encode(samples_B1S, bandwidth=bandwidth, return_dict=True).audio_codes[0]
+
+
+def _decode_dac(model: Any, codes_BGF: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
+    """`DacModel.decode` with what lies past a row's end silenced before each layer that looks further than its own position."""
+    decoder = model.decoder
+    x_BCT = decoder.conv1(_silenced(model.quantizer.from_codes(codes_BGF)[0], lengths_B))
+    for block in decoder.block:
+        x_BCT = block.conv_t1(_silenced(block.snake1(x_BCT), lengths_B))
+        [stride], [padding], [kernel] = block.conv_t1.stride, block.conv_t1.padding, block.conv_t1.kernel_size
+        lengths_B = (lengths_B - 1) * stride - 2 * padding + kernel
+        for unit in (block.res_unit1, block.res_unit2, block.res_unit3):
+            x_BCT = unit(_silenced(x_BCT, lengths_B))
+    return _silenced(decoder.tanh(decoder.conv2(_silenced(decoder.snake1(x_BCT), lengths_B))), lengths_B)
+
+
+def _silenced(x_BCT: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
+    return x_BCT * (torch.arange(x_BCT.shape[2], device=x_BCT.device) < lengths_B[:, None]).to(x_BCT.dtype)[:, None]
+
+
+KINDS = {
+    "dac": Kind(
+        "DacModel",
+        lambda config: config.n_codebooks,
+        lambda config: config.hop_length,
+        lambda model, samples_B1S, streams: model.encode(samples_B1S, n_quantizers=streams, return_dict=True).audio_codes,
+        None,
+        _decode_dac,
+    ),
+    "encodec": Kind(
+        "EncodecModel",
+        lambda config: config.num_quantizers,
+        lambda config: config.hop_length,
+        _encode_encodec,
+        lambda model, codes_BGF: model.decode(codes_BGF[None], [None], return_dict=True).audio_values,
+    ),
+    "mimi": Kind(
+        "MimiModel",
+        lambda config: config.num_quantizers,
+        lambda config: config.frame_size,
+        lambda model, samples_B1S, streams: model.encode(samples_B1S, num_quantizers=streams, return_dict=True).audio_codes,
+        lambda model, codes_BGF: model.decode(codes_BGF, return_dict=True).audio_values,
+    ),
+}
+"""By the `model_type` of config.json."""
+
+
+class PretrainedCodec(nn.Module):
+    """A codec of transformers that hears and gives samples; implements `SoundCodec`."""
+
+    float_parts = ("model",)
+    """What int8 leaves alone: others' networks are taken as they are."""
+
+    def __init__(self, model: Any, *, hop: int, streams: int, context: int) -> None:
+        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `streams`: of its codebooks, the first so many."""
+        super().__init__()
+        self.model = model.requires_grad_(False)
+        self.kind = KINDS[model.config.model_type]
+        self.streams, self.codes, self.context = streams, int(model.config.codebook_size), context
+        self.samples_per_frame = int(self.kind.samples_per_frame(model.config))
+        self.stride = self.samples_per_frame // hop
+
+    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); its mel is not looked at."""
+        frames = -(-len(samples_S) // self.samples_per_frame)
+        padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
+        samples_B1S = torch.from_numpy(padded)[None, None].to(next(self.model.parameters()).device)
+        codes_BGF = self.kind.encode(self.model, samples_B1S, self.streams)
+        return codes_BGF[0, : self.streams, :frames].T.contiguous().cpu().numpy()
+
+    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) float32.
+
+        A row is as it would be alone. Networks that know no masks decode rows one by one; those that look back alone still mirror the
+        start of a short row.
+        """
+        frames = codes_BFG.shape[1]
+        if self.kind.decode_rows:
+            every_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
+            return self._filled(self.kind.decode_rows(self.model, codes_BFG.transpose(1, 2), every_B).flatten(1), frames)
+        if lengths_B is None:
+            return self._decoded(codes_BFG)
+        rows = [self._decoded(row_FG[None, :length])[0] for row_FG, length in zip(codes_BFG, lengths_B.tolist(), strict=True)]
+        return torch.stack([self._filled(row_S[None], frames)[0] for row_S in rows])
+
+    def _decoded(self, codes_BFG: torch.Tensor) -> torch.Tensor:
+        if not codes_BFG.shape[1]:
+            return codes_BFG.new_zeros((len(codes_BFG), 0), dtype=torch.float32)
+        assert self.kind.decode
+        return self._filled(self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1), codes_BFG.shape[1])
+
+    def _filled(self, samples_BS: torch.Tensor, frames: int) -> torch.Tensor:
+        """Samples (B, frames * samples_per_frame): odd strides give some fewer."""
+        return nn.functional.pad(samples_BS, (0, frames * self.samples_per_frame - samples_BS.shape[1]))
+
+    @property
+    def silence(self) -> torch.Tensor:
+        """Codes (G,) int64 of digital silence, far from its ends."""
+        zeros_S = np.zeros(16 * self.samples_per_frame, dtype=np.float32)
+        codes_FG = self.encode_utterance(np.zeros((0, 0), dtype=np.float32), zeros_S)
+        return torch.from_numpy(codes_FG[8].copy())
+
+
+def check_pretrained(named: str, audio: MelConfig, streams: int) -> Any:
+    """The configuration (transformers') of the codec that `named` leads to, a hub id or a folder; its weights are not read.
+
+    Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it does not fit `audio`
+    or `streams`.
+    """
+    transformers = _transformers()
+    try:
+        config = transformers.AutoConfig.from_pretrained(named)
+    except (OSError, ValueError) as error:
+        raise _not_loaded(named, error) from None
+    if config.model_type not in KINDS:
+        raise SonorantError(f"codec.pretrained: '{named}' is a {config.model_type}; allowed: {', '.join(KINDS)}")
+    _refuse_misfits(named, config, audio, streams)
+    return config
+
+
+def refuse_without_graph(named: str, config: Any) -> None:
+    """Raise SonorantError for a codec that no bundle can hold: said before a language model is trained on it, not after."""
+    if KINDS[config.model_type].decode_rows is None:
+        exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
+        raise SonorantError(
+            f"codec.pretrained: '{named}' is of kind {config.model_type}, whose decoder cannot be written as a graph, so no voice could be "
+            f"exported: take one of kind {exportable}, or null to train one (`take_pretrained` loads it for trainings of your own)"
+        )
+
+
+def take_pretrained(named: str, audio: MelConfig, streams: int) -> tuple[PretrainedCodec, dict[str, Any]]:
+    """The codec that `named` leads to (a hub id or a folder) with `streams` of its streams, and what `model.json` says of it.
+
+    Raises SonorantError as `check_pretrained`, and where its weights are missing, damaged or no safetensors.
+    """
+    transformers = _transformers()
+    config = check_pretrained(named, audio, streams)
+    try:
+        model = getattr(transformers, KINDS[config.model_type].model).from_pretrained(named, use_safetensors=True).eval().float()
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _not_loaded(named, error) from None
+    codec = PretrainedCodec(model, hop=audio.hop, streams=streams, context=0)
+    codec.context = measured_context(codec)
+    local = Path(named) / "model.safetensors"
+    about = {
+        "name": Path(named).name if local.exists() else named,
+        "revision": f"sha256 {sha256_file(local)}" if local.exists() else getattr(config, "_commit_hash", None),
+        "streams": codec.streams,
+        "codes": codec.codes,
+        "frames_per_second": audio.sample_rate / codec.samples_per_frame,
+        "context": codec.context,
+        "transformers": {"version": transformers.__version__, "config": config.to_dict()},
+    }
+    return codec, about
+
+
+def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec:
+    """A codec of the shape that `take_pretrained` described, its weights to be loaded. Raises SonorantError without transformers."""
+    transformers = _transformers()
+    settings = about["transformers"]["config"]
+    model = getattr(transformers, KINDS[settings["model_type"]].model)
+    return PretrainedCodec(
+        model(model.config_class.from_dict(settings)), hop=audio.hop, streams=about["streams"], context=about["context"]
+    )
+
+
+def measured_context(codec: PretrainedCodec) -> int:
+    """How many code frames on either side of a changed one are heard to change, `FARTHEST` at most; such a network does not tell."""
+    generator = torch.Generator().manual_seed(0)
+    for reach in (16, 64, FARTHEST):
+        codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.streams), generator=generator)
+        changed_BFG = codes_BFG.clone()
+        changed_BFG[:, reach] = (changed_BFG[:, reach] + 1) % codec.codes
+        samples_S, changed_S = codec.decode(codes_BFG)[0], codec.decode(changed_BFG)[0]
+        difference_F = (samples_S - changed_S).abs().unflatten(0, (-1, codec.samples_per_frame)).amax(1)
+        heard_F = difference_F > HEARD * samples_S.abs().max()
+        distance = int((heard_F.nonzero()[:, 0] - reach).abs().max()) if heard_F.any() else 0
+        if distance < reach:
+            return distance
+    return FARTHEST
+
+
+def _not_loaded(named: str, error: Exception) -> SonorantError:
+    return SonorantError(f"codec.pretrained: '{named}' cannot be loaded ({' '.join(str(error).split())[:200]})")
+
+
+def _refuse_misfits(named: str, config: Any, audio: MelConfig, streams: int) -> None:
+    kind = KINDS[config.model_type]
+    per_frame = int(kind.samples_per_frame(config))
+    if config.sampling_rate != audio.sample_rate:
+        raise SonorantError(
+            f"codec.pretrained: '{named}' speaks at {config.sampling_rate} Hz and the features are at {audio.sample_rate}: "
+            f"set audio.sample_rate: {config.sampling_rate}"
+        )
+    if per_frame % audio.hop:
+        raise SonorantError(
+            f"codec.pretrained: a frame of '{named}' is {per_frame} samples, no multiple of a mel frame's {audio.hop}: set audio.hop to a "
+            f"divisor of {per_frame}"
+        )
+    if config.codebook_size > LARGEST_CODE + 1:
+        raise SonorantError(
+            f"codec.pretrained: '{named}' has {config.codebook_size} codes a stream, and a token store holds {LARGEST_CODE + 1}: "
+            "take one of fewer"
+        )
+    if not 1 <= streams <= kind.streams(config):
+        raise SonorantError(f"codec.streams is {streams}: '{named}' has 1 to {kind.streams(config)} streams")
+    if getattr(config, "audio_channels", 1) != 1 or getattr(config, "normalize", False):
+        raise SonorantError(f"codec.pretrained: '{named}' is a stereo codec or one that normalises; take a mono one")
+
+
+def _transformers() -> Any:
+    if importlib.util.find_spec("transformers") is None:
+        raise SonorantError("codec.pretrained: transformers is not installed; run: pip install 'sonorant[codecs]'")
+    import transformers
+
+    return transformers

@@ -1,0 +1,172 @@
+"""Speech of the family codec_lm: a language model's codes, frame after frame, and the codec's decoder behind it. Knows nothing of text.
+
+A recording becomes the codes that a voice of the family codec_lm goes on from. Knows nothing of what is said after them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, repeat
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.advance import Verdict
+from sonorant.decoding.session import Prompt, Session, Stepper
+from sonorant.decoding.settings import DecodingDescription
+from sonorant.decoding.speech import check_candidates, speak
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.chunks import vocode_parts
+from sonorant.runtime.runtimes import TokenRuntime
+from sonorant.runtime.speaking import Allowance, Manner, Synthesized
+
+PART_SECONDS = (0.25, 0.75, 1.0)
+"""Speech in the first parts of a stream and in all that follow, so that none is waited for longer than the one before is heard."""
+
+
+BATCH_FRAMES = 4096
+"""Code frames that the codec's decoder makes sound of at once, all rows together."""
+
+
+MOST_CANDIDATES = 16
+
+
+LARGEST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class CodecLmSpeaking:
+    """One frame after the other; how long a sentence is shows at its end. For one thread at a time."""
+
+    runtime: TokenRuntime
+    decoding: DecodingDescription
+    context: int
+    """Code frames on either side that a frame's samples depend on."""
+
+    @cached_property
+    def _stepper(self) -> Stepper:
+        return self.runtime.stepper()
+
+    def check(self, manner: Manner) -> None:
+        """Raise SonorantError for another speed than 1, and for what the voice cannot be decoded with."""
+        config = manner.decoding or self.decoding.defaults
+        if manner.speed != 1:
+            raise SonorantError(f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}")
+        if not 0 <= (manner.seed or 0) <= LARGEST_SEED:
+            raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
+        if not 1 <= manner.candidates <= MOST_CANDIDATES:
+            raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {manner.candidates}")
+        check_candidates(config, manner.seed or 0, manner.candidates)
+        if manner.candidates > 1 and not manner.whole:
+            raise SonorantError("candidates are compared when they are whole: ask for whole sentences, or for 1 candidate")
+        if manner.lookahead is not None and manner.lookahead < 0:
+            raise SonorantError(f"lookahead must be at least 0 code frames, not {manner.lookahead}")
+        if manner.lookahead is not None and manner.whole:
+            raise SonorantError("whole sentences wait for all that their samples depend on: leave out the lookahead")
+        if manner.prompt is not None:
+            self._check_prompt(manner.prompt)
+
+    def _check_prompt(self, prompt_PG: NDArray[np.int64]) -> None:
+        described = self.decoding
+        most, streams, codes = described.prompt_frames, described.streams, described.codes
+        if not most:
+            raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
+        if prompt_PG.ndim != 2 or prompt_PG.shape[1] != streams or not 0 < len(prompt_PG) <= most:
+            raise SonorantError(f"a prompt has 1 to {most} code frames of {streams} codes each, not the shape {prompt_PG.shape}")
+        if prompt_PG.dtype.kind not in "iu":
+            raise SonorantError(f"a prompt's codes are whole numbers, not {prompt_PG.dtype}")
+        if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
+            raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
+
+    def synthesize(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+    ) -> Synthesized:
+        """Speak a batch as the voice does by default, as `Speaking.synthesize`. Raises SonorantError for a speed other than 1."""
+        for one in speed:
+            self.check(Manner(speed=float(one)))
+        states = self.runtime.encode(tokens, lengths, speaker)
+        spoken = speak(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
+        size = max(1, BATCH_FRAMES // len(lengths))
+        parts = vocode_parts(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.context, [size], axis=1)
+        samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
+        return Synthesized(samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.verdicts_B, spoken.attempts_B)
+
+    def parts(
+        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[NDArray[np.float32], None, Verdict]:
+        """Speak a piece, as `Speaking.parts`."""
+        lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
+        states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
+        config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
+        if manner.whole:
+            spoken = speak(
+                self._stepper, states, lengths, self.decoding, config, seed=seed, candidates=manner.candidates, prompt=prompt
+            )
+            yield from self._sound([spoken.codes_BFG], (most,), self.context, taken)
+            return Verdict(int(spoken.verdicts_B[0]))
+        first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
+        session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
+        sizes = [min(most, math.ceil(seconds * self.decoding.frames_per_second)) for seconds in PART_SECONDS[0 if first else -1 :]]
+        short = first and manner.lookahead is not None
+        after = min(self.context, manner.lookahead or 0) if short else self.context
+        blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
+        if first:  # what the first part did not wait for
+            blocks[1] += self.context - after
+        yield from self._sound(_as_asked_for(session, blocks), sizes, after, taken)
+        return Verdict(int(session.verdicts_B[0]))
+
+    def _sound(
+        self, codes: Iterable[NDArray[np.int64]], sizes: Sequence[int], first_after: int, taken: Allowance
+    ) -> Iterator[NDArray[np.float32]]:
+        """The samples of one row's codes, in parts."""
+        rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
+        for samples in vocode_parts(self.runtime, codes, None, self.context, sizes, axis=1, first_after=first_after):
+            taken.take_audio(samples.shape[1] / rate)
+            yield samples[0]
+
+
+def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+    """A session's codes; nothing is decoded before it is asked for."""
+    for size in chain(sizes, repeat(sizes[-1])):
+        if session.ended:
+            return
+        yield session.more(size)
+
+
+def _prompt(manner: Manner) -> Prompt | None:
+    if manner.prompt is None:
+        return None
+    return Prompt(manner.prompt[None].astype(np.int64), np.array([len(manner.prompt)]))  # a token store's codes are int16
+
+
+def codes_of(recording: Path, bundle: Bundle) -> NDArray[np.int64]:
+    """The codes (P, G) of as much of a recording's beginning as the voice takes.
+
+    Raises SonorantError if the voice takes no references, or naming the file that cannot be read, is too short or holds no numbers.
+    """
+    from sonorant.audio.wav import read_audio
+    from sonorant.runtime.onnx import open_session
+
+    decoding, audio = bundle.description.decoding, bundle.description.audio
+    if decoding is None or not decoding.prompt_frames:
+        raise SonorantError(f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt")
+    graph = bundle.reference_file()
+    if graph is None:
+        raise SonorantError(
+            f"{recording}: this voice's codec comes from elsewhere, without a graph for recordings; leave out the prompt"
+        )
+    frame = decoding.samples_per_frame
+    enough = -(-audio.n_fft // frame)  # the graph mirrors half a window at both ends
+    samples, _ = read_audio(recording, audio.sample_rate)
+    frames = min(len(samples) // frame, decoding.prompt_frames + enough)
+    if frames < enough:
+        raise SonorantError(f"{recording}: too short for a prompt; give at least {enough * frame / audio.sample_rate:.2f} seconds")
+    if not np.isfinite(samples).all():
+        raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
+    heard = samples[: frames * frame].reshape(1, frames, frame)
+    codes: NDArray[np.int64] = open_session(graph, 1).run(["codes"], {"samples": heard})[0][0]
+    return codes[: decoding.prompt_frames]

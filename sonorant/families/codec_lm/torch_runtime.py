@@ -1,0 +1,221 @@
+"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU. Knows nothing of bundles, or of how a code is chosen.
+
+Four ways to step: `dynamic` takes any batch as it comes; `static` works in buffers of a few shapes; `compiled` has that step compiled, once
+for single utterances and once for batches of any size; `recorded` replays it as a CUDA graph. A compiled step is recorded too on a GPU: by
+the recordings of `sonorant.runtime.torch`, because torch's own (`reduce-overhead`) belong to the thread that made them."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sonorant.decoding.session import Stepper
+from sonorant.decoding.settings import DecodingDescription
+from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
+from sonorant.families.codec_lm.torch_static import InPlace, Record, Rooms, Shapes, StaticStepper, Tally, in_place
+from sonorant.files import sha256_file
+from sonorant.models import load_codec, load_language_model
+from sonorant.runtime.buckets import Counters
+from sonorant.runtime.bundle import VoiceDescription
+from sonorant.runtime.runtimes import LoadOptions
+from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, check_device, check_variant, halve, keep_compiled, log_compilation
+
+Way = Literal["dynamic", "static", "compiled", "recorded"]
+
+
+SMALLEST = 128
+"""Slots of the smallest shape: below it steps are no faster."""
+
+
+class Decodes(Protocol):
+    """What is asked of a codec: see `sonorant.families.codec_lm.codec.Codec.decode`."""
+
+    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """Codes to samples."""
+
+
+class TorchTokenRuntime:
+    """See `sonorant.runtime.runtimes.TokenRuntime`. Any number of threads may use it; a batch of any size and length is taken."""
+
+    def __init__(self, step: TorchStep, codec: Decodes) -> None:
+        """`step` and `codec` compute on the same device."""
+        self._step, self._codec = step, codec
+
+    @torch.inference_mode()
+    def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Phonemes to states, as `TokenRuntime.encode`."""
+        tensors = (torch.tensor(value, device=self._step.device) for value in (tokens, lengths, speaker))
+        states: NDArray[np.float32] = self._step.model.encode_speech(*tensors).cpu().numpy()
+        return states
+
+    def stepper(self) -> Stepper:
+        """As `TokenRuntime.stepper`."""
+        return DynamicStepper(self._step)
+
+    @torch.inference_mode()
+    def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Codes to samples, as `TokenRuntime.vocode`."""
+        device, half = self._step.device, self._step.half
+        with torch.autocast(device.type, half, enabled=half is not None, cache_enabled=False):
+            samples = self._codec.decode(torch.tensor(codes, device=device), torch.tensor(lengths, device=device))
+        result: NDArray[np.float32] = samples.float().cpu().numpy()
+        return result
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warmed:
+    """What a warm-up did."""
+
+    seconds: float
+    shapes: int
+    """Prepared: rows and slots, with and without drawing."""
+    taken: int
+    """Compiled graphs that the folder had."""
+    made: int
+    """Compiled graphs that it had not."""
+
+
+class StaticTokenRuntime(TorchTokenRuntime):
+    """The same in buffers of a few shapes. What fits none is decoded as by `TorchTokenRuntime`, and counted."""
+
+    def __init__(
+        self,
+        step: TorchStep,
+        codec: Decodes,
+        shapes: Shapes,
+        functions: Mapping[bool, InPlace],
+        compiler: Compiler | None,
+        graphs: CudaGraphs | None,
+    ) -> None:
+        """Compose; see `StaticStepper`.
+
+        Args:
+            step, codec: as `TorchTokenRuntime`.
+            shapes: what batches are padded to.
+            functions: steps in place, by whether rows draw, shared by all steppers.
+            compiler: what has compiled `functions`, if they are.
+            graphs: what records each room's step, if anything.
+        """
+        super().__init__(step, codec)
+        self.shapes = shapes
+        self._functions, self._compiler, self._graphs = functions, compiler, graphs
+        self._record: Record = graphs.record if graphs else lambda run: run
+        self._tally = Tally()
+        self._warmed = 0
+        self._idle: list[Rooms] = []
+        """Rooms whose stepper is gone."""
+        self._lending = threading.Lock()
+
+    def stepper(self) -> StaticStepper:
+        """As `TokenRuntime.stepper`: with rooms of its own, which are kept for another when it is gone."""
+        with self._lending:
+            rooms = self._idle.pop() if self._idle else Rooms(self._step, self.shapes)
+        stepper = StaticStepper(
+            self._step, self.shapes, rooms, self._functions, self._record, DynamicStepper(self._step), self._tally
+        )
+        weakref.finalize(stepper, self._idle.append, rooms)
+        return stepper
+
+    def warm_up(self, progress: bool = True) -> Warmed:
+        """Prepare one stepper for every shape, so that no request waits for it; `progress` tells of it on stderr."""
+        from tqdm import tqdm  # not where nothing is prepared
+
+        began, before = perf_counter(), self._taken_and_made()
+        stepper, plan = self.stepper(), self.shapes.plan()
+        if progress:
+            rows_planned, slots_planned = (", ".join(map(str, sizes)) for sizes in self.shapes)
+            print(f"warm-up: {len(plan)} shapes: {rows_planned} rows x {slots_planned} slots, greedy and drawn", file=sys.stderr)
+        steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
+        for rows, slots, drawn in steps:
+            steps.set_postfix_str(f"{rows} x {slots} {'drawn' if drawn else 'greedy'}")
+            stepper.prepare(rows, slots, drawn)
+        self._tally.clear()
+        self._warmed = self._prepared()
+        taken, made = (now - then for now, then in zip(self._taken_and_made(), before, strict=True))
+        warmed = Warmed(seconds=perf_counter() - began, shapes=len(plan), taken=taken, made=made)
+        if progress:
+            compiled = f"; compiled graphs: {made} made, {taken} taken from the folder" if self._compiler else ""
+            print(f"warm-up: {warmed.seconds:.1f} s{compiled}", file=sys.stderr)
+        return warmed
+
+    def counters(self) -> Counters:
+        """What became of the batches since loading, or since `warm_up`; `late` are compilations and recordings in service."""
+        prepared = self._prepared()
+        return Counters(hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed)
+
+    def _prepared(self) -> int:
+        return sum(one.prepared for one in (self._compiler, self._graphs) if one)
+
+    def _taken_and_made(self) -> tuple[int, int]:
+        return (self._compiler.taken, self._compiler.made) if self._compiler else (0, 0)
+
+
+def load_tokens(
+    trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions, *, way: Way = "dynamic", device: str = "cpu"
+) -> TorchTokenRuntime:
+    """The trained folders (language model, codec) as a runtime.
+
+    `options.variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what works on
+    frames of float models. Raises SonorantError as the other torch runtimes do.
+    """
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    place = torch.device(device)
+    check_device(place)
+    (model, described), (codec, codec_described) = load_language_model(trained[0]), load_codec(trained[1])
+    check_variant(options.variant, any("quantization" in one for one in (described, codec_described)), trained, place)
+    model, codec = model.to(place), codec.to(place)
+    half = HALVES.get(options.variant or "")
+    if half is not None:
+        for module in (model.transformer, model.text, model.logits, model.advance, codec):
+            halve(module, half)
+    step = TorchStep(model, place, half)
+    if way == "dynamic":
+        return TorchTokenRuntime(step, codec)
+    assert description.decoding is not None  # or `read_bundle` had refused it
+    slots = options.slots or slots_of(description.decoding, description.lengths.tokens[-1])
+    runtime = _static(step, codec, Shapes(tuple(sorted(options.batches)), tuple(sorted(slots))), way)
+    if way == "compiled":
+        keep_compiled(options.cache_folder or cache_folder(trained[0]))
+    if options.explain:
+        log_compilation()
+    if options.warm_up:
+        runtime.warm_up()
+    return runtime
+
+
+def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
+    """Powers of two, from `SMALLEST` to what a text of so many phonemes needs: what stands before the first frame, and its budget."""
+    frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.streams - 1
+    before = 1 + (phonemes if decoding.text != "pointer" else 0) + max(1, decoding.prompt_frames)
+    sizes = [SMALLEST]
+    while sizes[-1] < max(before + frames, phonemes):
+        sizes.append(2 * sizes[-1])
+    return tuple(sizes)
+
+
+def cache_folder(language_model: Path) -> Path:
+    """Where a trained language model's compiled steps lie in the user's cache, for this version of torch."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "sonorant" / "compiled" / f"torch-{torch.__version__}" / sha256_file(language_model / "weights.pt")[:16]
+
+
+def _static(step: TorchStep, codec: Decodes, shapes: Shapes, way: Way) -> StaticTokenRuntime:
+    functions = {drawn: in_place(step, drawn) for drawn in (False, True)}
+    graphs = CudaGraphs() if step.device.type == "cuda" and way != "static" else None
+    compiler = Compiler() if way == "compiled" else None
+    if compiler:
+        functions = {drawn: compiler(function) for drawn, function in functions.items()}
+    return StaticTokenRuntime(step, codec, shapes, functions, compiler, graphs)

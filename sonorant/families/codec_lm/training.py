@@ -1,0 +1,239 @@
+"""How the codec learns: as the vocoder does, with finite scalar quantisation in its middle. Knows nothing of ranks or steps.
+
+How the codec language model learns: alignment, codes, advances. Knows nothing of ranks, checkpoints or steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.codes import CodeBatches, CodeStore
+from sonorant.families.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
+from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
+from sonorant.models import build, describe
+from sonorant.training.initial import Initial, Taken
+from sonorant.training.recipe import Phase, Term
+from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
+from sonorant.training.waveform import VocoderRecipe, VocoderTrainConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecTrainConfig(VocoderTrainConfig):
+    """Training of the codec: what training the vocoder takes."""
+
+
+class CodecRecipe(VocoderRecipe):
+    """The codec with its features: mel in, samples out, and the vocoder's losses; implements `Recipe`.
+
+    Which streams a row loses is drawn in the model, from the seed of the micro-batch, as all randomness is.
+    """
+
+    name = "codec"
+    sizes = CodecConfig
+    settings = CodecTrainConfig
+
+    def start_from(self, initial: Initial) -> Taken:
+        """As the vocoder, with the statistics of the mel that the weights were trained with: they speak in their units."""
+        taken = super().start_from(initial)
+        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
+        return taken
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelTrainConfig(UtteranceTrainConfig):
+    """Training of the codec language model."""
+
+    corruption: float
+    """Fraction of the codes fed in that are replaced by others: in speaking it will meet its own mistakes."""
+    label_smoothing: float
+    """Probability that targets leave to all other codes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("corruption", "label_smoothing"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
+
+
+class Predicted(NamedTuple):
+    """What a language model says of utterances that it is told step by step, and what is right; T steps."""
+
+    logits_BTGK: torch.Tensor
+    advance_BTA: torch.Tensor
+    codes_BTG: torch.Tensor
+    """int64, -1 where a stream has no code: it has not begun, or it has ended."""
+    advances_BT: torch.Tensor
+    """int64, -1 past the last frame."""
+    prior_BNM: torch.Tensor
+    durations_BN: torch.Tensor
+
+
+class LanguageModelLosses(nn.Module):
+    """The summed losses of a batch, and the alignment they rest on."""
+
+    def __init__(self, model: LanguageModel, stride: int, config: LanguageModelTrainConfig, diagonal_steps: int) -> None:
+        """`stride`: mel frames a code frame."""
+        super().__init__()
+        self.model = model
+        self.stride = stride
+        self.config = config
+        self.diagonal_steps = diagonal_steps
+
+    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over streams; `prior` over frames."""
+        return self.judge(self.predict(batch, step), batch)
+
+    def judge(self, said: Predicted, batch: Batch) -> dict[str, torch.Tensor]:
+        """The losses of what `predict` said of a batch, as `forward`."""
+        smoothing = self.config.label_smoothing if self.model.training else 0.0
+        codes = F.cross_entropy(
+            said.logits_BTGK.flatten(0, 2), said.codes_BTG.flatten(), ignore_index=-1, reduction="sum", label_smoothing=smoothing
+        )
+        advance = F.cross_entropy(said.advance_BTA.flatten(0, 1), said.advances_BT.flatten(), ignore_index=-1, reduction="sum")
+        mel_BTM = self.model.normalize(batch["mel"])
+        prior = prior_loss(said.prior_BNM, mel_BTM, said.durations_BN, batch["token_lengths"], batch["mel_lengths"])
+        return {"codes": codes / self.model.streams, "advance": advance, "prior": prior}
+
+    def predict(self, batch: Batch, step: int = 0) -> Predicted:
+        """Logits for every step of a batch, each step told what is right before it but for the corruption of training.
+
+        `batch` may bring `durations` (B, N) int64, in mel frames, to be judged with instead of those that the model finds.
+        """
+        model, config = self.model, self.model.config
+        lengths = batch["token_lengths"], batch["mel_lengths"]
+        states_BNC, mask_BN = model.encode_phonemes(batch["tokens"], batch["token_lengths"], batch["speaker"])
+        prior_BNM = model.prior(states_BNC).float()
+        durations_BN = batch.get("durations")
+        if durations_BN is None:
+            durations_BN = align(prior_BNM, model.normalize(batch["mel"]), *lengths, step, self.diagonal_steps)
+        grid_BTG, real_BTG = delayed(batch["codes"], batch["code_lengths"], model.codes)
+        steps = grid_BTG.shape[1]
+        spoken_BNC, spoken_B = model.spoken(states_BNC, mask_BN, batch["speaker"]), batch["token_lengths"]
+        pointed_BN, pointed_B = (durations_BN, spoken_B) if config.text != "prefix" else as_one(durations_BN)
+        path_BT = pointers(pointed_BN, pointed_B, batch["code_lengths"], self.stride, config.most_advance, steps)
+        standing_BT = stay_at_end(path_BT[:, :-1], batch["code_lengths"])
+        logits_BTGK, advance_BTA = model(
+            spoken_BNC,
+            spoken_B,
+            batch["prompt"],
+            batch["prompt_lengths"],
+            self._corrupted(F.pad(grid_BTG, (0, 0, 1, 0), value=model.codes)[:, :-1]),
+            standing_BT,
+            ages(standing_BT),
+            batch["code_lengths"] + model.streams - 1,
+        )
+        return Predicted(
+            logits_BTGK,
+            advance_BTA,
+            grid_BTG.masked_fill(~real_BTG, -1),
+            path_BT.diff(dim=1).clamp(max=config.most_advance).masked_fill(~real_BTG[..., 0], -1),
+            prior_BNM,
+            durations_BN,
+        )
+
+    def _corrupted(self, codes_BTG: torch.Tensor) -> torch.Tensor:
+        """In training, some of the codes (never "no code") replaced by random ones."""
+        if not self.model.training or not self.config.corruption:
+            return codes_BTG
+        hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (codes_BTG < self.model.codes)
+        return torch.where(hit_BTG, torch.randint_like(codes_BTG, self.model.codes), codes_BTG)
+
+
+def delayed(codes_BFG: torch.Tensor, lengths_B: torch.Tensor, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The delayed grid (B, T, G) of codes (B, F, G) int64 of which each row has `lengths_B`, and where it has codes, bool."""
+    frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
+    real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
+    grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
+    return grid_BTG, grid_BTG != fill
+
+
+def as_one(durations_BN: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """All phonemes as one, for a model without pointer: durations (B, 1), token lengths (B,)."""
+    return durations_BN.sum(1, keepdim=True), torch.ones_like(durations_BN[:, 0])
+
+
+class LanguageModelRecipe(Utterances):
+    """The codec language model with its features and codes; implements `Recipe`."""
+
+    name = "language_model"
+
+    def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path) -> None:
+        """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: of
+        LanguageModelTrainConfig; `codes`: the token store of `features`."""
+        self.config = LanguageModelTrainConfig(**train)
+        super().__init__(self.name, self.config, features)
+        self.codes = CodeStore.open(codes, self.store)
+        sizes = LanguageModelConfig(**{key: value for key, value in model.items() if key != "quantization"})
+        if sizes.text != "prefix":
+            self._refuse_slow_pointers(sizes.most_advance)
+        self.prompt_frames = sizes.prompt_frames
+        self._description = describe("language_model", sizes, self.store.header, model.get("quantization"))
+        self._description |= {"codec": self.codes.codec, "pace": self._pace()}
+        torch.manual_seed(self.config.seed)
+        self.model = cast(LanguageModel, build(self._description))
+        self.diagonal_steps = self.config.diagonal_steps
+        self.phases = [self.losses(self.model)]
+
+    def _refuse_slow_pointers(self, most_advance: int) -> None:
+        """Raise SonorantError naming an utterance whose phonemes are too many to be passed in its code frames."""
+        items = np.concatenate([self.items, self.validation_items])
+        needed_U = -(-self.store.tokens_count[items] // self.codes.frames[items])
+        if needed_U.max() > most_advance:
+            worst = int(items[needed_U.argmax()])
+            raise SonorantError(
+                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in {self.codes.frames[worst]} code "
+                f"frames: set language_model.most_advance ({most_advance}) to at least {needed_U.max()}, or take a codec of more frames"
+            )
+
+    def _pace(self) -> dict[str, Any]:
+        """How many code frames a phoneme takes, over the utterances of the training split."""
+        frames_U = self.codes.frames[self.items] / self.store.tokens_count[self.items]
+        return {"frames_per_phoneme": {"median": float(np.median(frames_U)), "p99": float(np.quantile(frames_U, 0.99))}}
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """Whole utterances with their codes."""
+        return CodeBatches(self.store, self.codes, batches, self.prompt_frames, self.config.seed)
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """As of all trainings on utterances, and real code frames."""
+        return super().units(batch) | {"code_frames": float(self.codes.frames[batch.items].sum())}
+
+    def losses(self, model: nn.Module) -> Phase:
+        """Codes, advance and prior losses around `model`."""
+        assert isinstance(model, LanguageModel)
+        terms = {"codes": Term(1.0, "code_frames"), "advance": Term(1.0, "code_frames"), "prior": Term(1.0, "frames")}
+        return Phase("language_model", LanguageModelLosses(model, self.codes.stride, self.config, self.diagonal_steps), terms)
+
+    @torch.no_grad()
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """The first validation utterance: its alignment, and its mel beside what the phonemes' prior makes of it."""
+        assert isinstance(model, LanguageModel)
+        planned = self.example()
+        batch = on_device_of(model, self.dataset([planned])[0])
+        said = LanguageModelLosses(model, self.codes.stride, self.config, 0).predict(batch)
+        durations_N = said.durations_BN[0]
+        prior_TM = torch.repeat_interleave(said.prior_BNM[0], durations_N, dim=0) * model.mel_std + model.mel_mean
+        target_MT = self.store.mel(int(planned.items[0])).T.astype(np.float32)
+        np.savez_compressed(folder / "mel.npz", predicted=prior_TM.T.cpu().numpy(), target=target_MT)
+        write_alignment(folder / "alignment.npz", durations_N)
+
+    def start_from(self, initial: Initial) -> Taken:
+        """As of all trainings on utterances; what knows codes starts anew where they are another codec's.
+
+        The same numbers mean other sounds there.
+        """
+        if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
+            weights = {name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")}
+            initial = replace(initial, weights=weights)
+        return super().start_from(initial)

@@ -1,0 +1,130 @@
+"""The parallel family's trained models as the graphs of its bundle. Knows nothing of files but the graphs'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from sonorant.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.export.onnx import ExportConfig, write_graph
+from sonorant.families.parallel.acoustic import AcousticModel
+from sonorant.families.parallel.vocoder import Vocoder
+from sonorant.models import load_acoustic, load_vocoder
+from sonorant.runtime.bundle import Context
+
+
+@dataclass(frozen=True)
+class ParallelModels:
+    """An acoustic model and a vocoder; see `sonorant.export.voice.Models`."""
+
+    speech: AcousticModel
+    sound: Vocoder
+    described: dict[str, Any]
+    sound_described: dict[str, Any]
+
+    @classmethod
+    def load(cls, speech: Path, sound: Path) -> ParallelModels:
+        """Read the trained folders. Raises SonorantError if one holds no such model."""
+        (acoustic, described), (vocoder, sound_described) = load_acoustic(speech), load_vocoder(sound)
+        return cls(acoustic, vocoder, described, sound_described)
+
+    def check_pair(self, sound: Path) -> None:
+        """Any vocoder of the same mel will do."""
+
+    def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
+        """As `Models.write_graphs`."""
+        export_encoder(self.speech, files["encoder"], config)
+        export_decoder(self.speech, files["decoder"], config)
+        export_vocoder(self.sound, self.described["audio"]["n_mels"], files["vocoder"], config)
+
+    @property
+    def context(self) -> Context:
+        """How far decoder and vocoder see, in mel frames."""
+        return Context(decoder=self.speech.context, vocoder=self.sound.context)
+
+    def write_prompt(self, path: Path, config: ExportConfig) -> bool:
+        """False: it takes no prompts."""
+        return False
+
+    def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
+        """None: it computes all at once."""
+        return None
+
+
+class _Encoding(nn.Module):
+    """`AcousticModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
+
+    def __init__(self, model: AcousticModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, tokens: torch.Tensor, lengths: torch.Tensor, speaker: torch.Tensor, speed: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.model.encode_speech(tokens, lengths, speaker, speed)
+
+
+class _Decoding(nn.Module):
+    """`AcousticModel.decode` in the same way."""
+
+    def __init__(self, model: AcousticModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, states: torch.Tensor, ends: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        return self.model.decode(states, ends, time)
+
+
+class _Vocoding(nn.Module):
+    """The vocoder in the same way."""
+
+    def __init__(self, model: Vocoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, mel: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return self.model(mel, lengths)
+
+
+def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph tokens, lengths, speaker, speed -> states, ends, of any batch and any number of tokens.
+
+    Names, shapes and dtypes are those of `AcousticModel.encode_speech`. Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {
+        "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
+        "lengths": torch.tensor([7, 5]),
+        "speaker": torch.zeros(2, dtype=torch.int64),
+        "speed": torch.ones(2),
+    }
+    inputs = {"tokens": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}, "speaker": {0: "batch"}, "speed": {0: "batch"}}
+    write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
+
+
+def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
+    """Write the graph states, ends, time -> mel, of any batch and any numbers of tokens and frames.
+
+    Names, shapes and dtypes are those of `AcousticModel.decode`. Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {
+        "states": torch.zeros(2, 7, model.config.channels),
+        "ends": torch.arange(1, 8).repeat(2, 1),
+        "time": torch.arange(9),
+    }
+    inputs = {"states": {0: "batch", 1: "tokens"}, "ends": {0: "batch", 1: "tokens"}, "time": {0: "frames"}}
+    write_graph(_Decoding(model), example, inputs, ("mel",), path, config)
+
+
+def export_vocoder(model: Vocoder, mels: int, path: Path, config: ExportConfig) -> None:
+    """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop) float32, of any batch
+    and length.
+
+    Raises SonorantError if the result is not valid ONNX.
+    """
+    example = {"mel": torch.zeros(2, mels, 9), "lengths": torch.tensor([9, 8])}
+    inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
+    write_graph(_Vocoding(model), example, inputs, ("samples",), path, config)

@@ -1,0 +1,123 @@
+"""Graphs under ONNX' own reference evaluator: slow, and of every type. Knows nothing of bundles.
+
+For formats that no runtime here has kernels of: it computes what the graph's file says, operator by operator, in the operator's types.
+
+The rungs of the family parallel: three graphs, each given what torch gave before it. Knows nothing of other families."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+
+from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_line
+from sonorant.export.comparison import batches
+from sonorant.export.tolerance import FROM_FLOAT, Fault
+from sonorant.families.family import FAMILIES
+from sonorant.families.parallel.parity_checks import check_padding, check_parts, check_values, follow
+from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
+
+
+class ReferenceRuntime:
+    """An evaluator a graph; see `sonorant.runtime.runtimes.Runtime`."""
+
+    def __init__(self, graphs: dict[str, Path]) -> None:
+        """Read the files of the parallel family's graphs."""
+        self._encoder, self._decoder, self._vocoder = (
+            ReferenceEvaluator(str(graphs[graph])) for graph in FAMILIES["parallel"].graphs
+        )
+
+    def encode(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Phonemes to states and ends, as `Runtime.encode`."""
+        inputs = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
+        states, ends = _run(self._encoder, inputs, "states", "ends")
+        return states, ends
+
+    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States to mel, as `Runtime.decode`."""
+        return _run(self._decoder, {"states": states, "ends": ends, "time": time}, "mel")[0]
+
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Mel to samples, as `Runtime.vocode`."""
+        return _run(self._vocoder, {"mel": mel, "lengths": lengths}, "samples")[0]
+
+
+def _run(evaluator: ReferenceEvaluator, inputs: Any, *outputs: str) -> list[NDArray[Any]]:
+    results: Any = evaluator.run(list(outputs), inputs)
+    return results
+
+
+SHORT = 3
+"""Cases that ONNX' reference evaluator computes: the shortest."""
+
+
+NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
+"""How ONNX Runtime says that it lacks an operator in some type."""
+
+
+class ParallelCandidate(Candidate):
+    """Encoder, decoder and vocoder of one variant under one runtime."""
+
+    def computing(self) -> dict[str, Callable[[], Any]]:
+        """Values, distance from float, fp16 as written, padding, parts."""
+        # ONNX Runtime's CPU kernels of fp16 are those of fp32 between casts, many of which it removes: so once more as the file says.
+        written = {"written": self._written} if self.variant == "fp16" and self.runtime == "onnxruntime" else {}
+        from_float = {"float": self._from_float} if self.variant == "int8" else {}
+        return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
+
+    def refused(self, why: str) -> Exception:
+        """As of any candidate; a variant that lacks kernels alone is computed by ONNX' reference evaluator."""
+        lacking = NO_KERNEL.search(why)
+        if lacking and self.variant in ("fp16", "bf16"):
+            return NotRun(f"{self.runtime} has no kernel here for {lacking[1]} in {self.variant}; {self._by_reference()}")
+        return super().refused(why)
+
+    def _values(self) -> dict[str, Any]:
+        return check_values(self.loaded, self.expected, self.audio, self.tolerance())
+
+    def _from_float(self) -> dict[str, Any]:
+        return _without_cases(check_values(self.loaded, self.of_float, self.audio, self.tolerance(FROM_FLOAT)))
+
+    def _padding(self) -> dict[str, Any]:
+        return check_padding(self.loaded, self.expected.cases, self.audio, self.tolerance())
+
+    def _parts(self) -> dict[str, Any]:
+        longest = max(self.expected.cases, key=lambda case: len(case.time))
+        return check_parts(self.loaded, longest, self.bundle.description.context, self.audio, self.tolerance())
+
+    def _written(self) -> dict[str, Any]:
+        """The graphs under ONNX' reference evaluator, in the very types of their files."""
+        runtime = ReferenceRuntime({graph: self.file(graph) for graph in self.bundle.graphs})
+        short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
+        expected = Expected(self.expected.runtime, short, self.expected.name)
+        return _without_cases(check_values(runtime, expected, self.audio, self.tolerance()))
+
+    def _by_reference(self) -> str:
+        """What ONNX' reference evaluator says of a variant that nothing here runs, as part of a sentence."""
+        try:
+            graphs = self._written()
+        except Fault as fault:
+            return f"by onnx's reference evaluator on {SHORT} short cases it is wrong: {fault}"
+        except Exception as error:  # of any class, as the operators' code raises it
+            return f"onnx's reference evaluator does not run it either: {type(error).__name__}: {one_line(error)}"
+        figures = ", ".join(f"{graph} {found['max_abs_diff']:.2g}" for graph, found in graphs.items())
+        return f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences {figures}"
+
+
+def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
+    """What the trained models compute of utterances (N, 3) each, alone and together, at several speeds."""
+    runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
+    inputs = batches(utterances, len(bundle.description.speakers))
+    return Expected(runtime, [follow(runtime, one) for one in inputs], name)
+
+
+def _without_cases(graphs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {graph: {key: value for key, value in found.items() if key != "cases"} for graph, found in graphs.items()}

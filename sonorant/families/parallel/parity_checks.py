@@ -1,0 +1,170 @@
+"""What the rungs of the family parallel compute: values, padding, parts. Each knows a loaded runtime and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.mel import MelConfig
+from sonorant.export.candidate import Expected
+from sonorant.export.comparison import Arrays, Case, Difference, check_ends, difference
+from sonorant.export.tolerance import Fault, Tolerance
+from sonorant.runtime.bundle import Context
+from sonorant.runtime.chunks import decode_parts, vocode_parts
+from sonorant.runtime.runtimes import Runtime
+
+NUDGE = 1.003
+"""Factor on the speed of a second comparison: moves every sum of durations."""
+
+
+PARTS = (23, 40)
+"""Frames of the first part and of those after it, where the whole is compared with its parts."""
+
+
+ROUNDED = 1.0
+"""Frames by which a token's end may move by padding: where a sum of durations lies on the border between two."""
+
+
+def follow(runtime: Runtime, inputs: Arrays) -> Case:
+    """What a runtime makes of the encoder's inputs."""
+    states, ends = runtime.encode(**inputs)
+    lengths = ends[:, -1]
+    mel = runtime.decode(states, ends, np.arange(lengths.max()))
+    return Case(inputs, states, ends, mel, runtime.vocode(mel, lengths))
+
+
+def check_values(runtime: Runtime, expected: Expected, audio: MelConfig, tolerance: Tolerance) -> dict[str, dict[str, Any]]:
+    """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
+
+    `length` counts tokens for the encoder and frames for the others, of the longest in the batch. Raises Fault naming graph, output,
+    length, batch and figure where a case is further off than the tolerance.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
+    for case in expected.cases:
+        rows["encoder"].append(_encoder_values(runtime, expected, case, audio, tolerance))
+        for graph, output, got, wanted in (
+            ("decoder", "mel", runtime.decode(case.states, case.ends, case.time), case.mel),
+            ("vocoder", "samples", runtime.vocode(case.mel, case.lengths), case.samples),
+        ):
+            where = where_of(graph, output, len(case.time), case.batch)
+            found = difference(output, got, wanted, audio, where)
+            found.check(tolerance, where, expected.name)
+            rows[graph].append(row_of(len(case.time), case.batch, found))
+    return {graph: summary_of(cases, tolerance) for graph, cases in rows.items()}
+
+
+def _encoder_values(runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
+    """Durations are rounded to whole frames. Where a sum of them lies within rounding error of a half, both may rightly differ by a frame.
+
+    So a case that differs is compared once more at a slightly other speed: a tie does not survive that, a fault does.
+    """
+    try:
+        return _compare_encoder(runtime, case, audio, tolerance, expected.name) | {"compared_again": False}
+    except Fault:
+        case = follow(expected.runtime, case.inputs | {"speed": case.inputs["speed"] * np.float32(NUDGE)})
+        return _compare_encoder(runtime, case, audio, tolerance, expected.name) | {"compared_again": True}
+
+
+def _compare_encoder(runtime: Runtime, case: Case, audio: MelConfig, tolerance: Tolerance, name: str) -> dict[str, Any]:
+    states, ends = runtime.encode(**case.inputs)
+    where = where_of("encoder", "states", case.tokens, case.batch)
+    found = difference("states", states, case.states, audio, where)
+    found.check(tolerance, where, name)
+    off = check_ends(ends, case.ends, tolerance, where_of("encoder", "ends", case.tokens, case.batch), name)
+    return row_of(case.tokens, case.batch, found) | {"frames_off": off}
+
+
+def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
+
+    Raises Fault as `check_values`; `length` is the row's own.
+    """
+    rows, largest = 0, 0.0
+    for case in (case for case in cases if case.batch > 1):
+        states, ends = runtime.encode(**case.inputs)
+        mel = runtime.decode(case.states, case.ends, case.time)
+        samples = runtime.vocode(case.mel, case.lengths)
+        for number in range(case.batch):
+            one = case.row(number)
+            frames, hop = len(one.time), samples.shape[1] // mel.shape[2]
+            alone = each_alone(runtime, one)
+            found = [
+                _same("encoder", "states", states[number : number + 1, : one.tokens], alone[0], case.batch, audio, tolerance),
+                _same("decoder", "mel", mel[number : number + 1, :, :frames], alone[2], case.batch, audio, tolerance),
+                _same("vocoder", "samples", samples[number : number + 1, : frames * hop], alone[3], case.batch, audio, tolerance),
+            ]
+            where = where_of("encoder", "ends", one.tokens, case.batch)
+            loose = Tolerance(
+                max_abs_diff=0,
+                relative_error=0,
+                log_mel_db=0,
+                correlation=0,
+                frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]),
+            )
+            check_ends(ends[number : number + 1, : one.tokens], alone[1], loose, where, "the row alone")
+            rows, largest = rows + 1, max(largest, *(value.max_abs_diff for value in found))
+    return {"max_abs_diff": largest, "tolerance": tolerance.max_abs_diff, "rows": rows}
+
+
+def each_alone(runtime: Runtime, case: Case) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """States, ends, mel and samples as a runtime computes each of them from the case's own inputs."""
+    states, ends = runtime.encode(**case.inputs)
+    return states, ends, runtime.decode(case.states, case.ends, case.time), runtime.vocode(case.mel, case.lengths)
+
+
+def check_parts(runtime: Runtime, case: Case, context: Context, audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its context.
+
+    Raises Fault as `check_values`.
+    """
+    decoded = list(decode_parts(runtime, case.states, case.ends, context.decoder, PARTS))
+    spoken = list(vocode_parts(runtime, [case.mel], case.lengths, context.vocoder, PARTS))
+    found = []
+    for graph, output, parts, whole in (
+        ("decoder", "mel", decoded, runtime.decode(case.states, case.ends, case.time)),
+        ("vocoder", "samples", spoken, runtime.vocode(case.mel, case.lengths)),
+    ):
+        where = where_of(graph, output, len(case.time), case.batch)
+        value = difference(output, np.concatenate(parts, axis=-1), whole, audio, where)
+        value.check(tolerance, f"{where}, in {len(parts)} parts", "the whole")
+        found.append(value.max_abs_diff)
+    return {"max_abs_diff": max(found), "tolerance": tolerance.max_abs_diff, "parts": len(decoded)}
+
+
+def _same(
+    graph: str, output: str, got: NDArray[Any], alone: NDArray[Any], batch: int, audio: MelConfig, tolerance: Tolerance
+) -> Difference:
+    where = where_of(graph, output, alone.shape[1] if output == "states" else alone.shape[-1], batch)
+    found = difference(output, got, alone, audio, where)
+    found.check(tolerance, where, "the row alone")
+    return found
+
+
+def where_of(graph: str, output: str, length: int, batch: int) -> str:
+    """How a fault begins."""
+    return f"graph {graph}, output {output}, length {length}, batch {batch}"
+
+
+def row_of(length: int, batch: int, found: Difference) -> dict[str, Any]:
+    """A case of the report."""
+    row = {"length": length, "batch": batch, "output": found.output, "max_abs_diff": found.max_abs_diff}
+    row["relative_error"] = found.relative_error
+    return row | {name: value for name in ("log_mel_db", "correlation") if (value := getattr(found, name)) is not None}
+
+
+def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, Any]:
+    """The worst of a graph's cases, and all of them."""
+    worst = max(cases, key=lambda case: case["max_abs_diff"])
+    measures = [name for name in ("relative_error", "log_mel_db", "frames_off") if name in worst]
+    correlations = [case["correlation"] for case in cases if "correlation" in case]
+    return {
+        "max_abs_diff": worst["max_abs_diff"],
+        "tolerance": tolerance.max_abs_diff,
+        **{name: max(case[name] for case in cases) for name in measures},
+        **({"correlation": min(correlations)} if correlations else {}),
+        "worst": {"length": worst["length"], "output": worst["output"]},
+        "cases": cases,
+    }

@@ -1,0 +1,76 @@
+"""Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded. Knows nothing of text."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.advance import Verdict
+from sonorant.errors import SonorantError
+from sonorant.runtime.bundle import VoiceDescription
+from sonorant.runtime.chunks import decode_parts, speak, vocode_parts
+from sonorant.runtime.runtimes import Runtime
+from sonorant.runtime.speaking import Allowance, Manner, Synthesized
+
+SLOWEST, FASTEST = 0.5, 2.0
+"""Speeds beyond these sound like no voice."""
+
+
+FIRST_FRAMES = (32, 96, 256)
+"""Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to compute."""
+
+
+NO_DECODING = (
+    "this voice is of the family parallel, which says a text in one way: "
+    "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"
+)
+
+
+BATCH_FRAMES = 8192
+"""Mel frames that `synthesize` computes at once, all rows together."""
+
+
+@dataclass(frozen=True)
+class ParallelSpeaking:
+    """All frames of an utterance are known at once: encoder, decoder, vocoder."""
+
+    runtime: Runtime
+    description: VoiceDescription
+
+    def check(self, manner: Manner) -> None:
+        """Raise SonorantError for a speed that is none, and for what concerns decoding, since nothing is decoded here."""
+        of_decoding = (manner.decoding, manner.seed, manner.prompt, manner.lookahead)
+        if any(value is not None for value in of_decoding) or manner.candidates != 1:
+            raise SonorantError(NO_DECODING)
+        if not SLOWEST <= manner.speed <= FASTEST:
+            raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
+
+    def synthesize(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+    ) -> Synthesized:
+        """Speak a batch, as `Speaking.synthesize`."""
+        states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
+        samples = speak(self.runtime, states, ends, self.description.context, BATCH_FRAMES)
+        rows = len(lengths)
+        well, once = np.full(rows, Verdict.WELL, np.int64), np.ones(rows, np.int64)
+        return Synthesized(samples, ends[:, -1] * self.description.audio.hop, well, once)
+
+    def parts(
+        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[NDArray[np.float32], None, Verdict]:
+        """Speak a piece, as `Speaking.parts`."""
+        speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
+        states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)
+        frames = ends[:, -1]
+        seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
+        taken.check_durations(seconds * manner.speed, len(tokens))
+        taken.take_audio(seconds)
+        most, context = taken.limits.frames, self.description.context
+        sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not manner.whole), most)
+        mel = decode_parts(self.runtime, states, ends, context.decoder, (sizes[0] + context.vocoder, *sizes[1:]))
+        for samples in vocode_parts(self.runtime, mel, frames, context.vocoder, sizes):
+            yield samples[0]
+        return Verdict.WELL

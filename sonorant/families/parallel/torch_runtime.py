@@ -1,0 +1,127 @@
+"""The trained models themselves as a runtime, on the CPU or a GPU. Knows nothing of bundles, nor of how to be fast.
+
+Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and `cuda_graphs`.
+
+torch runtimes that are prepared for each shape: compiled, recorded as CUDA graphs, or both. Knows nothing of how that is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sonorant.families.family import FAMILIES
+from sonorant.models import load_acoustic, load_vocoder
+from sonorant.runtime.buckets import Bucketed, Buckets
+from sonorant.runtime.bundle import Lengths
+from sonorant.runtime.runtimes import LoadOptions
+from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, Function, check_device, check_variant, halve
+
+
+class TorchRuntime:
+    """Three functions behind the numpy interface of `sonorant.runtime.runtimes.Runtime`. Any number of threads may use it."""
+
+    def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
+        """`functions`: one for each graph of the parallel family, taking and giving tensors of `device`."""
+        self._functions = functions
+        self._device = device
+
+    def encode(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Phonemes to states and ends, as `Runtime.encode`."""
+        states, ends = self._run("encoder", tokens, lengths, speaker, speed)
+        return states, ends
+
+    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+        """States to mel, as `Runtime.decode`."""
+        return self._run("decoder", states, ends, time)[0]
+
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Mel to samples, as `Runtime.vocode`."""
+        return self._run("vocoder", mel, lengths)[0]
+
+    @torch.inference_mode()
+    def _run(self, graph: str, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
+        tensors = [torch.from_numpy(np.ascontiguousarray(value)).to(self._device) for value in inputs]
+        return [result.cpu().numpy() for result in self._functions[graph](*tensors)]
+
+
+def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, threads: int | None) -> TorchRuntime:
+    """The models run operator by operator. `threads`, where given, is set for the whole process; the rest as `load_functions`."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return TorchRuntime(load_functions(trained, variant, torch.device(device)), torch.device(device))
+
+
+def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
+    """The three graphs of the trained folders (acoustic model, vocoder) on a device.
+
+    `variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what works on frames
+    of float models. The encoder stays as it is: it decides how long everything lasts, and takes little of the time.
+
+    Raises SonorantError if the device is absent, the folders hold something else, or the variant makes no sense here.
+    """
+    check_device(device)
+    (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])
+    check_variant(variant, bool(described.get("quantization") or vocoder_described.get("quantization")), trained, device)
+    acoustic, vocoder = acoustic.to(device), vocoder.to(device)
+    if variant in HALVES:
+        for module in (acoustic.decoder, vocoder):
+            halve(module, HALVES[variant])
+    dtype = HALVES.get(variant or "")
+
+    def encoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return acoustic.encode_speech(*inputs)
+
+    def decoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
+            return (acoustic.decode(*inputs).float().contiguous(),)
+
+    def voice(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
+            return (vocoder(*inputs).float(),)
+
+    return dict(zip(FAMILIES["parallel"].graphs, (encoder, decoder, voice), strict=True))
+
+
+def load_compiled(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions, device: str) -> Bucketed:
+    """Compiled for each bucket; on a GPU the compiled kernels are recorded too. Raises SonorantError as `load_functions` and `Compiler`."""
+    functions = load_functions(trained, options.variant, torch.device(device))
+    compiler = Compiler()
+    prepare: Callable[[Function], Function] = compiler
+    if device == "cuda":
+        graphs = CudaGraphs()
+
+        def prepare(function: Function) -> Function:
+            return graphs(compiler(function))
+
+    return _bucketed(functions, prepare, lambda: compiler.prepared, lengths, options, device)
+
+
+def load_recorded(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions) -> Bucketed:
+    """Recorded as a CUDA graph for each bucket. Raises SonorantError as `load_functions`."""
+    functions = load_functions(trained, options.variant, torch.device("cuda"))
+    graphs = CudaGraphs()
+    return _bucketed(functions, graphs, lambda: graphs.prepared, lengths, options, "cuda")
+
+
+def _bucketed(
+    functions: dict[str, Function],
+    prepare: Callable[[Function], Function],
+    prepared: Callable[[], int],
+    lengths: Lengths,
+    options: LoadOptions,
+    device: str,
+) -> Bucketed:
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    fixed = TorchRuntime({graph: prepare(function) for graph, function in functions.items()}, torch.device(device))
+    runtime = Bucketed(fixed, TorchRuntime(functions, torch.device(device)), Buckets.of(lengths, options.batches), prepared)
+    if options.warm_up:
+        runtime.warm_up()
+    return runtime

@@ -1,0 +1,74 @@
+"""The vocoder: log-mel in, samples out, in one pass. Knows nothing of losses or files.
+
+After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier transform does
+the upsampling. The transform is written as two matrix products and shifted additions, which every exporter and engine takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from sonorant.layers.convnext import ConvNeXtStack
+from sonorant.layers.inverse_stft import InverseSTFT
+
+ENTER_KERNEL = 7
+"""Frames that the first convolution sees."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocoderConfig:
+    """Size of the vocoder."""
+
+    channels: int
+    """Width of the network."""
+    expansion: int
+    """Hidden width of a block's MLP as a multiple of `channels`."""
+    blocks: int
+    """ConvNeXt blocks."""
+    kernel: int
+    """Their kernel in frames; odd."""
+
+    def __post_init__(self) -> None:
+        if self.kernel % 2 == 0:
+            raise ValueError("kernel must be odd")
+        if min(self.channels, self.expansion, self.blocks) < 1:
+            raise ValueError("channels, expansion and blocks must be at least 1")
+
+
+class Vocoder(nn.Module):
+    """Log-mel -> magnitude and phase -> samples."""
+
+    def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int) -> None:
+        super().__init__()
+        self.config = config
+        self.hop = hop
+        self.enter = nn.Conv1d(mels, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
+        self.norm = nn.LayerNorm(config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
+        self.out = nn.Linear(config.channels, n_fft + 2)
+        self.inverse = InverseSTFT(n_fft, hop)
+
+    def forward(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+        """Natural-log mel (B, M, T) float32, real frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32, about -1 to 1.
+
+        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part of the whole
+        where `context` frames stand on either side of it.
+        """
+        mask_BT1 = None
+        if lengths_B is not None:
+            time_T = torch.arange(mel_BMT.shape[2], device=mel_BMT.device)
+            mask_BT1 = (time_T[None] < lengths_B[:, None])[..., None].to(mel_BMT.dtype)
+            mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
+        x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
+        magnitude_BTF, phase_BTF = self.out(x_BTC).float().chunk(2, dim=2)
+        magnitude_BTF = magnitude_BTF.clamp(max=6.0).exp()
+        if mask_BT1 is not None:
+            magnitude_BTF = magnitude_BTF * mask_BT1
+        return self.inverse(magnitude_BTF * phase_BTF.cos(), magnitude_BTF * phase_BTF.sin())
+
+    @property
+    def context(self) -> int:
+        """Frames on either side that the samples of a frame depend on."""
+        return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2) + self.inverse.overlap // 2

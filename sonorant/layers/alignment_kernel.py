@@ -1,0 +1,51 @@
+"""The alignment search compiled for CPUs by numba. Knows nothing of tensors; `alignment.py` falls back to torch where numba is absent.
+
+One thread, because a process has one core to itself in training; the interpreter's lock is released meanwhile. The machine code is kept
+beside this file, or in the user's cache where that cannot be written, so only the first process ever compiles (about a second)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+
+def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
+    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations: see `monotonic_alignment` for shapes and method.
+
+    The same float64 additions and the same choice among equals (the latest start) as the search in torch, so the same path.
+    """
+    for item in range(len(tokens_B)):
+        tokens, frames = tokens_B[item], frames_B[item]
+        best_T = np.full(frames + 1, -np.inf)
+        best_T[0] = 0.0
+        starts_NT = np.zeros((tokens, frames), dtype=np.int32)
+        for token in range(tokens):
+            prefix, running, start = 0.0, -np.inf, 0
+            before = best_T[0]
+            best_T[0] = -np.inf
+            for frame in range(frames):
+                candidate = before - prefix
+                if candidate >= running or np.isnan(candidate):
+                    running, start = candidate, frame
+                starts_NT[token, frame] = start
+                prefix += np.float64(score_BNT[item, token, frame])
+                before = best_T[frame + 1]
+                best_T[frame + 1] = prefix + running
+        end = frames
+        for token in range(tokens - 1, -1, -1):
+            start = starts_NT[token, max(end - 1, 0)]
+            durations_BN[item, token] = end - start
+            end = start
+
+
+def _compiled() -> Callable[..., Any]:
+    try:
+        return numba.njit(cache=True, nogil=True)(_search)
+    except RuntimeError:  # no folder to keep machine code in
+        return numba.njit(nogil=True)(_search)
+
+
+search = _compiled()

@@ -1,0 +1,142 @@
+"""The activation of every network here, quick where it is trained on CPUs. Knows nothing of the layers around it.
+
+Dropout whose random numbers are cheap on CPUs. Knows nothing of the layers around it.
+
+Depthwise convolution over time, fast where it is trained on CPUs. Knows nothing of the blocks it stands in.
+
+ConvNeXt blocks over time, the one building block of every network here. Knows nothing of text or audio."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+
+class GELU(nn.Module):
+    """Hendrycks & Gimpel 2016, "Gaussian error linear units", in its tanh form, which exporters and engines fuse.
+
+    For bfloat16 on CPUs the erf form stands in, whose kernel is three to four times as fast: the two differ by 1.3e-4 (root mean square
+    over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Any shape -> the same shape and dtype."""
+        as_erf = x.dtype == torch.bfloat16 and x.device.type == "cpu"
+        return F.gelu(x, approximate="none" if as_erf else "tanh")
+
+
+_LEVELS = 2**16
+
+
+class Dropout(nn.Dropout):
+    """`nn.Dropout` with its probability rounded to a 65536th on CPUs.
+
+    torch draws a 64-bit number for each element there, one after the other, which took a seventh of a training step; here one such
+    number decides about four elements.
+    """
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Any shape -> the same shape; zeros with probability `p` in training, the rest scaled by 1 / (1 - p)."""
+        dropped = round(self.p * _LEVELS)
+        if not self.training or input.device.type != "cpu" or not 0 < dropped < _LEVELS:
+            return F.dropout(input, self.p, self.training)
+        words = torch.empty(-(-input.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        levels = words.view(torch.int16)[: input.numel()].view(input.shape)
+        kept = torch.ge(levels, dropped - _LEVELS // 2, out=torch.empty(input.shape, dtype=input.dtype))
+        return input * kept.mul_(_LEVELS / (_LEVELS - dropped))
+
+
+class DepthwiseConv(nn.Conv1d):
+    """A convolution over time of each channel by itself, same length out as in. Weights are those of `nn.Conv1d`."""
+
+    def __init__(self, channels: int, kernel: int) -> None:
+        super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
+
+    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+        """(B, T, C) float -> (B, T, C), in autocast's dtype where there is one."""
+        return self.convolve(x_BTC, self.weight)
+
+    def convolve(self, x_BTC: torch.Tensor, weight_C1K: torch.Tensor) -> torch.Tensor:
+        """As `forward`, with other weights of the same shape."""
+        if not self.training or x_BTC.device.type != "cpu":
+            return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, self.bias).transpose(1, 2)
+        if torch.is_autocast_enabled("cpu"):
+            x_BTC = x_BTC.to(torch.get_autocast_dtype("cpu"))
+        return _ChannelsLast.apply(x_BTC, weight_C1K, self.bias)
+
+
+class _ChannelsLast(torch.autograd.Function):
+    """The same sums with the channels innermost, where neighbours in memory share a vector register.
+
+    torch's own depthwise backward is four to six times slower on CPUs: the gradient of the input is the same convolution with the
+    kernel reversed, that of the weights a product with the input's windows, summed in float32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x_BTC: torch.Tensor, weight_C1K: torch.Tensor, bias_C: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x_BTC, weight_C1K)
+        return _convolve(x_BTC, weight_C1K.to(x_BTC.dtype), bias_C.to(x_BTC.dtype))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x_BTC, weight_C1K = ctx.saved_tensors
+        gradient_BTC = gradients[0].contiguous()
+        kernel, half = weight_C1K.shape[2], weight_C1K.shape[2] // 2
+        gradient_of_x = _convolve(gradient_BTC, weight_C1K.flip(2).to(gradient_BTC.dtype)) if ctx.needs_input_grad[0] else None
+        padded_BTC = F.pad(x_BTC.float(), (0, 0, half, half))
+        batch, time, channels = x_BTC.shape
+        windows_BKTC = padded_BTC.as_strided((batch, kernel, time, channels), (padded_BTC.stride(0), channels, channels, 1))
+        gradient_KC = (windows_BKTC * gradient_BTC.float()[:, None]).sum((0, 2))
+        return gradient_of_x, gradient_KC.t()[:, None].to(weight_C1K.dtype), gradient_BTC.float().sum((0, 1)).to(weight_C1K.dtype)
+
+
+def _convolve(x_BTC: torch.Tensor, weight_C1K: torch.Tensor, bias_C: torch.Tensor | None = None) -> torch.Tensor:
+    image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, which torch's 2-d kernels take as it is
+    y_BC1T = F.conv2d(image_BC1T, weight_C1K[:, :, None], bias_C, padding=(0, weight_C1K.shape[2] // 2), groups=len(weight_C1K))
+    return y_BC1T[:, :, 0].transpose(1, 2)
+
+
+class ConvNeXtBlock(nn.Module):
+    """Depthwise convolution over time, then an MLP over channels, with a scaled residual.
+
+    After Liu et al. 2022, "A ConvNet for the 2020s", section 2, in one dimension as in Siuzdak 2023, "Vocos", section 3.
+    """
+
+    def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
+        super().__init__()
+        self.depthwise = DepthwiseConv(channels, kernel)
+        self.norm = nn.LayerNorm(channels)
+        self.expand = nn.Linear(channels, channels * expansion)
+        self.activation = GELU()
+        self.dropout = Dropout(dropout)
+        self.contract = nn.Linear(channels * expansion, channels)
+        self.scale = nn.Parameter(torch.full((channels,), scale))
+
+    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+        """(B, T, C) float -> (B, T, C). Padded positions of the input must be zero; those of the output are not."""
+        y = self.norm(self.depthwise(x_BTC))
+        y = self.contract(self.dropout(self.activation(self.expand(y))))
+        return x_BTC + self.scale * y
+
+
+class ConvNeXtStack(nn.Module):
+    """Blocks in a row, masked after each so that padding never leaks into what is real."""
+
+    def __init__(self, channels: int, expansion: int, kernel: int, blocks: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(ConvNeXtBlock(channels, expansion, kernel, dropout) for _ in range(blocks))
+        self.norm = nn.LayerNorm(channels)
+        self.recompute = False  # a training may spend time on memory: see training/blocks.py
+
+    def forward(self, x_BTC: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
+        """(B, T, C) float, mask (B, T, 1) float of ones and zeros or None for "no padding" -> (B, T, C), layer-normed."""
+        for block in self.blocks:
+            if mask_BT1 is not None:
+                x_BTC = x_BTC * mask_BT1
+            recompute = self.recompute and torch.is_grad_enabled()
+            x_BTC = checkpoint(block, x_BTC, use_reentrant=False) if recompute else block(x_BTC)
+        return self.norm(x_BTC)

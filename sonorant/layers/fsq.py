@@ -1,0 +1,66 @@
+"""Finite scalar quantisation: a vector becomes one of a few thousand codes without a codebook to learn. Knows nothing of audio.
+
+Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed to a small range
+and rounded to one of a few levels; the code is the levels read as the digits of one number. There is nothing to collapse, so no
+commitment loss and no codebook to restart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+EDGE = 1e-3
+"""How far beyond the outermost levels the squashed range reaches, as a fraction, so that they are reached by finite numbers."""
+
+
+MOST_LEVELS = 1000
+"""With more, that would be half a level, and rounding would leave the levels."""
+
+
+class FiniteScalarQuantizer(nn.Module):
+    """Vectors of `width` numbers <-> codes 0 to `codes` - 1. Without parameters."""
+
+    reach_D: torch.Tensor
+    offset_D: torch.Tensor
+    shift_D: torch.Tensor
+    lowest_D: torch.Tensor
+    basis_D: torch.Tensor
+    table_KD: torch.Tensor
+
+    def __init__(self, levels: Sequence[int]) -> None:
+        """`levels`: how many values each number of a vector can take, 2 to `MOST_LEVELS`; their product is the number of codes."""
+        super().__init__()
+        self.width = len(levels)
+        self.codes = math.prod(levels)
+        levels_D = torch.tensor(levels, dtype=torch.float64)
+        reach_D = (levels_D - 1) * (1 + EDGE) / 2
+        offset_D = 0.5 * (levels_D % 2 == 0)  # an even number of levels lies beside zero, not around it
+        self.register_buffer("reach_D", reach_D.float(), persistent=False)
+        self.register_buffer("offset_D", offset_D.float(), persistent=False)
+        self.register_buffer("shift_D", (offset_D / reach_D).atanh().float(), persistent=False)
+        self.register_buffer("lowest_D", -(levels_D // 2).float(), persistent=False)
+        basis = [math.prod(levels[:place]) for place in range(len(levels))]
+        self.register_buffer("basis_D", torch.tensor(basis), persistent=False)
+        digits_KD = (torch.arange(self.codes)[:, None] // self.basis_D) % levels_D.long()
+        self.register_buffer("table_KD", (digits_KD + self.lowest_D) / -self.lowest_D, persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Vectors (..., D) of any float dtype -> the nearest codes' vectors (..., D) float32, -1 to 1.
+
+        Gradients pass straight through the rounding (Bengio et al. 2013, section 3).
+        """
+        squashed = (x.float() + self.shift_D).tanh() * self.reach_D - self.offset_D
+        rounded = squashed + (squashed.round() - squashed).detach()
+        return rounded / -self.lowest_D
+
+    def to_codes(self, values: torch.Tensor) -> torch.Tensor:
+        """Vectors (..., D) that `forward` returned -> codes (...,) int64."""
+        digits = (values * -self.lowest_D - self.lowest_D).round().long()
+        return (digits * self.basis_D).sum(-1)
+
+    def to_values(self, codes: torch.Tensor) -> torch.Tensor:
+        """Codes (...,) int64 -> their vectors (..., D) float32."""
+        return nn.functional.embedding(codes, self.table_KD)

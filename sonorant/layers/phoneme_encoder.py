@@ -1,0 +1,60 @@
+"""What every speech model here knows of phonemes: their embeddings, an encoder, and the mel each stands for.
+
+Knows nothing of how speech is made from them: the parallel acoustic model and the codec language model both start here."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from sonorant.layers.convnext import ConvNeXtStack
+
+
+class PhonemeEncoder(nn.Module):
+    """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and the mel frame it stands for."""
+
+    mel_mean: torch.Tensor
+    mel_std: torch.Tensor
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        expansion: int,
+        kernel: int,
+        blocks: int,
+        dropout: float,
+        symbols: int,
+        speakers: int,
+        mels: int,
+        mel_mean: float = 0.0,
+        mel_std: float = 1.0,
+    ) -> None:
+        """`symbols`, `speakers` and `mels` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        super().__init__()
+        self.symbol = nn.Embedding(symbols, channels)
+        self.stress = nn.Embedding(3, channels)
+        self.word_start = nn.Embedding(2, channels)
+        self.speaker = nn.Embedding(speakers, channels)
+        for embedding in (self.symbol, self.stress, self.word_start, self.speaker):
+            nn.init.normal_(embedding.weight, std=0.3)
+        self.encoder = ConvNeXtStack(channels, expansion, kernel, blocks, dropout)
+        self.prior = nn.Linear(channels, mels)
+        self.register_buffer("mel_mean", torch.tensor(mel_mean))
+        self.register_buffer("mel_std", torch.tensor(mel_std))
+
+    def encode_phonemes(
+        self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> states (B, N, C), mask (B, N) bool.
+
+        `prior` of the states is the normalised mel frame that each token stands for; the alignment search compares with it.
+        """
+        mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
+        x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])
+        x_BNC = x_BNC + self.speaker(speaker_B)[:, None]
+        return self.encoder(x_BNC, mask_BN[..., None].to(x_BNC.dtype)), mask_BN
+
+    def normalize(self, mel_BTM: torch.Tensor) -> torch.Tensor:
+        """Log-mel (B, T, M) -> the same in units of the corpus' statistics."""
+        return (mel_BTM - self.mel_mean) / self.mel_std

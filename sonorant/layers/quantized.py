@@ -1,0 +1,221 @@
+"""ONNX operators that torch has no counterpart of, for models that are being exported. Knows nothing of layers.
+
+Importing this imports torch's compiler, so it is done only where a model is traced.
+
+Layers that compute as int8 engines do: fake quantisation in torch, QuantizeLinear and DequantizeLinear in an exported graph.
+
+Symmetric int8 with zero-point 0, as TensorRT demands: weights with a scale for each output channel, activations with one for the whole
+tensor, biases left alone. Gradients pass straight through the rounding and not at all where a value is clipped (Bengio et al. 2013,
+"Estimating or propagating gradients through stochastic neurons", section 3; Krishnamoorthi 2018, "Quantizing deep convolutional
+networks", section 2.4). Knows nothing of how scales are found or which layers are worth it: see `sonorant.quantization`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from sonorant.errors import SonorantError
+from sonorant.layers.convnext import DepthwiseConv
+
+VERSION = 19
+"""Of both operators. Graphs are written at operator set 20: at 21, ONNX Runtime 1.31 moves such operators past transpositions with a
+type that no longer fits, and then refuses its own graph."""
+
+
+@torch.compiler.allow_in_graph  # the tracer does not look into torch.onnx, and need not
+def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+    """QuantizeLinear: float32 of any shape, scale () float32, zero-point () int8 -> int8 of the same shape."""
+    return torch.onnx.ops.symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.int8, shape=x.shape, version=VERSION)
+
+
+@torch.compiler.allow_in_graph
+def dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int = 0) -> torch.Tensor:
+    """DequantizeLinear: int8 of any shape, scale and zero-point () or one for each index along `axis` -> float32 of the same shape."""
+    inputs, attributes = (stored, scale, zero), {"axis": axis} if scale.ndim else {}
+    return torch.onnx.ops.symbolic(
+        "DequantizeLinear", inputs, {**attributes}, dtype=torch.float32, shape=stored.shape, version=VERSION
+    )
+
+
+LARGEST = 127
+"""Weights use -127 to 127; activations one value more below, which is where QuantizeLinear saturates."""
+
+
+class Quantized(nn.Module):
+    """What the layers below share; mixed in before a torch layer, whose parameters keep their names.
+
+    The scales of activations are buffers of the state dict and come from calibration. Those of weights follow from the weights.
+    """
+
+    weight: torch.Tensor
+    input_scale: torch.Tensor
+    output_scale: torch.Tensor
+    stored_weight: torch.Tensor
+    weight_scale: torch.Tensor
+    grid_weight: torch.Tensor
+    channel_axis = 0
+    """Axis of the output channels in the weight."""
+    quantizes_output = False
+    """Whether engines compute in integers only if the output is quantised too."""
+
+    def prepare(self) -> None:
+        """Add the buffers; called once, when the layer has become what it is."""
+        device = self.weight.device
+        self.register_buffer("input_scale", torch.ones((), device=device))
+        if self.quantizes_output:
+            self.register_buffer("output_scale", torch.ones((), device=device))
+        self.register_buffer("weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False)
+        self.register_buffer("stored_weight", torch.zeros_like(self.weight, dtype=torch.int8), persistent=False)
+        # A decoder asks for the weights at each of its steps: to round them anew would take longer than the step.
+        self.register_buffer("grid_weight", torch.zeros_like(self.weight, dtype=torch.float32), persistent=False)
+        self.register_load_state_dict_post_hook(lambda module, _: module.store())
+        self.store()
+
+    @torch.no_grad()
+    def store(self) -> None:
+        """Bring the int8 weights, their scales and what they stand for up to date with the weights."""
+        self.weight_scale.copy_(self._scale_of_weight())
+        shape = [-1 if axis == self.channel_axis else 1 for axis in range(self.weight.ndim)]
+        self.stored_weight.copy_((self.weight / self.weight_scale.reshape(shape)).round())
+        self.grid_weight.copy_(self.stored_weight * self.weight_scale.reshape(shape))
+
+    def train(self, mode: bool = True) -> Any:
+        """As torch's; in evaluation mode the int8 weights are up to date."""
+        if not mode:
+            self.store()
+        return super().train(mode)
+
+    def quantized_input(self, x: torch.Tensor) -> torch.Tensor:
+        """Float of any shape -> float32 on the input's grid."""
+        return _on_grid(x, self.input_scale)
+
+    def quantized_output(self, y: torch.Tensor) -> torch.Tensor:
+        """Float of any shape -> float32 on the output's grid."""
+        return _on_grid(y, self.output_scale)
+
+    def quantized_weight(self) -> torch.Tensor:
+        """The weights on their grid, float32; an exported graph holds them as int8."""
+        if torch.compiler.is_exporting():
+            return self.stored(self.stored_weight, self.channel_axis)
+        if not self.training and not torch.is_grad_enabled():
+            return self.grid_weight
+        scale = self._scale_of_weight()
+        zero = torch.zeros(len(scale), dtype=torch.int32, device=scale.device)
+        return torch.fake_quantize_per_channel_affine(self.weight.float(), scale, zero, self.channel_axis, -LARGEST, LARGEST)
+
+    def stored(self, weight: torch.Tensor, axis: int) -> torch.Tensor:
+        """int8 weights as an exported graph reads them: float32."""
+
+        return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
+
+    def _scale_of_weight(self) -> torch.Tensor:
+        others = [axis for axis in range(self.weight.ndim) if axis != self.channel_axis]
+        return (self.weight.detach().float().abs().amax(others) / LARGEST).clamp(min=1e-12)
+
+
+class QuantizedLinear(Quantized, nn.Linear):
+    """A matrix product in int8. Its result is float, so a bias is added in float."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., in) float -> (..., out)."""
+        x = self.quantized_input(x)
+        if not torch.compiler.is_exporting():
+            return F.linear(x, self.quantized_weight(), self.bias)
+        # Transposed before it is stored: engines want the second factor of a product as a constant.
+        y = x @ self.stored(self.stored_weight.t().contiguous(), 1)
+        return y if self.bias is None else y + self.bias
+
+
+class QuantizedConv1d(Quantized, nn.Conv1d):
+    """A convolution over time in int8."""
+
+    quantizes_output = True
+
+    def forward(self, x_BCT: torch.Tensor) -> torch.Tensor:
+        """(B, in, T) float -> (B, out, T')."""
+        return self.quantized_output(self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.bias))
+
+
+class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
+    """A depthwise convolution over time in int8."""
+
+    quantizes_output = True
+
+    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+        """(B, T, C) float -> (B, T, C)."""
+        return self.quantized_output(self.convolve(self.quantized_input(x_BTC), self.quantized_weight()))
+
+
+class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
+    """A transposed convolution over time in int8, of one group. ONNX Runtime computes it in float; TensorRT in int8."""
+
+    channel_axis = 1
+    quantizes_output = True
+
+    def forward(self, x_BCT: torch.Tensor, output_size: list[int] | None = None) -> torch.Tensor:
+        """(B, in, T) float -> (B, out, T')."""
+        if output_size is not None:
+            raise NotImplementedError("a quantised transposed convolution has one output size, that of its own settings")
+        x_BCT, weight = self.quantized_input(x_BCT), self.quantized_weight()
+        padding: Any = self.padding  # a string in torch's type, never in this layer
+        y = F.conv_transpose1d(x_BCT, weight, self.bias, self.stride, padding, self.output_padding, self.groups, self.dilation)
+        return self.quantized_output(y)
+
+
+LAYERS: dict[type[nn.Module], type[Quantized]] = {
+    nn.Linear: QuantizedLinear,
+    nn.Conv1d: QuantizedConv1d,
+    DepthwiseConv: QuantizedDepthwiseConv,
+    nn.ConvTranspose1d: QuantizedConvTranspose1d,
+}
+"""What can be quantised, and what it becomes."""
+
+
+def quantizable(model: nn.Module) -> list[str]:
+    """Names of the float layers of `model` that can be quantised, in the order they are defined in.
+
+    Not among them: what is inside the submodules that the model's class names in `float_parts`, such as an encoder whose decisions
+    others have learned from.
+    """
+    layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
+    kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
+    return [name for name in layers if not f"{name}.".startswith(kept)]
+
+
+def quantized(model: nn.Module) -> dict[str, Quantized]:
+    """The quantised layers of `model` by name."""
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, Quantized)}
+
+
+def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
+    """Make the layers of these names quantised ones, in place; their parameters stay the same objects.
+
+    Raises SonorantError naming a layer that the model does not have or that cannot be quantised.
+    """
+    possible = set(quantizable(model))
+    for name in names:
+        if name not in possible:
+            raise SonorantError(
+                f"layer '{name}' cannot be quantised or is not in this model; quantise it again: dvc repro quantize"
+            )
+        layer = model.get_submodule(name)
+        layer.__class__ = LAYERS[type(layer)]
+        assert isinstance(layer, Quantized)
+        layer.prepare()
+
+
+def _grouped_transposed(layer: nn.Module) -> bool:
+    """Whether an output channel's weights have no axis of their own."""
+    return isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1
+
+
+def _on_grid(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    if torch.compiler.is_exporting():
+        zero = torch.zeros((), dtype=torch.int8)
+        return dequantize(quantize(x, scale, zero), scale, zero)
+    zero = torch.zeros((), dtype=torch.int32, device=x.device)
+    return torch.fake_quantize_per_tensor_affine(x.float(), scale, zero, -LARGEST - 1, LARGEST)

@@ -1,0 +1,107 @@
+"""Root-mean-square normalisation that exported graphs fuse to one operator. Knows nothing of the layers around it.
+
+Rows with padding anywhere made rows with padding behind, so that a slot is its position. Knows nothing of what the rows hold.
+
+Transformer layers, the trunk of the codec language model. Knows nothing of codes, text or how attention is restricted."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from sonorant.layers.attention import Kind, SelfAttention, Sight, Turns, turns
+from sonorant.layers.cache import Cache
+from sonorant.layers.convnext import Dropout
+
+
+class RMSNorm(nn.RMSNorm):
+    """Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", section 3, as `nn.RMSNorm`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(..., C) float -> the same shape and dtype."""
+        if not torch.compiler.is_exporting():
+            return super().forward(x)
+        assert self.eps is not None
+        # torch's own becomes a product with a reciprocal, which ONNX Runtime does not know for what it is and computes in seven operators.
+        return x / (x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt() * self.weight
+
+
+class Packing:
+    """The order that brings what is real of each row to the front; made once for a batch, used on all that goes with it."""
+
+    def __init__(self, valid_BT: torch.Tensor) -> None:
+        """`valid_BT`: which slots are no padding, bool."""
+        self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
+
+    def pack(self, x_BTC: torch.Tensor) -> torch.Tensor:
+        """Rows (B, T, C) in that order; a row's valid slots keep their own order, and so does its padding."""
+        return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
+
+    def unpack(self, x_BTC: torch.Tensor) -> torch.Tensor:
+        """Undo `pack`."""
+        return torch.empty_like(x_BTC).scatter(1, self.order_BT[..., None].expand_as(x_BTC), x_BTC)
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention, then a gated MLP, each on the RMS-normed input (Touvron et al. 2023, "LLaMA", section 2.2).
+
+    The MLP is SwiGLU (Shazeer 2020, "GLU variants improve transformer"); no weights have a bias.
+    """
+
+    def __init__(self, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int) -> None:
+        super().__init__()
+        self.attention_norm = RMSNorm(channels, eps=1e-5)
+        self.attention = SelfAttention(channels, heads, attention, window)
+        self.norm = RMSNorm(channels, eps=1e-5)
+        self.expand = nn.Linear(channels, 2 * feed_forward, bias=False)
+        self.contract = nn.Linear(feed_forward, channels, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x_BTC: torch.Tensor, turned: Turns) -> torch.Tensor:
+        """Training: (B, T, C), padding behind what is real; `turned` as in `SelfAttention.forward` -> (B, T, C)."""
+        x_BTC = x_BTC + self.dropout(self.attention(self.attention_norm(x_BTC), turned))
+        return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
+
+    def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
+        """Decoding: the next Q positions of each row after those in `cache`, as in `SelfAttention.step` -> (B, Q, C)."""
+        x_BQC = x_BQC + self.attention.step(self.attention_norm(x_BQC), sight, cache, layer)
+        return x_BQC + self._mlp(self.norm(x_BQC))
+
+    def _mlp(self, x: torch.Tensor) -> torch.Tensor:
+        gate, value = self.expand(x).chunk(2, dim=-1)
+        return self.contract(F.silu(gate) * value)
+
+
+class Transformer(nn.Module):
+    """Layers in a row, then a norm."""
+
+    def __init__(
+        self, layers: int, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            TransformerLayer(channels, heads, feed_forward, dropout, attention, window) for _ in range(layers)
+        )
+        self.norm = RMSNorm(channels, eps=1e-5)
+        self.width = channels // heads
+        self.recompute = False  # a training may spend time on memory: see training/blocks.py
+
+    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+        """Whole sequences (B, T, C) in parallel, slot t at position t and padding behind what is real -> (B, T, C)."""
+        turned = turns(torch.arange(x_BTC.shape[1], device=x_BTC.device)[None], self.width)
+        for layer in self.layers:
+            recompute = self.recompute and torch.is_grad_enabled()
+            x_BTC = checkpoint(layer, x_BTC, turned, use_reentrant=False) if recompute else layer(x_BTC, turned)
+        return self.norm(x_BTC)
+
+    def step(self, x_BQC: torch.Tensor, position_BQ: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """The next Q positions of each row (RoPE positions (B, Q) int64, -1 = padding) after those in `cache` -> (B, Q, C)."""
+        layers = [cast(TransformerLayer, layer) for layer in self.layers]
+        sight = layers[0].attention.sight(position_BQ, cache)
+        for number, layer in enumerate(layers):
+            x_BQC = layer.step(x_BQC, sight, cache, number)
+        return self.norm(x_BQC)

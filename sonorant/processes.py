@@ -1,0 +1,73 @@
+"""One function over many items in several fresh processes, in order. Knows nothing of what the function does."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from tqdm import tqdm
+
+from sonorant.errors import SonorantError
+
+Item = TypeVar("Item")
+
+
+Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    label: str,
+    unit: str,
+    processes: int | None = None,
+    prepare: Callable[..., None] | None = None,
+    arguments: tuple[Any, ...] = (),
+) -> list[Result]:
+    """Return `function` of each item, in the order of the items, with a progress bar on stderr.
+
+    Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime have started. Each runs
+    `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises SonorantError if one of them dies;
+    what `function` raises is raised here.
+    """
+    workers = max(1, min(processes or usable_cores(), len(items)))
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(prepare, arguments)
+    )
+    try:
+        with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
+            results = []
+            for result in pool.map(function, items):
+                results.append(result)
+                progress.update()
+        return results
+    except BrokenProcessPool:
+        raise SonorantError(f"{label}: a process ended unexpectedly; its message is above, or it ran out of memory") from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if prepare:
+        prepare(*arguments)
+
+
+def _end_with_parent() -> None:
+    """A killed parent must leave nothing behind: its children would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

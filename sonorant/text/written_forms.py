@@ -1,0 +1,175 @@
+"""Characters that every frontend meets alike: typography made plain, and what cannot be spoken found. Knows no pronunciation.
+
+English written forms that gruut reads wrongly or not at all, written as words. Knows nothing of phonemes.
+
+Every rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence, `St. John` a street."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+_PLAIN = str.maketrans(
+    dict.fromkeys("‘’‚‛′´`ʼ＇", "'")
+    | dict.fromkeys("“”„‟″«»＂", '"')
+    | dict.fromkeys("‐‑‒−﹣－", "-")
+    | {"‹": "'", "›": "'", "…": "...", "⁄": "/", "\u00ad": ""}
+)
+
+
+_FRACTION_AFTER_DIGIT = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+
+
+_OPENING = re.compile(r"\s*[(<\[{]+\s*")
+
+
+_CLOSING = re.compile(r"[)>\]}]+(\w?)")
+
+
+_NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")
+
+
+_BETWEEN_DIGITS = re.compile(r"(?<=\d)\s*–\s*(?=\d)")
+
+
+_LONG_DASHES = re.compile(r"\s*(?:[–—―]+|(?<=\s)-{1,3}(?=\s)|--+)\s*")
+
+
+# Scripts of the languages that are not written in Latin letters, as the character names of Unicode call them.
+_SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
+
+
+def plain_characters(text: str) -> str:
+    """Typographic quotes, dashes, ligatures, wide and invisible characters as their plain forms (Unicode NFKC and a table).
+
+    A dash between phrases becomes a comma, because it is spoken as a pause; one between digits becomes a hyphen.
+    """
+    text = _FRACTION_AFTER_DIGIT.sub(" ", text.translate(_PLAIN))
+    text = _BETWEEN_DIGITS.sub("-", text)
+    text = _LONG_DASHES.sub(", ", text)
+    text = unicodedata.normalize("NFKC", text).translate(_PLAIN)
+    text = "".join(_plain(character) for character in text)
+    text = _CLOSING.sub(lambda match: f") {match[1]}" if match[1] else ")", _OPENING.sub(" (", text))
+    return _NO_SPACE_AFTER.sub(r"\1\2 ", text)
+
+
+def _plain(character: str) -> str:
+    if character.isascii():
+        return character
+    category = unicodedata.category(character)
+    if category == "Cf":  # joiners, byte order marks, direction marks: they change how text looks, not how it sounds
+        return ""
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    return character
+
+
+def split_unknown(text: str, language: str) -> tuple[str, tuple[str, ...]]:
+    """The text with a blank for each character that cannot be spoken, and these characters, each once, in order.
+
+    Unknown are letters of another script than the language's, symbols (emoji, mathematics), control and unassigned characters.
+    A currency sign is known beside a digit.
+    """
+    script = _SCRIPTS.get(language.split("-")[0], "LATIN")
+    kept: list[str] = []
+    unknown: dict[str, None] = {}
+    for position, character in enumerate(text):
+        neighbours = text[max(position - 2, 0) : position + 3]
+        if _can_be_spoken(character, script, neighbours):
+            kept.append(character)
+        else:
+            kept.append(" ")
+            unknown[character] = None
+    return " ".join("".join(kept).split()), tuple(unknown)
+
+
+def _can_be_spoken(character: str, script: str, neighbours: str) -> bool:
+    if character.isspace():
+        return True
+    if character.isascii() and character.isprintable():
+        return character not in "^|\\~=+$" or (character == "$" and any(near.isdigit() for near in neighbours))
+    category = unicodedata.category(character)
+    if category[0] == "L":
+        return unicodedata.name(character, "").startswith(script)
+    if category == "Sc":
+        return any(near.isdigit() for near in neighbours)
+    return category[0] in "MP"
+
+
+_LETTERS = str.maketrans({
+    "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th",
+    "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
+})  # fmt: skip
+
+
+_UNITS = {
+    "km": "kilometers", "cm": "centimeters", "mm": "millimeters", "kg": "kilograms", "mg": "milligrams", "lb": "pounds",
+    "lbs": "pounds", "oz": "ounces", "ft": "feet", "mph": "miles per hour", "hz": "hertz", "khz": "kilohertz",
+    "mhz": "megahertz", "ghz": "gigahertz", "kb": "kilobytes", "mb": "megabytes", "gb": "gigabytes", "tb": "terabytes",
+    "kw": "kilowatts", "kwh": "kilowatt hours", "ms": "milliseconds",
+}  # fmt: skip
+
+
+_FRACTIONS = {"1/2": "one half", "1/3": "one third", "2/3": "two thirds", "1/4": "one quarter", "3/4": "three quarters"}
+
+
+_MULTIPLES = {"k": "thousand", "m": "million", "mn": "million", "bn": "billion", "tn": "trillion"}
+
+
+_CURRENCIES = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen", "₹": "rupees"}
+
+
+def _decade(match: re.Match[str]) -> str:
+    from num2words import num2words
+
+    words = num2words(int(match[1]), to="year")
+    return words[:-1] + "ies" if words.endswith("y") else words + "s"
+
+
+def _large_sum(match: re.Match[str]) -> str:
+    multiple = match[3].lower()
+    return f"{match[2]} {_MULTIPLES.get(multiple, multiple)} {_CURRENCIES[match[1]]}"
+
+
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"\b((?:1\d|20)\d0)'?s\b", _decade),
+        (r"(?<=[$£€¥₹]) (?=\d)", ""),
+        (r"([$£€¥₹])(\d+(?:\.\d+)?) ?([kmKM]|mn|bn|tn|thousand|million|billion|trillion)\b", _large_sum),
+        (r"¥ ?(\d[\d,]*)", r"\1 yen"),
+        (r"¢ ?(\d+)|(\d+) ?¢", r"\1\2 cents"),
+        (r"(\d) ?°C\b", r"\1 degrees Celsius"),
+        (r"(\d) ?°F\b", r"\1 degrees Fahrenheit"),
+        (r"(\d) ?°", r"\1 degrees"),
+        (r"(?<![\d/])(\d) (1/2|1/3|2/3|1/4|3/4)(?![\d/])", lambda match: f"{match[1]} and {_FRACTIONS[match[2]]}"),
+        (r"(?<![\d/])(1/2|1/3|2/3|1/4|3/4)(?![\d/])", lambda match: _FRACTIONS[match[1]]),
+        (r"(?<=\d) ?([A-Za-z]{2,3})\b", lambda match: f" {_UNITS[match[1].lower()]}" if match[1].lower() in _UNITS else match[0]),
+        (r"\b[Nn]o\. ?(?=\d)|#(?=\d)", "number "),
+        (r"\bSt\. (?=[A-Z])", "Saint "),
+        (r"\bProf\.", "Professor"),
+        (r"\b[Ee]tc\b(?:\.(?=,|;| [a-z]))?", "et cetera"),
+        (r"\S{0,8}://", " "),
+        (r"(?<=[A-Za-z0-9])\.(?=[a-z]{2,})", " dot "),
+        (r"(?<=[A-Za-z])/(?=[A-Za-z])", " "),
+        (r"(?<=\d)(?=[A-Za-z])(?!(?:st|nd|rd|th|am|pm|a\.m|p\.m)\b)|(?<=[A-Za-z])(?=\d)", " "),
+        (r"\d{16,}", lambda match: " ".join(match[0])),
+        (r"(?<=\d) ?%", " percent"),
+        (r" ?& ?", " and "),
+        (r" ?@ ?", " at "),
+        (r" ?\+ ?", " plus "),
+        (r" ?= ?", " equals "),
+        (r" ?× ?", " times "),
+        (r" ?÷ ?", " divided by "),
+        (r"~(?= ?\d)", "about "),
+    )
+)
+
+
+def written_out(text: str) -> str:
+    """Plain text (see `plain_characters`) with English symbols, units and abbreviations as words, and accents taken off letters."""
+    text = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LETTERS)) if unicodedata.category(c) != "Mn")
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text

@@ -1,0 +1,51 @@
+"""torchrun, saying in a line per rank what went wrong instead of in a traceback of its own. Knows nothing of the job.
+
+python -m sonorant.training.distributed.agent -m sonorant.training.worker job.json    takes torchrun's arguments and PET_* variables"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from torch.distributed import DistError
+from torch.distributed.elastic.multiprocessing.api import SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.run import main
+
+from sonorant.training.worker import STOPPED
+
+MEND = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
+
+
+LINGER_SECONDS = 2.0
+"""The first node's agent holds the store by which the nodes learn that all are done: it leaves last."""
+
+
+def run() -> None:
+    """Run torchrun; exit with 1 if a rank failed."""
+    try:
+        main()
+        if os.environ.get("PET_NODE_RANK") == "0":
+            time.sleep(LINGER_SECONDS)
+    except ChildFailedError as error:
+        for rank, failure in error.failures.items():
+            if failure.exitcode == STOPPED:
+                continue
+            cause = (
+                f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
+            )
+            print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except SignalException:
+        raise SystemExit(1) from None  # the ranks were told, and have said what they did
+    except DistError as error:
+        nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
+        print(
+            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {MEND}", file=sys.stderr
+        )
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,212 @@
+"""Who computed which samples, held against the plan. Knows nothing of how batches are loaded or of what is learned from them.
+
+The ranks exchange what each has really loaded, and all of them judge the same evidence: either all raise the same error or none does.
+
+Before the first step: every node trains the same thing. Knows nothing of how the copies came to the nodes.
+
+Each node has read its own params, code and features; a node that trained on others would spoil the voice without a word."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sonorant.data.features import FeatureStore, store_hash
+from sonorant.data.plan import MicroBatch, Plan, deal
+from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.codes import CodeStore, code_hash
+from sonorant.training.distributed.ranks import AllRanksError, Ranks
+
+EPOCHS_COMPARED = 4
+"""Epochs that must not all be planned alike; asked where an epoch has as many micro-batches to shuffle."""
+
+
+MEND = "the code that loads the data is at fault: a rank computes what `deal` gives to its global rank, and nothing else"
+
+
+Samples = list[tuple[int, int]]
+"""Utterances of the feature store, each with the first frame that was read of it."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a rank hands in."""
+
+    rank: str
+    """Its name."""
+    planned: str
+    """Hash of the samples that its own plan holds for these steps."""
+    computed: list[Samples]
+    """What it computed, step by step."""
+
+
+class Ledger:
+    """The samples of the steps since the last check."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._computed: list[Samples] = []
+
+    def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
+        """Begin before step `place` of an epoch and return that step.
+
+        Raises AllRanksError if the ranks' plans differ, or if all epochs are planned alike.
+        """
+        self._plan, self._epoch, self._place = plan, epoch, place
+        self._steps = plan.steps(epoch)
+        self._computed = []
+        epochs = [_hash(plan.steps(number)) for number in range(epoch, epoch + EPOCHS_COMPARED)]
+        _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, epochs[0], [])))
+        if len(plan.micro_batches(epoch)) >= EPOCHS_COMPARED and len(set(epochs)) == 1:
+            raise AllRanksError(
+                f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing is ever reshuffled: "
+                "the plan's random numbers have to depend on the epoch"
+            )
+        epoch, place = self._turned()
+        return plan.steps(epoch)[place]
+
+    def note(self, loaded: Iterable[torch.Tensor]) -> None:
+        """This rank has computed a step from these samples, (B, 2) int64 by micro-batch."""
+        self._computed.append([(item, start) for rows in loaded for item, start in rows.tolist()])
+
+    def check(self, step: int) -> None:
+        """Hold what was noted since the last check, up to optimizer step `step`, against the plan; every rank must call it.
+
+        Raises AllRanksError if the ranks' samples are not disjoint or if their union is not the plan.
+        """
+        first = step - len(self._computed) + 1
+        planned = [self._next() for _ in self._computed]
+        pages = self.ranks.gather(Page(self.ranks.name, _hash([batches for _, _, batches in planned]), self._computed))
+        self._computed = []
+        _refuse_other_plans(pages)
+        for number, (epoch, place, batches) in enumerate(planned):
+            shares = [page.computed[number] for page in pages]
+            if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
+                raise AllRanksError(f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {MEND}")
+
+    def _turned(self) -> tuple[int, int]:
+        if self._place == len(self._steps):
+            self._epoch, self._place = self._epoch + 1, 0
+            self._steps = self._plan.steps(self._epoch)
+        return self._epoch, self._place
+
+    def _next(self) -> tuple[int, int, list[MicroBatch]]:
+        epoch, place = self._turned()
+        self._place += 1
+        return epoch, place, self._steps[place]
+
+    def _fault(self, epoch: int, place: int, shares: list[Samples], pages: list[Page]) -> str:
+        batches = self._plan.steps(epoch)[place]
+        planned, computed = Counter(samples_of(batches)), Counter(chain.from_iterable(shares))
+        for earlier in {0, epoch - 1} - {-1, epoch}:
+            steps = self._plan.steps(earlier)
+            if place < len(steps) and computed == Counter(samples_of(steps[place])):
+                return (
+                    f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data is not reshuffled"
+                )
+        repeated = sorted((computed - planned).keys() & planned.keys())
+        if repeated:
+            item, _ = repeated[0]
+            who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
+            return f"{len(repeated)} samples were computed more than once, utterance {item} by {who}: the ranks see the same data"
+        foreign, missing = sorted((computed - planned).keys()), sorted((planned - computed).keys())
+        if missing:
+            item, _ = missing[0]
+            owners = [
+                rank for rank in range(len(pages)) if missing[0] in samples_of([b for b, _ in deal(batches, rank, len(pages))])
+            ]
+            instead = f", {len(foreign)} others instead" if foreign else ""
+            return (
+                f"{len(missing)} samples were computed by no rank{instead}, utterance {item} was dealt to {pages[owners[-1]].rank}"
+            )
+        return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
+
+
+def samples_of(batches: Iterable[MicroBatch]) -> Samples:
+    """What micro-batches hold, in their order."""
+    return [
+        (int(item), int(start))
+        for batch in batches
+        for item, start in zip(batch.items, np.zeros_like(batch.items) if batch.starts is None else batch.starts, strict=True)
+    ]
+
+
+def _hash(steps: list[list[MicroBatch]]) -> str:
+    return hashlib.sha256(repr([samples_of(batches) for batches in steps]).encode()).hexdigest()
+
+
+def _refuse_other_plans(pages: list[Page]) -> None:
+    for page in pages[1:]:
+        if page.planned != pages[0].planned:
+            raise AllRanksError(
+                f"{page.rank} planned other samples than {pages[0].rank}: their features, settings or code differ, or one is steps "
+                "ahead; give all nodes the same copies"
+            )
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What a rank was given to train with."""
+
+    host: str
+    features: str
+    """Hash of its feature store."""
+    codes: str
+    """Hash of its token store; empty where none is learned from."""
+    fingerprint: str
+    """Of params, code and features."""
+    problem: str = ""
+    """Why its features or codes cannot be used; empty where they can."""
+
+
+def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ranks: Ranks) -> None:
+    """Raise AllRanksError on all ranks if any node's features, codes or fingerprint differ from rank 0's; every rank must call it.
+
+    The arrays themselves are read through and compared with their hash by one rank of each node, where there are several nodes: who
+    copied the features may have been interrupted.
+    """
+    if ranks.world_size == 1:
+        return
+    several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
+    own = _copy(features, codes, fingerprint, verify=several and ranks.local_rank == 0)
+    first, *others = ranks.gather(own)
+    for copy in (first, *others):
+        if copy.problem:
+            folders = f"{features} {codes}" if codes else f"{features}"
+            raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {folders}")
+        for what, folder, its, wanted in (
+            ("features", features, copy.features, first.features),
+            ("codes", codes, copy.codes, first.codes),
+        ):
+            if its != wanted:
+                raise AllRanksError(
+                    f"node {copy.host}: its {what} ({its[:12]}) are not those of the first node {first.host} "
+                    f"({wanted[:12]}); there: dvc pull {folder}"
+                )
+        if copy.fingerprint != first.fingerprint:
+            raise AllRanksError(
+                f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first node {first.host} "
+                f"({first.fingerprint}); check out the same commit with the same params.yaml there"
+            )
+
+
+def _copy(features: Path, codes: Path | None, fingerprint: str, verify: bool) -> Copy:
+    host = platform.node()
+    try:
+        if verify:
+            store = FeatureStore.open(features)
+            store.verify()
+            if codes:
+                CodeStore.open(codes, store).verify()
+        return Copy(host, store_hash(features), code_hash(codes) if codes else "", fingerprint)
+    except (SonorantError, OSError) as error:
+        return Copy(host, "", "", fingerprint, str(error))

@@ -1,0 +1,215 @@
+"""Proof that the ranks train together: one group, a device each, one state, gradients really averaged, the plan shared out.
+
+Knows nothing of what is learned. Whatever is compared is exchanged between all ranks first, and all judge the same evidence: a
+violation ends every rank with the same one error, and none waits for another."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+
+from sonorant.data.batches import DRAWN, Batch
+from sonorant.data.plan import MicroBatch, deal
+from sonorant.errors import SonorantError
+from sonorant.training.distributed.ledger import Ledger
+from sonorant.training.distributed.ranks import AllRanksError, Ranks
+from sonorant.training.recipe import Recipe, weighted
+from sonorant.training.step import TrainStep, seed_of, totals_of
+
+CHECK_EVERY = 100
+"""Steps between checks; there is one after the first step and one before each checkpoint besides."""
+
+
+TOLERANCE = 0.02
+"""Distance of averaged gradients from their explicit average, relative to its norm: precision makes 1e-3 of it, a fault more than 0.1."""
+
+
+Part = dict[str, torch.Tensor]
+"""Tensors of the state by name."""
+
+
+CAUSES = {
+    "gradients": "gradients were not averaged: something calls a phase's module and not its DistributedDataParallel wrapper",
+    "weights": "its memory, its links or its kind of processor computes differently: take that machine out if it happens again",
+    "buffers": "a module changes its buffers by what its rank sees: sum such figures over the ranks",
+    "average": "the moving average was updated by something else than the step",
+    "optimizer": "it did not load the same checkpoint as the others",
+}
+"""What it means that a part of the state differs. What is gradients' fault shows in the later parts too, hence the order."""
+
+
+def prove_group(ranks: Ranks, expected: int) -> None:
+    """That as many ranks met as were to train together, each on a device of its own. Raises SonorantError."""
+    if expected != ranks.world_size:
+        raise SonorantError(
+            f"{ranks.name}: {expected} ranks were to train together but {ranks.world_size} met, so that each group would train alone: "
+            "every node needs the same PET_NNODES, PET_NPROC_PER_NODE and address of the first node"
+        )
+    seen: dict[str, str] = {}
+    for device, name in ranks.gather((ranks.device_id, ranks.name)):
+        if device in seen:
+            raise AllRanksError(
+                f"{name} has the same device as {seen[device]} ({device}): start one process a device (PET_NPROC_PER_NODE), with "
+                "CUDA_VISIBLE_DEVICES the same for all processes of a node"
+            )
+        seen[device] = name
+
+
+class Proof:
+    """What a trainer asks before its first step and every now and then."""
+
+    def __init__(self, recipe: Recipe, ranks: Ranks) -> None:
+        self.recipe, self.ranks = recipe, ranks
+        self.ledger = Ledger(ranks)
+
+    def initial_weights(self) -> None:
+        """Equal on all ranks before DDP takes them, which silently gives rank 0's to all. Raises AllRanksError."""
+        if odd := self._odd(_weights_and_buffers(self.recipe)):
+            raise AllRanksError(
+                f"the ranks do not start from the same weights: {odd[1]}; every rank has to draw them from the seed"
+            )
+
+    def before_first_step(
+        self, trained: TrainStep, step: int, epoch: int, place: int, load: Callable[[list[list[MicroBatch]]], Iterator[Batch]]
+    ) -> None:
+        """One state, one plan, samples shared out and gradients averaged. Changes nothing but gradients.
+
+        `load` is what the trainer reads this rank's share of some steps with. Raises AllRanksError.
+        """
+        self._one_state(step, {**_weights_and_buffers(self.recipe), "average": _average(trained), "optimizer": _optimizer(trained)})
+        first = self.ledger.open(self.recipe.plan, epoch, place)
+        with trained.stopwatch("data"):
+            loaded = list(load([first]))
+        weights = [weight for _, weight in deal(first, self.ranks.rank, self.ranks.world_size)]
+        weights += [1.0] * (len(loaded) - len(weights))
+        self.ledger.note(batch[DRAWN] for batch, weight in zip(loaded, weights, strict=False) if weight)
+        self.ledger.check(step + 1)
+        self.ledger.open(self.recipe.plan, epoch, place)
+        with _unscaled(trained.scaler):
+            self._averaged(trained, step, first, loaded)
+
+    def due(self, step: int, started: int) -> bool:
+        """Whether to check after optimizer step `step` of a training that began at `started`."""
+        return step % CHECK_EVERY == 0 or step == started + 1
+
+    def check(self, trained: TrainStep, step: int) -> None:
+        """Nothing came apart up to the end of optimizer step `step`. Raises AllRanksError."""
+        parts = {"gradients": _gradients(self.recipe), **_weights_and_buffers(self.recipe), "average": _average(trained)}
+        self._one_state(step, parts)
+        self.ledger.check(step)
+
+    def _one_state(self, step: int, parts: dict[str, Part]) -> None:
+        if odd := self._odd(parts):
+            part, which = odd
+            raise AllRanksError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
+
+    def _odd(self, parts: dict[str, Part]) -> tuple[str, str] | None:
+        """The first part that is not the same to the bit on all ranks, and in words on which ranks; None where all are."""
+        if self.ranks.world_size == 1:
+            return None
+        gathered = self.ranks.gather((self.ranks.name, {part: _hash(tensors.values()) for part, tensors in parts.items()}))
+        for part, tensors in parts.items():
+            hashes = [hashes[part] for _, hashes in gathered]
+            usual, _ = Counter(hashes).most_common(1)[0]
+            odd = [rank for rank, found in enumerate(hashes) if found != usual]
+            if odd:
+                each = self.ranks.gather({name: _hash([tensor]) for name, tensor in tensors.items()})
+                first = next(
+                    (name for name in tensors if each[odd[0]].get(name) != each[hashes.index(usual)].get(name)), "their number"
+                )
+                who = " and ".join(gathered[rank][0] for rank in odd)
+                return part, f"the {part} of {who} are not those of the other ranks, first in {first}"
+        return None
+
+    def _averaged(self, trained: TrainStep, step: int, micro_batches: list[MicroBatch], loaded: list[Batch]) -> None:
+        """The gradients of a step, each of its micro-batches cut to one row, against an explicit average without DDP.
+
+        One row fits into any memory, and the step's own code deals, accumulates and averages it as it does every other.
+        """
+        cut = [MicroBatch(b.epoch, b.number, b.items[:1], None if b.starts is None else b.starts[:1]) for b in micro_batches]
+        rows = [{name: value[:1] for name, value in batch.items()} for batch in loaded]
+        trained.gradients(step, cut, iter(rows))
+        found = torch.cat([gradient.flatten() for gradient in _gradients(self.recipe).values()])
+        wanted = _explicit(trained, step, cut, rows)
+        for optimizer in trained.optimizers.values():
+            optimizer.zero_grad(set_to_none=True)
+        compared = found.isfinite() | wanted.isfinite()  # weights that are no numbers are for the trainer to refuse
+        distance = ((found - wanted)[compared].norm() / wanted[compared].norm().clamp(min=1e-20)).item()
+        for name, far in self.ranks.gather((self.ranks.name, distance)):
+            if not far <= TOLERANCE:
+                raise AllRanksError(
+                    f"{name} does not average its gradients with the others (they are {far:.0%} off the average): something calls a "
+                    "phase's module and not its DistributedDataParallel wrapper; call TrainStep.wrapped"
+                )
+
+
+@contextmanager
+def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
+    """A scale that overflows would leave nothing to compare."""
+    if not scaler.is_enabled():
+        yield
+        return
+    scaler.scale(torch.zeros((), device=scaler._device))  # it has no scale before its first use
+    scale = scaler.get_scale()
+    scaler.update(1.0)
+    yield
+    scaler.update(scale)
+
+
+def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], rows: list[Batch]) -> torch.Tensor:
+    """Gradients of all phases in one tensor, summed over this rank's share and over the ranks, by the modules without DDP."""
+    recipe, ranks = trained.recipe, trained.ranks
+    totals = totals_of(recipe, micro_batches)
+    summed = [torch.zeros_like(parameter) for phase in recipe.phases for parameter in phase.module.parameters()]
+    for (micro_batch, weight), row in zip(deal(micro_batches, ranks.rank, ranks.world_size), rows, strict=True):
+        batch = {name: value.to(ranks.device) for name, value in row.items()}
+        torch.manual_seed(seed_of(recipe.config.seed, micro_batch))
+        gradients: list[torch.Tensor] = []
+        for phase in recipe.phases:
+            with trained.autocast():
+                losses = phase.module(batch, step)
+            loss = trained.scaler.scale(weighted(phase, losses, totals) * weight)
+            gradients += torch.autograd.grad(loss, list(phase.module.parameters()))
+        torch._foreach_add_(summed, gradients)
+    flat = torch.cat([gradient.flatten() for gradient in summed])
+    dist.all_reduce(flat)
+    return flat
+
+
+def _weights_and_buffers(recipe: Recipe) -> dict[str, Part]:
+    modules = {phase.name: phase.module for phase in recipe.phases}
+    return {
+        "weights": {f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_parameters()},
+        "buffers": {f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_buffers()},
+    }
+
+
+def _gradients(recipe: Recipe) -> Part:
+    weights = _weights_and_buffers(recipe)["weights"]
+    return {name: torch.zeros_like(value) if value.grad is None else value.grad for name, value in weights.items()}
+
+
+def _average(trained: TrainStep) -> Part:
+    return dict(trained.ema.state_dict())
+
+
+def _optimizer(trained: TrainStep) -> Part:
+    return {
+        f"{of}.{number}.{name}": value
+        for of, optimizer in trained.optimizers.items()
+        for number, state in optimizer.state_dict()["state"].items()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def _hash(tensors: Iterable[torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

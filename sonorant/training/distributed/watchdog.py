@@ -1,0 +1,220 @@
+"""Who stands still: every rank says where it is, a stall is reported by name and, past a limit, ended. Knows nothing of models or data.
+
+Ranks hear of each other through the process group's key-value store, which works between nodes that share no folder. Clocks are never
+compared: a rank says for how long it has been in its phase, and a listener adds how long ago that was said."""
+
+from __future__ import annotations
+
+import faulthandler
+import itertools
+import json
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+import torch.distributed as dist
+
+from sonorant.training.config import MachineConfig
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory
+from sonorant.training.telemetry.stopwatch import Stopwatch
+
+WAITING = ("backward", "communication")
+"""Phases in which a rank waits for the others, and may stand still through no fault of its own."""
+
+
+MENDS = {
+    "data": "its loader waits for storage or for a worker: look at the disk of the features, or set data.preload",
+    "checkpoint": "look at the disk of the run directory",
+    "sample": "look at the disk of the run directory",
+    "backward": "the ranks wait for each other: look at the links between them",
+    "communication": "the ranks wait for each other: look at the links between them",
+}
+
+
+SILENCE = 4
+"""Intervals without a word after which a rank is taken to be silent, and this process, if it missed so many, to have been suspended."""
+
+
+SILENT = "look at that machine, its load and its links, and whether the process was stopped"
+
+
+ENDING = "watchdog/ending"
+"""Key that is set when a rank has found that the training stands still."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whereabouts:
+    """Where a rank is."""
+
+    rank: int
+    host: str
+    step: int
+    """Optimizer steps it has taken."""
+    phase: str
+    """Of its stopwatch."""
+    idle: float
+    """Seconds since it entered that phase."""
+    silent: bool = False
+    """Whether it has ceased to say so, and `phase` is the last that was heard."""
+
+    def __str__(self) -> str:
+        said = "has not answered" if self.silent else "has made no progress"
+        phase = f"last seen in phase {self.phase}" if self.silent else f"in phase {self.phase}"
+        return f"rank {self.rank} on {self.host} {said} for {self.idle:.0f} s, {phase} (step {self.step})"
+
+
+def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
+    """Those for whom all have been waiting for `limit` seconds or more; none while the training goes on.
+
+    A rank that no longer answers comes first, then one in a phase of its own work; where there are several, the one that is a step
+    behind or has been there longest, with those beside it. Where all wait for each other, all are named.
+    """
+    suspects = [one for one in ranks if one.silent] or [one for one in ranks if one.phase not in WAITING]
+    if not suspects:
+        return ranks if min(one.idle for one in ranks) >= limit else []
+    worst = min(suspects, key=lambda one: (one.step, -one.idle))
+    return [one for one in suspects if (one.step, one.phase) == (worst.step, worst.phase) and one.idle >= limit]
+
+
+class Watchdog:
+    """Watches this rank and its peers while the body of the `with` runs.
+
+    One thread exchanges whereabouts through the store and another judges them, so that a store that hangs with the rank that holds it
+    is noticed too.
+    """
+
+    def __init__(
+        self, ranks: Ranks, stopwatch: Stopwatch, step: Callable[[], int], machine: MachineConfig, run: RunDirectory
+    ) -> None:
+        self.ranks, self.stopwatch, self.step, self.machine, self.run = ranks, stopwatch, step, machine, run
+        self.interval = min(5.0, machine.stall_warning / 5)
+        self.stacks = run.path / f"stall-rank-{ranks.rank}.txt"
+        self._awake = time.monotonic()
+        """Since when this process has not been suspended; what came before was nobody's standing still."""
+        self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
+        self._exchanged = self._awake
+        self._warned: set[tuple[int, int, str]] = set()
+        self._done, self._ending, self._cut_off = threading.Event(), threading.Event(), threading.Event()
+
+    def __enter__(self) -> Watchdog:
+        self._store = _store_of(self.ranks, self.machine)
+        for work in (self._exchange, self._judge):
+            threading.Thread(target=work, name=f"watchdog{work.__name__}", daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._done.set()
+
+    # --- telling and listening --------------------------------------------------------------------------------------------------
+
+    def _exchange(self) -> None:
+        for beat in itertools.count():
+            own = self._own()
+            said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
+            try:
+                self._store.set(f"watchdog/{own.rank}", json.dumps(said))
+                for rank in self._heard:
+                    if rank != own.rank and self._store.check([f"watchdog/{rank}"]):
+                        self._hear(rank, json.loads(self._store.get(f"watchdog/{rank}")))
+                if self._ending.is_set():
+                    self._store.set(ENDING, "")
+                elif self._store.check([ENDING]):
+                    os._exit(1)  # another rank has said why
+            except RuntimeError:
+                self._cut_off.set()  # rank 0 has ended, and the store with it
+                return
+            self._exchanged = time.monotonic()
+            if self._done.wait(self.interval):
+                return
+
+    def _hear(self, rank: int, said: dict[str, Any]) -> None:
+        known, _ = self._heard[rank]
+        if known is None or known["beat"] != said["beat"]:
+            self._heard[rank] = said, time.monotonic()
+
+    def _own(self) -> Whereabouts:
+        phase, since = self.stopwatch.current
+        idle = time.monotonic() - max(since, self._awake)
+        return Whereabouts(rank=self.ranks.rank, host=platform.node(), step=self.step(), phase=phase, idle=idle)
+
+    def whereabouts(self) -> list[Whereabouts]:
+        """Of all ranks that this one can know of: where the store itself hangs, rank 0 holds it and is the one that is silent."""
+        now = time.monotonic()
+        found = [self._own()]
+        for rank, (said, heard) in self._heard.items():
+            if rank == self.ranks.rank or (rank > 0 and self._silent(now - self._exchanged)):
+                continue
+            said = said or {"host": "an unknown host", "step": self.step(), "phase": "start", "idle": 0.0}
+            ago = now - max(heard, self._awake)
+            place = {name: said[name] for name in ("host", "step", "phase")}
+            found.append(Whereabouts(rank=rank, idle=said["idle"] + ago, silent=self._silent(ago), **place))
+        return sorted(found, key=lambda one: one.rank)
+
+    def _silent(self, seconds: float) -> bool:
+        return seconds > SILENCE * self.interval
+
+    # --- judging ----------------------------------------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        judged = self._awake
+        while not self._done.wait(self.interval):
+            now = time.monotonic()
+            if self._silent(now - judged):
+                self._awake = self._exchanged = now
+            judged = now
+            if self._cut_off.is_set():
+                if self._own().idle >= self.machine.stall_limit:
+                    os._exit(1)  # the cause was said where rank 0 ended, and this thread's main one still waits for it
+                continue
+            everyone = self.whereabouts()
+            speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
+            for one in culprits(everyone, self.machine.stall_warning):
+                self._warn(one, speaker)
+            # The speaker ends the others, so that there is one line; where it cannot reach them, they end themselves a little later.
+            limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
+            if at_fault := culprits(everyone, limit):
+                self._end(at_fault)
+
+    def _warn(self, one: Whereabouts, speaker: bool) -> None:
+        if (one.rank, one.step, one.phase) in self._warned:
+            return
+        self._warned.add((one.rank, one.step, one.phase))
+        if one.rank == self.ranks.rank:
+            self.run.path.mkdir(parents=True, exist_ok=True)
+            with self.stacks.open("w", encoding="utf-8") as file:
+                faulthandler.dump_traceback(file, all_threads=True)
+            _say(f"rank {one.rank}: the stack of what it waits for is in {self.stacks}")
+        if speaker:
+            _say(f"warning: {one}: {_mend(one)}; training ends after {self.machine.stall_limit:.0f} s")
+
+    def _end(self, at_fault: list[Whereabouts]) -> None:
+        message = f"{', '.join(map(str, at_fault))}: {_mend(at_fault[0])}"
+        self.run.fail(message)
+        _say(f"error: {message}; the same command resumes from the last checkpoint")
+        self._ending.set()
+        self._done.wait(3 * self.interval)  # for the others to hear of it
+        os._exit(1)  # the training's own thread stands still and cannot be asked
+
+
+def _mend(one: Whereabouts) -> str:
+    return SILENT if one.silent else MENDS.get(one.phase, "look at that machine and its load")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _store_of(ranks: Ranks, machine: MachineConfig) -> dist.Store:
+    """A connection of its own to the store that rank 0 holds: the group's is taken while a collective is set up."""
+    if ranks.world_size == 1:
+        return dist.HashStore()
+    timeout = timedelta(seconds=machine.stall_limit)
+    return dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)

@@ -1,0 +1,74 @@
+"""A trace of a few steps for chrome://tracing or Perfetto, one file a rank. Knows nothing of what a step does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file
+
+LIMIT = 50
+"""Steps a trace may hold: each adds megabytes."""
+
+
+AFTER, LENGTH = 10, 5
+"""Without a range: steps left out after the start, in which caches fill, and steps recorded."""
+
+
+def parse_steps(text: str) -> str:
+    """Check `auto` or `FIRST:LAST`, the argument of --profile. Raises SonorantError for anything else."""
+    _range(text, 0)
+    return text
+
+
+def _range(text: str, start: int) -> tuple[int, int]:
+    """First and last step to record, counted from 1, in a training that goes on after step `start`."""
+    if text == "auto":
+        return start + AFTER + 1, start + AFTER + LENGTH
+    first, _, last = text.partition(":")
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) < int(first) + LIMIT):
+        raise SonorantError(f"--profile {text}: give FIRST:LAST, steps from 1 on and at most {LIMIT} of them, such as 100:104")
+    return int(first), int(last)
+
+
+class Profile:
+    """Records the steps of a range, where one is wished; call `next` after every step and `close` at the end."""
+
+    def __init__(self, steps: str | None, folder: Path, rank: int, start: int, last: int) -> None:
+        self._profiler: profile | None = None
+        if steps is None:
+            return
+        first, end = _range(steps, start)
+        if first <= start or end > last:
+            raise SonorantError(f"--profile {steps}: this training goes from step {start + 1} to step {last}; choose steps within")
+        path = folder / f"rank{rank}-steps-{first}-{end}.json"
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        waited = first - start - 1  # the step before the first is traced and thrown away: its start is slow
+        self._profiler = profile(
+            activities=activities,
+            schedule=schedule(wait=max(0, waited - 1), warmup=min(1, waited), active=end - first + 1, repeat=1),
+            on_trace_ready=lambda traced: _write(traced, path),
+            record_shapes=True,
+            acc_events=True,
+        )
+        self._profiler.start()
+
+    def next(self) -> None:
+        """A step has ended."""
+        if self._profiler is not None:
+            self._profiler.step()
+
+    def close(self) -> None:
+        """The training has ended; a range it did not finish is written as far as it got."""
+        if self._profiler is not None:
+            self._profiler.stop()
+            self._profiler = None
+
+
+def _write(traced: profile, path: Path) -> None:
+    with atomic_file(path) as temporary:
+        traced.export_chrome_trace(str(temporary))
+    print(f"trace: {path}", flush=True)

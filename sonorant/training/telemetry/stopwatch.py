@@ -1,0 +1,104 @@
+"""Where a step's time goes. Knows nothing of what is timed.
+
+A line a person watches: loss, speed, time left. Knows nothing of what is trained."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+REST = "rest"
+"""Where no phase is named."""
+
+
+ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
+"""Phases whose work a GPU does while the host is already elsewhere: there, the GPU's own clock counts."""
+
+
+class Stopwatch:
+    """Sums the time of named phases since it was last read."""
+
+    def __init__(self, device: torch.device | None = None) -> None:
+        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] | None = (
+            [] if device is not None and device.type == "cuda" else None
+        )
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._since = time.perf_counter()
+        self.current = REST, time.monotonic()
+        """The phase this process is in and since when; one value, so that a watching thread never reads half of it."""
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Time the body under `phase`."""
+        start = time.perf_counter()
+        outer, _ = self.current
+        self.current = phase, time.monotonic()
+        event = _now() if self._events is not None and phase in ON_DEVICE else None
+        try:
+            yield
+        finally:
+            self.current = outer, time.monotonic()
+            if event is None:
+                self._seconds[phase] += time.perf_counter() - start
+            elif self._events is not None:
+                self._events.append((phase, event, _now()))
+
+    def read(self) -> tuple[float, dict[str, float]]:
+        """Wall seconds since the last reading and each phase's share of them; starts anew. A GPU has to finish its work for it."""
+        if self._events:
+            self._events[-1][2].synchronize()
+            for phase, start, end in self._events:
+                self._seconds[phase] += start.elapsed_time(end) / 1000
+            self._events.clear()
+        now = time.perf_counter()
+        wall = max(now - self._since, 1e-9)
+        shares = {phase: seconds / wall for phase, seconds in self._seconds.items()}
+        self._seconds.clear()
+        self._since = now
+        return wall, shares
+
+
+def _now() -> torch.cuda.Event:
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+QUIET_SECONDS = 10.0
+"""Where no one watches a terminal, a line at most this often."""
+
+
+class Progress:
+    """Overwrites one line on a terminal; writes a line now and then into a log."""
+
+    def __init__(self, name: str, steps: int, start: int, shown: bool) -> None:
+        self.name, self.steps, self.shown = name, steps, shown
+        self.last_step, self.last_time = start, time.monotonic()
+        self.last_shown = 0.0
+        self.seconds_per_step = 0.0
+
+    def show(self, step: int, row: dict[str, float]) -> None:
+        """Report the row of metrics of `step`."""
+        now = time.monotonic()
+        seconds = (now - self.last_time) / max(1, step - self.last_step)
+        self.seconds_per_step = 0.7 * self.seconds_per_step + 0.3 * seconds if self.seconds_per_step else seconds
+        self.last_step, self.last_time = step, now
+        terminal = sys.stderr.isatty()
+        if not self.shown or (not terminal and now - self.last_shown < QUIET_SECONDS and step != self.steps):
+            return
+        self.last_shown = now
+        left = int((self.steps - step) * self.seconds_per_step)
+        width = 24
+        bar = "█" * (width * step // self.steps)
+        line = (
+            f"{self.name} {step:>6}/{self.steps} |{bar:<{width}}| loss {row['train/loss']:.4f}  {1 / self.seconds_per_step:.2f} steps/s  "
+            f"{row['speed/audio_seconds_per_second']:.0f} audio-s/s  {left // 60}:{left % 60:02d} left"
+        )
+        print(
+            f"\r{line}" if terminal else line, end="\n" if not terminal or step == self.steps else "", file=sys.stderr, flush=True
+        )

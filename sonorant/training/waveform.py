@@ -1,0 +1,216 @@
+"""How whatever turns a mel into samples learns (the vocoder; the codec, in `codec.py`): by spectra at several resolutions, and adversaries
+where wished. Knows nothing of ranks or steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import Dataset
+
+from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.audio.wav import write_wav
+from sonorant.data.batches import Batch, SegmentBatches
+from sonorant.data.features import FeatureStore
+from sonorant.data.plan import MicroBatch, Plan, segment_plan
+from sonorant.errors import SonorantError
+from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.layers.discriminators import Discriminators
+from sonorant.models import build, describe
+from sonorant.training.config import TrainConfig
+from sonorant.training.initial import Initial, Taken, take_over
+from sonorant.training.recipe import Phase, Term, utterances_of
+
+RESOLUTIONS = (256, 512, 1024, 2048)
+"""FFT sizes of the spectral loss; hop and window follow (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2)."""
+
+
+FAKE = "fake"
+"""Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocoderTrainConfig(TrainConfig):
+    """Training of the vocoder."""
+
+    segments_per_micro_batch: int | Literal["auto"]
+    """Segments in a micro-batch; auto: found at the start of a run, see training/budget.py."""
+    segment_frames: int
+    """Length of a segment in mel frames."""
+    adversarial: bool
+    """Train against discriminators too: for real corpora and long trainings."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
+            raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {self.segments_per_micro_batch}")
+
+
+class GeneratorLosses(nn.Module):
+    """What the model, from mel (B, M, T) to samples (B, T * hop), is blamed for. Sums over segments."""
+
+    def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None) -> None:
+        super().__init__()
+        self.model = model
+        self.audio = audio
+        self._adversaries = (
+            [adversaries] if adversaries else []
+        )  # in a list: judged by them, but their weights are not ours to train
+
+    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        """Batch of `SegmentBatches` -> `mel`, `spectrum` and, with adversaries, `adversarial` and `features`."""
+        real_BS, fake_BS = batch["samples"], self.model(batch["mel"])
+        batch[FAKE] = fake_BS.detach()
+        with torch.autocast(real_BS.device.type, enabled=False):
+            losses = {
+                "mel": _sum_of_means((log_mel(fake_BS.float(), self.audio) - log_mel(real_BS, self.audio)).abs()),
+                "spectrum": spectral_loss(fake_BS.float(), real_BS),
+            }
+        for adversaries in self._adversaries:
+            adversaries.requires_grad_(False)
+            judged = adversaries(fake_BS)
+            with torch.no_grad():
+                wanted = adversaries(real_BS)
+            adversaries.requires_grad_(True)
+            losses["adversarial"] = torch.stack([_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]).mean()
+            pairs = [pair for (_, a), (_, b) in zip(judged, wanted, strict=True) for pair in zip(a, b, strict=True)]
+            losses["features"] = torch.stack([_sum_of_means((a.float() - b.float()).abs()) for a, b in pairs]).mean()
+        return losses
+
+
+class DiscriminatorLosses(nn.Module):
+    """Hinge loss of the discriminators on recordings and on what the generator just made. Sums over segments."""
+
+    def __init__(self, discriminators: Discriminators) -> None:
+        super().__init__()
+        self.discriminators = discriminators
+
+    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        """Batch with the generator's output under `FAKE` -> `discriminator`."""
+        real, fake = self.discriminators(batch["samples"]), self.discriminators(batch[FAKE])
+        terms = [
+            _sum_of_means(F.relu(1 - a.float())) + _sum_of_means(F.relu(1 + b.float()))
+            for (a, _), (b, _) in zip(real, fake, strict=True)
+        ]
+        return {"discriminator": torch.stack(terms).mean()}
+
+
+def spectral_loss(fake_BS: torch.Tensor, real_BS: torch.Tensor) -> torch.Tensor:
+    """Sum over items of the mean distance of magnitude spectra, linear (relative) and logarithmic, over `RESOLUTIONS`."""
+    total = fake_BS.new_zeros(())
+    for n_fft in RESOLUTIONS:
+        fake = _magnitude(fake_BS, n_fft)
+        with torch.no_grad():
+            real = _magnitude(real_BS, n_fft)
+        relative = (fake - real).square().sum((1, 2)).add(1e-9).sqrt() / real.square().sum((1, 2)).add(1e-9).sqrt()
+        total = total + relative.sum() + _sum_of_means((fake.log() - real.log()).abs())
+    return total / len(RESOLUTIONS)
+
+
+def _magnitude(samples_BS: torch.Tensor, n_fft: int) -> torch.Tensor:
+    window = torch.hann_window(n_fft, device=samples_BS.device)
+    spectrum = torch.stft(samples_BS, n_fft, n_fft // 4, window=window, return_complex=True)
+    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
+
+
+def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
+    return x.flatten(1).mean(1).sum()
+
+
+class VocoderRecipe:
+    """The vocoder with its features; implements `Recipe`."""
+
+    name = "vocoder"
+    sizes: ClassVar[type] = VocoderConfig
+    settings: ClassVar[type[VocoderTrainConfig]] = VocoderTrainConfig
+
+    def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
+        """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: of `settings`."""
+        self.config = self.settings(**train)
+        self.store = FeatureStore.open(features)
+        self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
+        sizes = {key: value for key, value in model.items() if key != "quantization"}
+        self._description = describe(self.name, self.sizes(**sizes), self.store.header, model.get("quantization"))
+        torch.manual_seed(self.config.seed)
+        self.model = build(self._description)
+        adversaries = Discriminators() if self.config.adversarial else None
+        terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
+        if adversaries:
+            terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
+        self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
+        if adversaries:
+            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")}))
+        self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
+        self.items = utterances_of(self.store, "train")
+        self.validation_items = utterances_of(self.store, "validation")
+        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
+
+    def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
+        if self.budget is None:
+            raise SonorantError(f"train_{self.name}.segments_per_micro_batch is auto and not yet found: no plan without it")
+        config = self.config
+        return segment_plan(
+            self.store.frames, items, segments=self.budget, length=config.segment_frames, seed=config.seed, epoch=epoch
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """How many utterances are shorter than a segment, which no epoch has a place for."""
+        frames, length = self.store.frames[self.items], self.config.segment_frames
+        short = int((frames < length).sum())
+        if not short:
+            return []
+        return [
+            f"{self.name}: {short} of {len(frames)} utterances are shorter than train_{self.name}.segment_frames ({length}) "
+            "and are not trained on"
+        ]
+
+    def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
+        """From one segment to an equal share of an epoch's."""
+        segments = int((self.store.frames[self.items] >= self.config.segment_frames).sum())
+        return 1, max(1, segments // (self.config.micro_batches_per_step * steps_an_epoch))
+
+    def heaviest(self) -> list[MicroBatch]:
+        """Any: all micro-batches are of equal size."""
+        return self.plan.micro_batches(0)[:1]
+
+    def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
+        """Segments of equal length."""
+        return SegmentBatches(self.store, batches, self.config.segment_frames)
+
+    def units(self, batch: MicroBatch) -> dict[str, float]:
+        """Segments, and the frames in them."""
+        frames = float(len(batch.items) * self.config.segment_frames)
+        return {"segments": float(len(batch.items)), "frames": frames, "padded_frames": frames}
+
+    def validation(self) -> list[MicroBatch]:
+        """One fixed segment of each validation utterance."""
+        return self._plan(self.validation_items, 0)
+
+    def losses(self, model: nn.Module) -> Phase:
+        """Spectral losses around `model`: what adversaries say of it changes as they learn, so it is no measure."""
+        terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
+        return Phase("generator", GeneratorLosses(model, self.store.audio, None), terms)
+
+    @torch.no_grad()
+    def write_sample(self, model: nn.Module, folder: Path) -> None:
+        """The first validation utterance through the model: audio, and its mel beside the recording's."""
+        item = int(self.validation_items[0])
+        target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
+        samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()
+        audio = self.store.audio
+        np.savez_compressed(folder / "mel.npz", predicted=log_mel(samples_S, audio).numpy(), target=target_MT.numpy())
+        write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
+
+    def start_from(self, initial: Initial) -> Taken:
+        """Take over what fits; discriminators start anew."""
+        return take_over(self.model, self._description, initial)
+
+    def description(self) -> dict[str, Any]:
+        """What `model.json` says."""
+        return self._description
