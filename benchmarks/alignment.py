@@ -36,7 +36,7 @@ NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models
 
 
 def main() -> None:
-    """Train, export, listen, print the verdict."""
+    """Train, export, listen, print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--project", type=Path, help="folder of a finished demo (default: here, or the demo's copy below runs/workspaces)"

@@ -41,7 +41,7 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def main() -> None:
-    """Measure every cell and print the verdict."""
+    """Measure every cell and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2, help="utterances of a batch (default 2)")
     parser.add_argument("--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)")

@@ -49,7 +49,7 @@ PATIENCE = 300
 
 
 def main() -> None:
-    """Plant all faults and print the verdict."""
+    """Plant all faults and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["none", *CAUSES], action="append", help="plant only this fault; may be given again")
     save_option(parser)
@@ -58,7 +58,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         features = tiny_features(Path(folder))
         for fault in tqdm(arguments.only or ["none", *CAUSES], desc="faults", unit="fault"):
-            result[fault] = verdict(fault, *train(fault, faulty_job(features, Path(folder) / fault)))
+            result[fault] = finish_reason(fault, *train(fault, faulty_job(features, Path(folder) / fault)))
             print(f"{fault}: {result[fault]['said'] or 'trained to its end'}", file=sys.stderr)
     claims = {"without a fault training ends well": result.pop("none", {"held": True})["held"]}
     claims |= {f"caught: {fault.replace('_', ' ')}": row["held"] for fault, row in result.items()}
@@ -104,7 +104,7 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
     return max(abs(agent.returncode) for agent in agents), "".join(outputs), time.monotonic() - start
 
 
-def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any]:
+def finish_reason(fault: str, code: int, output: str, seconds: float) -> dict[str, Any]:
     """Whether the training ended as it must with this fault, and the error it ended with."""
     said = sorted({line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")})
     if fault == "none":

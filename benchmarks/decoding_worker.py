@@ -157,7 +157,7 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
     described = decoding(voice)
     before = 1 if described.text == "pointer" else 2
     slots_a_phoneme = described.defaults.budget * described.frames_per_phoneme.p99 + before - 1
-    count = int((bucket - 1 - max(1, described.prompt_frames) - described.streams) // slots_a_phoneme)
+    count = int((bucket - 1 - max(1, described.prompt_frames) - described.codebooks) // slots_a_phoneme)
     if count <= EMPTY:
         raise SonorantError(f"a bucket of {bucket} slots has no room for any text; take a larger one")
     phonemes = voice.frontend.speak(TEXTS["paragraph"]).phonemes

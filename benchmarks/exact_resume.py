@@ -231,7 +231,7 @@ def _weights(training: Training) -> list[torch.Tensor]:
 
 
 def main() -> None:
-    """Kill, resume, compare and print the verdict."""
+    """Kill, resume, compare and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="how often trainings are killed, in all (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="of when, how and whom (default 0)")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from sonorant.data.batches import Batch
-from sonorant.data.plan import MicroBatch, Plan, deal
+from sonorant.data.plan import MicroBatch, Plan, shard
 from sonorant.training import checkpoint, step, trainer, worker
 from sonorant.training.distributed import ranks
 
@@ -54,13 +54,13 @@ def _bypass(first: int) -> None:
 
 def same_data_on_two_ranks() -> None:
     """Every rank loads what belongs to the first."""
-    _deal_by(lambda batches, own, world_size: deal(batches, 0, world_size))
+    _deal_by(lambda batches, own, world_size: shard(batches, 0, world_size))
 
 
 def node_local_slicing() -> None:
     """Every node deals the whole plan over its own ranks."""
     local = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    _deal_by(lambda batches, own, world_size: deal(batches, *local))
+    _deal_by(lambda batches, own, world_size: shard(batches, *local))
 
 
 def uneven_shards() -> None:
@@ -70,15 +70,15 @@ def uneven_shards() -> None:
 
 def loader_runs_dry() -> None:
     """A rank's loader ends a micro-batch early."""
-    trainer.deal = _without_the_last  # type: ignore[assignment]
+    trainer.shard = _without_the_last  # type: ignore[assignment]
 
 
 def _deal_by(dealing: Callable[[list[MicroBatch], int, int], Dealt]) -> None:
-    step.deal = trainer.deal = dealing  # type: ignore[assignment]
+    step.shard = trainer.shard = dealing  # type: ignore[assignment]
 
 
 def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> Dealt:
-    return [(batch, weight) for batch, weight in deal(batches, own, world_size) if not (own == 1 and batch.number == 3)]
+    return [(batch, weight) for batch, weight in shard(batches, own, world_size) if not (own == 1 and batch.number == 3)]
 
 
 def never_reshuffled() -> None:
@@ -136,13 +136,13 @@ def one_replica_drifts() -> None:
 
 def average_drifts() -> None:
     """The moving average of a rank misses an update."""
-    update = checkpoint.Average.update_parameters
+    update = checkpoint.Ema.update_parameters
 
     def missed(self: Any, model: torch.nn.Module) -> None:
         if not (rank() == 1 and int(self.n_averaged) == LATER):
             update(self, model)
 
-    checkpoint.Average.update_parameters = missed  # type: ignore[method-assign]
+    checkpoint.Ema.update_parameters = missed  # type: ignore[method-assign]
 
 
 def other_initial_weights() -> None:

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu_check --save
 
 Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL, so on one of them
-too. A check that fails says why and the others go on; without a GPU nothing is run, and that is said by name. `--rehearse` walks
+too. A check that fails says why and the others go on; without a GPU nothing is run, and that is said by name. `--dry-run` walks
 through the checks on a CPU with tiny models, to see that the script itself is in order: nothing is claimed then.
 """
 
@@ -39,7 +39,7 @@ from sonorant.layers.alignment import align
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.memory import Pieces
+from sonorant.training.memory import SubBatches
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
@@ -60,18 +60,18 @@ ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
 
 
 def main() -> None:
-    """Run all checks and print the verdict."""
+    """Run all checks and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=2.0, help="length of the synthetic corpus (default 2)")
-    parser.add_argument("--rehearse", action="store_true", help="go through the script on a CPU; results mean nothing")
+    parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     save_option(parser)
     arguments = parser.parse_args()
-    if not (arguments.rehearse or torch.cuda.is_available()):
+    if not (arguments.dry_run or torch.cuda.is_available()):
         finish("gpu_check", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
-    if arguments.rehearse:
+    if arguments.dry_run:
         arguments.hours = 0.05
-    result, claims = run_all(arguments.hours, torch.device("cpu") if arguments.rehearse else torch.device("cuda", 0))
-    finish("gpu_check", result, {} if arguments.rehearse else claims, arguments.save and not arguments.rehearse)
+    result, claims = run_all(arguments.hours, torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0))
+    finish("gpu_check", result, {} if arguments.dry_run else claims, arguments.save and not arguments.dry_run)
 
 
 def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[str, bool]]:
@@ -274,7 +274,7 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A GPU made small: memory really runs out, pieces are halved, training goes on and learns."""
+    """A GPU made small: memory really runs out, phrases are halved, training goes on and learns."""
     if device.type == "cpu":
         return {"not run": "a CPU's memory cannot be made small for one process"}, True
     with _alone(place) as run:
@@ -288,10 +288,10 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
             after = _measured(trainer, warm_up=0, steps=6)
         finally:
             torch.cuda.set_per_process_memory_fraction(1.0)
-        kept = Pieces("rank 0", run.pieces(0))
+        kept = SubBatches("rank 0", run.sub_batches(0))
         shrunk = bool(kept._largest)
         finite = all(bool(parameter.isfinite().all()) for parameter in recipe.model.parameters())
-    return {"before": first, "after": after, "pieces": kept._largest}, shrunk and finite
+    return {"before": first, "after": after, "phrases": kept._largest}, shrunk and finite
 
 
 def trace(folder: Path, place: Path, device: torch.device) -> Answer:

@@ -1,7 +1,7 @@
 """What speaks on a GPU: the same answers as the CPU's, and how fast. Part of `make gpu-check`; alone: `python -m benchmarks.gpu_engines`.
 
 Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of two sizes, because
-neither values nor speed depend on what they say. `--rehearse` walks through it on a CPU with tiny models: nothing is claimed then.
+neither values nor speed depend on what they say. `--dry-run` walks through it on a CPU with tiny models: nothing is claimed then.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from sonorant.errors import SonorantError
 from sonorant.export.candidate import Expected
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import Fault, Tolerance
-from sonorant.families.parallel.parity_checks import check_padding, check_parts, check_values, follow
+from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.chunks import decode_parts, speak, vocode_parts
+from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 
 TOLERANCES = {
@@ -58,17 +58,17 @@ Trained = tuple[Path, Path]
 
 
 def main() -> None:
-    """Run this part alone and print the verdict."""
+    """Run this part alone and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rehearse", action="store_true", help="go through the script on a CPU; results mean nothing")
+    parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     save_option(parser)
     arguments = parser.parse_args()
-    if not (arguments.rehearse or torch.cuda.is_available()):
+    if not (arguments.dry_run or torch.cuda.is_available()):
         finish("gpu_engines", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
     with tempfile.TemporaryDirectory() as folder:
-        device = torch.device("cpu") if arguments.rehearse else torch.device("cuda", 0)
+        device = torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
         result, holds = engines(Path(folder), Path(folder), device)
-    finish("gpu_engines", result, {} if arguments.rehearse else {CLAIM: holds}, arguments.save and not arguments.rehearse)
+    finish("gpu_engines", result, {} if arguments.dry_run else {CLAIM: holds}, arguments.save and not arguments.dry_run)
 
 
 CLAIM = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
@@ -141,7 +141,9 @@ def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str
     try:
         graphs = check_values(runtime, Expected(reference, cases, "torch on the CPU"), audio, tolerance)
         padding = check_padding(runtime, cases, audio, tolerance)
-        parts = check_parts(runtime, max(cases, key=lambda case: len(case.time)), bundle.description.context, audio, tolerance)
+        parts = check_chunks(
+            runtime, max(cases, key=lambda case: len(case.time)), bundle.description.receptive_field, audio, tolerance
+        )
     except Fault as fault:
         return {"passed": False, "failed": str(fault)}
     largest = {graph: row["max_abs_diff"] for graph, row in graphs.items()}
@@ -180,16 +182,18 @@ def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int
     frames = 0
     for tokens in sentences:
         states, ends = _encode(runtime, tokens)
-        speak(runtime, states, ends, bundle.description.context, LIMIT * len(tokens))
+        speak(runtime, states, ends, bundle.description.receptive_field, LIMIT * len(tokens))
         frames += int(ends[:, -1].sum())
     return frames
 
 
 def _first_audio(bundle: Bundle, tokens: np.ndarray, runtime: Runtime) -> int:
     states, ends = _encode(runtime, tokens)
-    context = bundle.description.context
-    mel = decode_parts(runtime, states, ends, context.decoder, (FIRST_PARTS[0] + context.vocoder, *FIRST_PARTS[1:]))
-    return next(vocode_parts(runtime, mel, ends[:, -1], context.vocoder, FIRST_PARTS)).shape[1]
+    receptive_field = bundle.description.receptive_field
+    mel = decode_chunks(
+        runtime, states, ends, receptive_field.decoder, (FIRST_PARTS[0] + receptive_field.vocoder, *FIRST_PARTS[1:])
+    )
+    return next(vocode_chunks(runtime, mel, ends[:, -1], receptive_field.vocoder, FIRST_PARTS)).shape[1]
 
 
 def _encode(runtime: Runtime, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu_tokens
 
 Needs torch with CUDA and numpy. Weights are random, of two sizes, because neither tokens' equality nor speed depends on what they say.
-`--rehearse` walks through it on a CPU with a tiny model: nothing is claimed then.
+`--dry-run` walks through it on a CPU with a tiny model: nothing is claimed then.
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime
 from sonorant.families.codec_lm.torch_static import StaticStepper
 from sonorant.layers.cache import DynamicCache
 from sonorant.models import build, load_language_model, save_model
-from sonorant.runtime.bundle import SCHEMA_VERSION, AudioSettings, Bundle, Context, FrontendSettings, Lengths, VoiceDescription
+from sonorant.runtime.bundle import (
+    SCHEMA_VERSION,
+    AudioSettings,
+    Bundle,
+    FrontendSettings,
+    Lengths,
+    ReceptiveField,
+    VoiceDescription,
+)
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 
 SIZES = {"demo": (256, 6, 4, 704), "larger": (768, 16, 12, 2048)}
@@ -55,21 +63,21 @@ CLAIM = (
 
 
 def main() -> None:
-    """Run this part alone and print the verdict."""
+    """Run this part alone and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rehearse", action="store_true", help="go through the script on a CPU; results mean nothing")
+    parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     parser.add_argument("--start", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)  # what a second start is given
     save_option(parser)
     arguments = parser.parse_args()
     if arguments.start:
         print(json.dumps({"load_s": _loaded(arguments.start[0], Path(arguments.start[1]))[1]}))
         return
-    if not (arguments.rehearse or torch.cuda.is_available()):
+    if not (arguments.dry_run or torch.cuda.is_available()):
         finish("gpu_tokens", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
     with tempfile.TemporaryDirectory() as folder:
-        device = torch.device("cpu") if arguments.rehearse else torch.device("cuda", 0)
+        device = torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
         result, holds = tokens(Path(folder), Path(folder), device)
-    finish("gpu_tokens", result, {} if arguments.rehearse else {CLAIM: holds}, arguments.save and not arguments.rehearse)
+    finish("gpu_tokens", result, {} if arguments.dry_run else {CLAIM: holds}, arguments.save and not arguments.dry_run)
 
 
 def tokens(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, Any], bool]:
@@ -208,7 +216,7 @@ GREEDY = DecodingConfig(temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=
 def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
     """What a decoder must know of the models that `write_models` writes."""
     return DecodingDescription(
-        streams=2, codes=1000, stride=2, samples_per_frame=512, frames_per_second=43.1, silence=(0, 0), layers=layers, heads=heads,
+        codebooks=2, codes=1000, stride=2, samples_per_frame=512, frames_per_second=43.1, silence=(0, 0), layers=layers, heads=heads,
         head_width=channels // max(1, heads), text="pointer", advances=4, attention="full", window=128, prompt_frames=0,
         frames_per_phoneme=Pace(median=2.5, p99=3.3), defaults=GREEDY,
     )  # fmt: skip
@@ -220,10 +228,10 @@ def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
     common: dict[str, Any] = {"audio": AUDIO, "symbols": [f"p{number}" for number in range(60)], "speakers": ["speaker"], "mel_mean": -5.0,
                               "mel_std": 2.0, "frontend": {"name": "none", "version": "none", "language": "none"}}  # fmt: skip
     codec = {**common, "kind": "codec", "config": {
-        "channels": 64, "expansion": 3, "kernel": 7, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "streams": 2,
-        "levels": [8, 5, 5, 5], "stream_dropout": 0.0, "pretrained": None,
+        "channels": 64, "expansion": 3, "kernel": 7, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "codebooks": 2,
+        "levels": [8, 5, 5, 5], "codebook_dropout": 0.0, "pretrained": None,
     }}  # fmt: skip
-    language_model = {**common, "kind": "language_model", "codec": {"streams": 2, "codes": 1000}, "config": {
+    language_model = {**common, "kind": "language_model", "codec": {"codebooks": 2, "codes": 1000}, "config": {
         "channels": channels, "expansion": 3, "encoder_blocks": 1, "encoder_kernel": 5, "layers": layers, "heads": heads,
         "feed_forward": feed_forward, "dropout": 0.0, "text": "pointer", "attention": "full", "window": 128, "most_advance": 3,
         "prompt_frames": 0,
@@ -244,7 +252,7 @@ def voice(folder: Path) -> Bundle:
     return Bundle(folder / "voice", VoiceDescription(
         schema_version=SCHEMA_VERSION, family="codec_lm", audio=AudioSettings(**AUDIO),  # type: ignore[arg-type]
         frontend=FrontendSettings(name="none", version="none", language="none"), symbols=tuple(f"p{number}" for number in range(60)),
-        speakers=("speaker",), graphs={}, context=Context(decoder=0, vocoder=8),
+        speakers=("speaker",), graphs={}, receptive_field=ReceptiveField(decoder=0, vocoder=8),
         lengths=Lengths(tokens=(4, 8, 12, 12), frames=(8, 64, 128, 256)),
         decoding=decoding(config.channels, config.layers, config.heads), choice={}, provenance={},
     ))  # fmt: skip

@@ -14,9 +14,9 @@ from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,
     Bundle,
-    Context,
     FrontendSettings,
     Lengths,
+    ReceptiveField,
     VoiceDescription,
     read_bundle,
 )
@@ -57,7 +57,9 @@ def write_voice(folder: Path, size: dict[str, dict[str, Any]]) -> tuple[Bundle, 
         symbols=tuple(symbols),
         speakers=("speaker",),
         graphs={},
-        context=Context(decoder=load_acoustic(trained[0])[0].context, vocoder=load_vocoder(trained[1])[0].context),
+        receptive_field=ReceptiveField(
+            decoder=load_acoustic(trained[0])[0].receptive_field, vocoder=load_vocoder(trained[1])[0].receptive_field
+        ),
         lengths=LENGTHS,
         decoding=None,
         choice={},

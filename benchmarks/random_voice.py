@@ -38,7 +38,7 @@ def random_codec_lm(folder: Path) -> tuple[Path, Path]:
     settings = load("codec", CodecConfig)
     codec = _save(folder, {**_common(), "kind": "codec", "config": dataclasses.asdict(settings)})
     spoken = {
-        "streams": settings.streams,
+        "codebooks": settings.codebooks,
         "codes": math.prod(settings.levels),
         "stride": settings.stride,
         "sha256": sha256_file(codec / "weights.pt"),

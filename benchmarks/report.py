@@ -1,4 +1,4 @@
-"""What all benchmarks share: the machine they ran on and the verdict they end with. Knows nothing of what is measured."""
+"""What all benchmarks share: the machine they ran on and the finish_reason they end with. Knows nothing of what is measured."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def save_option(parser: argparse.ArgumentParser) -> None:
 
 
 def finish(name: str, result: dict[str, Any], claims: dict[str, bool], save: bool = False) -> None:
-    """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
+    """Print the finish_reason as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
 
-    `claims` maps each claim, in words, to whether it held. With `save`, benchmarks/results/<name>.json keeps the verdict too.
+    `claims` maps each claim, in words, to whether it held. With `save`, benchmarks/results/<name>.json keeps the finish_reason too.
     """
     holds = all(claims.values())
-    verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
+    finish_reason = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
     if save:
-        write_json(RESULTS / f"{name}.json", verdict)
+        write_json(RESULTS / f"{name}.json", finish_reason)
     sys.stderr.flush()
-    print(json.dumps(verdict, ensure_ascii=False, allow_nan=False), flush=True)
+    print(json.dumps(finish_reason, ensure_ascii=False, allow_nan=False), flush=True)
     if not holds:
         raise SystemExit(1)
 

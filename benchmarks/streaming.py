@@ -151,10 +151,10 @@ def _difference(voice: Voice) -> float:
 
 def _lookahead_db(voice: Voice) -> dict[str, float]:
     """For each lookahead in code frames short of the full one: signal over difference, over the first part of a long text."""
-    how, context = _taken_as_it_comes(voice), voice.description.context.vocoder
+    how, receptive_field = _taken_as_it_comes(voice), voice.description.receptive_field.vocoder
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
     found = {}
-    for lookahead in range(0, context, max(1, context // 8)):
+    for lookahead in range(0, receptive_field, max(1, receptive_field // 8)):
         short = np.concatenate(list(voice.stream(TEXTS["long"], lookahead=lookahead, **how)))
         differs = np.flatnonzero(short != exact)
         first = slice(0, differs[-1] + 1 if len(differs) else 1)

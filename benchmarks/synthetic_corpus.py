@@ -70,12 +70,12 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
 
 def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) -> np.ndarray:
     """int16 (S,), S a whole number of hops: a decaying tone a symbol, in a little noise."""
-    pieces = []
+    phrases = []
     for symbol in spoken:
         time = np.arange(int(audio.sample_rate / TONES_PER_SECOND * random.uniform(0.7, 1.3))) / audio.sample_rate
         pitch = 0.9 * audio.f_max * (0.05 + 0.95 * symbol / len(SYMBOLS))
-        pieces.append(0.3 * np.sin(2 * np.pi * pitch * time) * np.exp(-6.0 * time))
-    wave = np.concatenate(pieces)
+        phrases.append(0.3 * np.sin(2 * np.pi * pitch * time) * np.exp(-6.0 * time))
+    wave = np.concatenate(phrases)
     wave = np.concatenate([wave, np.zeros(frames_of(len(wave), audio) * audio.hop - len(wave))])
     return np.clip(np.rint(32768.0 * (wave + 0.003 * random.standard_normal(len(wave)))), -32768, 32767).astype(np.int16)
 

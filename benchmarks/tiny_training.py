@@ -27,8 +27,8 @@ def tiny_codes(features: Path) -> Path:
         from sonorant.families.codec_lm.codes import write_codes
 
         store = FeatureStore.open(features)
-        sizes = CodecConfig(channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, streams=2, levels=[3, 3],
-                            stream_dropout=0.0, pretrained=None)  # fmt: skip
+        sizes = CodecConfig(channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[3, 3],
+                            codebook_dropout=0.0, pretrained=None)  # fmt: skip
         torch.manual_seed(1)
         audio = store.audio
         write_codes(out, store, Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval(), "of a codec never saved")
@@ -76,8 +76,8 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     else:
         model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
         if kind == "codec":
-            model = {"channels": 16, "expansion": 2, "kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "streams": 2,
-                     "levels": [4, 3], "stream_dropout": 0.3, "pretrained": None}  # fmt: skip
+            model = {"channels": 16, "expansion": 2, "kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2,
+                     "levels": [4, 3], "codebook_dropout": 0.3, "pretrained": None}  # fmt: skip
         train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
     return {**model, **{k: v for k, v in changes.items() if k in model}}, {
         **train,

@@ -175,7 +175,7 @@ class Stage:
 
 
 def main() -> None:
-    """Measure and print the verdict."""
+    """Measure and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)")
     parser.add_argument("--steps", type=int, default=600, help="steps of the training whose server never returns (default 600)")

@@ -1,7 +1,7 @@
 """Several ways to do the same, timed in turn. Knows nothing of what they do.
 
 Whatever else the machine does falls on all of them alike, so a ratio of two is taken round by round. Noise is read from blocks of
-consecutive rounds: how far their medians lie apart is how far another run's would. `CONTROL` is a fixed piece of arithmetic timed in every
+consecutive rounds: how far their medians lie apart is how far another run's would. `CONTROL` is a fixed phrase of arithmetic timed in every
 round; it tells whether the machine itself was slower in another run.
 """
 
@@ -24,19 +24,19 @@ Times = dict[str, NDArray[np.float64]]
 
 
 def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: int = 10, most: int = 200) -> Times:
-    """Seconds that each piece of work, and `CONTROL`, took in each round (R,).
+    """Seconds that each phrase of work, and `CONTROL`, took in each round (R,).
 
-    As many rounds as fit into `seconds`, but at least `least` and at most `most`; each begins with another piece of work.
+    As many rounds as fit into `seconds`, but at least `least` and at most `most`; each begins with another phrase of work.
     """
-    pieces = {**work, CONTROL: _control}
-    names = list(pieces)
+    phrases = {**work, CONTROL: _control}
+    names = list(phrases)
     took: dict[str, list[float]] = {name: [] for name in names}
     ends, rounds = time.perf_counter() + seconds, 0
     while rounds < WARM_UP + least or (rounds < WARM_UP + most and time.perf_counter() < ends):
         first = rounds % len(names)
         for name in names[first:] + names[:first]:
             begin = time.perf_counter()
-            pieces[name]()
+            phrases[name]()
             took[name].append(time.perf_counter() - begin)
         rounds += 1
     return {name: np.array(times[WARM_UP:]) for name, times in took.items()}

@@ -279,7 +279,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Play it and print the verdict."""
+    """Play it and print the finish_reason."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes", description=__doc__.splitlines()[0])
     parser.add_argument("--by-hand", action="store_true", help="without Prefect, and without the training on one machine")
     parser.add_argument("--steps", type=int, default=120, help="optimizer steps (default 120)")

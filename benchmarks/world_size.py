@@ -46,7 +46,7 @@ BOUND = 2e-3
 
 
 def main() -> None:
-    """Train all cases on all numbers of processes and print the verdict."""
+    """Train all cases on all numbers of processes and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100, help="optimizer steps of each training (default 100)")
     parser.add_argument("--only", choices=list(CASES), action="append", help="only this case; may be given again")

@@ -12,7 +12,7 @@ from sonorant.errors import SonorantError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Graph:
+class Pipeline:
     """The stages of a project and what lies around them."""
 
     stages: tuple[str, ...]
@@ -54,7 +54,7 @@ def up_to_date(root: Path, stage: str) -> bool:
         raise SonorantError(f"{root / 'dvc.yaml'}: {' '.join(str(error).split())}") from None
 
 
-def read_graph(root: Path) -> Graph:
+def read_graph(root: Path) -> Pipeline:
     """Read dvc.yaml in the folder `root`, its templates filled in from params.yaml. Raises SonorantError if DVC refuses it."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -74,7 +74,7 @@ def read_graph(root: Path) -> Graph:
             deps = {name: [Path(dep.fs_path) for dep in stage.deps] for stage, name in named.items()}
             written = {dep for read in deps.values() for dep in read if any(_overlap(dep, out) for out in outs)}
             sources = {dep for read in deps.values() for dep in read if dep not in written and dep.is_relative_to(root)}
-            return Graph(
+            return Pipeline(
                 stages=tuple(named[stage] for stage in order if stage in named),
                 needs={
                     name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()

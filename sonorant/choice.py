@@ -53,7 +53,7 @@ class ChooseConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CandidateRow:
     """What is known of a candidate, and what came of it; a figure that was not measured is None."""
 
     candidate: str
@@ -111,7 +111,7 @@ def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(variant for runtime, variant in passed if runtime in STANDALONE))
 
 
-def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Row:
+def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> CandidateRow:
     variant = candidate.split("/", 1)[1]
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
@@ -121,7 +121,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ro
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
     refused = _refused(candidate, metrics, config)
-    row = Row(
+    row = CandidateRow(
         candidate=candidate,
         passed=refused is None,
         reason=refused or "",
@@ -134,7 +134,7 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ro
         wer_above_fp32_ci95=above.get("wer_ci95"),
         bytes=metrics["size"].get(variant, {}).get("bytes") if own else None,
     )
-    return row if refused else Row(**asdict(row) | {"reason": _standing(row, config)})
+    return row if refused else CandidateRow(**asdict(row) | {"reason": _standing(row, config)})
 
 
 def _refused(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> str | None:
@@ -165,11 +165,11 @@ def _where_heard(candidate: str) -> str:
     return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
 
 
-def _certainly_faster(row: Row, config: ChooseConfig) -> bool:
+def _certainly_faster(row: CandidateRow, config: ChooseConfig) -> bool:
     return row.speedup_ci95 is not None and row.speedup_ci95[0] >= config.min_speedup
 
 
-def _standing(row: Row, config: ChooseConfig) -> str:
+def _standing(row: CandidateRow, config: ChooseConfig) -> str:
     """How a candidate that passed stands beside fp32."""
     if row.speedup_ci95 is None:
         return "passed: what the others are compared with"
@@ -187,7 +187,7 @@ def _standing(row: Row, config: ChooseConfig) -> str:
     return f"{standing}; WER{heard}" if heard else standing
 
 
-def _sentence(best: Row, rows: list[Row], config: ChooseConfig) -> str:
+def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig) -> str:
     if best.candidate == BASELINE:
         others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.runtime in STANDALONE]
         tried = [other for other in others if "not run: " not in other]

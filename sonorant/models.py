@@ -45,7 +45,7 @@ def build_language_model(description: dict[str, Any]) -> LanguageModel:
         symbols=SymbolTable(description["symbols"]).size,
         speakers=len(description["speakers"]),
         mels=description["audio"]["n_mels"],
-        streams=description["codec"]["streams"],
+        codebooks=description["codec"]["codebooks"],
         codes=description["codec"]["codes"],
         mel_mean=description["mel_mean"],
         mel_std=description["mel_std"],

@@ -71,7 +71,7 @@ def check(path: Path = params.PARAMS) -> None:
         params.load(section, owner, path)
     codec = params.load("codec", CodecConfig, path)
     if codec.pretrained and params.load("voice", VoiceConfig, path).family == "codec_lm":
-        found = check_pretrained(codec.pretrained, params.load("audio", MelConfig, path), codec.streams)
+        found = check_pretrained(codec.pretrained, params.load("audio", MelConfig, path), codec.codebooks)
         refuse_without_graph(codec.pretrained, found)
 
 

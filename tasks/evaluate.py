@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sonorant.evaluation.evaluation import EvaluateConfig, Inputs, evaluate
+from sonorant.evaluation.evaluation import EvaluateConfig, EvaluationInputs, evaluate
 from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.evaluation.samples import write_family, write_samples
 from sonorant.files import write_json
@@ -37,7 +37,7 @@ def main() -> None:
         "--family", type=Path, required=True, help="folder to write: what stands beside the other family in its report"
     )
     arguments = parser.parse_args()
-    inputs = Inputs(
+    inputs = EvaluationInputs(
         corpus=arguments.corpus,
         manifest=arguments.prepared / "manifest.jsonl",
         recordings=arguments.recordings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from sonorant.report.page import Inputs, ReportConfig, write_report
+from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from tasks.origin import hashes_of
 from tasks.params import load
 from tasks.stage import run, stage_of_graph
@@ -33,7 +33,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, required=True, help="HTML file to write")
     arguments = parser.parse_args()
-    inputs = Inputs(
+    inputs = ReportInputs(
         metrics=arguments.metrics,
         evaluation=arguments.evaluation,
         choice=arguments.choice,

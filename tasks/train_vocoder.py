@@ -70,8 +70,8 @@ def take(config: CodecConfig, features: Path, out: Path) -> None:
     assert config.pretrained
     data_hash = hash_of(features)
     store = FeatureStore.open(features)
-    refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.streams))
-    codec, about = take_pretrained(config.pretrained, store.audio, config.streams)
+    refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.codebooks))
+    codec, about = take_pretrained(config.pretrained, store.audio, config.codebooks)
     provenance = {
         "git_commit": origin_tags().get("git_commit", "unknown"),
         "data": data_hash,
@@ -80,7 +80,7 @@ def take(config: CodecConfig, features: Path, out: Path) -> None:
     }
     described = describe("codec", config, store.header) | {"pretrained": about, "provenance": provenance}
     save_model(out, codec.state_dict(), described)
-    print(f"{about['name']} ({about['revision']}): {codec.streams} streams of {codec.codes} codes, taken as it is", flush=True)
+    print(f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, taken as it is", flush=True)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def test_it_looks_at_everything_here(tmp_path: Path) -> None:
     assert "MiB/s" in found(done)[f"{runs} writing"].value
     assert "MiB/s" in found(done)[f"{features} reading"].value
     assert list(runs.iterdir()) == []
-    assert all(each["mend"] for each in seen["findings"] if each["state"] in ("warning", "problem"))
+    assert all(each["hint"] for each in seen["findings"] if each["state"] in ("warning", "problem"))
 
 
 def test_the_table_says_the_same_and_status_1_is_a_problem() -> None:
@@ -120,7 +120,7 @@ def test_a_small_disk_is_found(tmp_path: Path) -> None:
 def test_a_full_disk_is_found(tmp_path: Path) -> None:
     seen = on_a_disk_of_its_own(tmp_path, "size=8m,nr_inodes=2")
     assert "No space left" in seen["writing"].value
-    assert "make room" in seen["writing"].mend
+    assert "make room" in seen["writing"].hint
 
 
 def test_a_read_only_disk_is_found(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_read_only_disk_is_found(tmp_path: Path) -> None:
 
 def test_features_that_are_not_there_are_found(tmp_path: Path) -> None:
     (finding,) = storage.look_at_read(tmp_path / "none")
-    assert (finding.state, "dvc repro" in finding.mend) == ("problem", True)
+    assert (finding.state, "dvc repro" in finding.hint) == ("problem", True)
 
 
 def test_the_file_system_is_that_of_the_longest_mount_point(tmp_path: Path) -> None:

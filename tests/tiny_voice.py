@@ -44,7 +44,7 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
 def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tuple[Path, Path]:
     """Write trained folders of a language model with two speakers and of its codec; the same weights for the same arguments.
 
-    `changes` are settings of the language model other than those here, such as text="both". Its two streams have 15 codes each; it moves
+    `changes` are settings of the language model other than those here, such as text="both". Its two codebooks have 15 codes each; it moves
     through a text at some frames a phoneme, as weights of chance have it.
     """
     common = _common(AUDIO)
@@ -52,8 +52,8 @@ def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tu
         **common,
         "kind": "codec",
         "config": {
-            "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "streams": 2,
-            "levels": [5, 3], "stream_dropout": 0.2, "pretrained": None,
+            "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "codebooks": 2,
+            "levels": [5, 3], "codebook_dropout": 0.2, "pretrained": None,
         },
     }  # fmt: skip
     config = {
@@ -66,7 +66,7 @@ def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tu
         **common,
         "kind": "language_model",
         "config": config | changes,
-        "codec": {"streams": 2, "codes": 15, "stride": 2, "sha256": sha256_file(folder / "codec" / "weights.pt")},
+        "codec": {"codebooks": 2, "codes": 15, "stride": 2, "sha256": sha256_file(folder / "codec" / "weights.pt")},
         "pace": {"frames_per_phoneme": {"median": 2.0, "p99": 4.0}},
     }
     model = build(language_model)

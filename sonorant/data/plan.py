@@ -43,7 +43,7 @@ class Plan:
         return [batches[start : start + size] for start in range(0, len(batches), size)]
 
 
-def deal(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
+def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
     """The micro-batches of a step that `rank` computes, each with its weight.
 
     A rank for which none is left computes the first one with weight zero: it takes part in the averaging of gradients without

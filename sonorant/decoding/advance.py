@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sonorant.decoding.state import LONGEST_PERIOD, Array, Rules, State
 
 
-class Verdict(IntEnum):
+class FinishReason(IntEnum):
     """How an utterance went: what went wrong first."""
 
     WELL = 0
@@ -49,7 +49,7 @@ class Watch(NamedTuple):
     """As in `State`."""
     repeats_BR: Array
     """As in `State`."""
-    verdict_B: Array
+    finish_reason_B: Array
     """As in `State`, budgets apart."""
     pushed_B: Array
     """bool: the pointer must move, because what goes wrong lasts as long as it has stood where it is."""
@@ -71,15 +71,15 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
     stuck_B = alive_B & stays_B & (stood_B >= rules.longest_phoneme_B)
     silence_B = alive_B & (silent_B >= rules.longest_silence_B)
     loop_B = alive_B & ~all_silent_B & (xp.max(repeats_BR, axis=-1) >= rules.longest_repeat_B)
-    found_B = xp.where(stuck_B, int(Verdict.STUCK), 0)
-    found_B = xp.where(loop_B, int(Verdict.REPETITION), found_B)
-    found_B = xp.where(silence_B, int(Verdict.SILENCE), found_B)
+    found_B = xp.where(stuck_B, int(FinishReason.STUCK), 0)
+    found_B = xp.where(loop_B, int(FinishReason.REPETITION), found_B)
+    found_B = xp.where(silence_B, int(FinishReason.SILENCE), found_B)
     standing_B = (silence_B & (stood_B >= rules.longest_silence_B)) | (loop_B & (stood_B >= rules.longest_repeat_B))
     return Watch(
         silent_B=silent_B,
         recent_BRG=recent_BRG,
         repeats_BR=repeats_BR,
-        verdict_B=xp.where(state.verdict_B == 0, found_B, state.verdict_B),
+        finish_reason_B=xp.where(state.finish_reason_B == 0, found_B, state.finish_reason_B),
         pushed_B=stays_B & (stuck_B | standing_B),
     )
 
@@ -150,7 +150,9 @@ def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
 LOG_HALF = math.log(0.5)
 
 
-def choose_hop(state: State, rules: Rules, hop_BA: Array, noise_B: Array, xp: Any, *, sampled: bool) -> tuple[Array, Array, Array]:
+def choose_advance(
+    state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
+) -> tuple[Array, Array, Array]:
     """By how many phonemes to move (B,), where to move if it had to (B,), both int64, and the survival since arrival, log float32 (B,).
 
     The likeliest class after each frame would be to stay nearly always: the hazard of leaving rarely reaches one half in any one frame, and
@@ -158,24 +160,24 @@ def choose_hop(state: State, rules: Rules, hop_BA: Array, noise_B: Array, xp: An
     median of the phoneme's duration under the model; then by the likeliest number. Or the class is drawn.
 
     Args:
-        hop_BA: logits of the classes: 0 = stay, a = move by a phonemes.
+        advance_BA: logits of the classes: 0 = stay, a = move by a phonemes.
         noise_B: uniform numbers.
         sampled: False skips what is for rows that draw.
     """
-    highest_B1 = xp.max(hop_BA, axis=-1, keepdims=True)
-    weights_BA = xp.exp(hop_BA - highest_B1)
-    log_stay_B = (hop_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
+    highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
+    weights_BA = xp.exp(advance_BA - highest_B1)
+    log_stay_B = (advance_BA - highest_B1)[:, 0] - xp.log(xp.sum(weights_BA, axis=-1))
     log_survival_B = state.log_survival_B + log_stay_B
-    likeliest_B = xp.argmax(hop_BA[:, 1:], axis=-1) + 1
-    hop_B = xp.where(log_survival_B < LOG_HALF, likeliest_B, 0)
+    likeliest_B = xp.argmax(advance_BA[:, 1:], axis=-1) + 1
+    advance_B = xp.where(log_survival_B < LOG_HALF, likeliest_B, 0)
     if sampled:
         drawn_B = rank_at(xp.cumulative_sum(weights_BA, axis=-1), noise_B, xp)
-        hop_B = xp.where(rules.median_B, hop_B, drawn_B)
-    return hop_B, likeliest_B, log_survival_B
+        advance_B = xp.where(rules.median_B, advance_B, drawn_B)
+    return advance_B, likeliest_B, log_survival_B
 
 
 def advance(
-    state: State, rules: Rules, logits_BGK: Array, hop_BA: Array, xp: Any, *, sampled: bool = True, penalised: bool = True
+    state: State, rules: Rules, logits_BGK: Array, advance_BA: Array, xp: Any, *, sampled: bool = True, penalised: bool = True
 ) -> State:
     """The state after a step.
 
@@ -183,41 +185,43 @@ def advance(
         state: what the model was fed.
         rules: of the batch.
         logits_BGK: float32 (B, G, K), the model's codes for the grid's next row.
-        hop_BA: float32 (B, A), logits of how far the pointer moves.
+        advance_BA: float32 (B, A), logits of how far the pointer moves.
         xp: the arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`.
         sampled: False skips what only drawn rows need, where `draws(rules)` is False.
         penalised: False skips the penalty, where `penalises(rules)` is False.
     """
     alive_B = state.ended_B < 0
     noise_B1G = xp.take(rules.noise_BSG, xp.reshape(state.step, (1,)), axis=1)
-    streams = logits_BGK.shape[1]
+    codebooks = logits_BGK.shape[1]
     codes_BG, log_probability_BG = choose_codes(
-        state, rules, logits_BGK, noise_B1G[:, 0, :streams], xp, sampled=sampled, penalised=penalised
+        state, rules, logits_BGK, noise_B1G[:, 0, :codebooks], xp, sampled=sampled, penalised=penalised
     )
-    hop_B, likeliest_B, log_survival_B = choose_hop(state, rules, hop_BA, noise_B1G[:, 0, streams], xp, sampled=sampled)
+    advance_B, likeliest_B, log_survival_B = choose_advance(
+        state, rules, advance_BA, noise_B1G[:, 0, codebooks], xp, sampled=sampled
+    )
 
-    frames_G = state.step - xp.arange(streams, device=logits_BGK.device)
+    frames_G = state.step - xp.arange(codebooks, device=logits_BGK.device)
     real_BG = (frames_G >= 0) & (alive_B[:, None] | (frames_G < state.ended_B[:, None]))
     codes_BG = xp.where(real_BG, codes_BG, logits_BGK.shape[2])
-    watched = watch(state, rules, codes_BG, hop_B == 0, xp)
-    hop_B = xp.where(watched.pushed_B, likeliest_B, hop_B)
+    watched = watch(state, rules, codes_BG, advance_B == 0, xp)
+    advance_B = xp.where(watched.pushed_B, likeliest_B, advance_B)
 
-    arrived_B = state.pointer_B + hop_B
+    arrived_B = state.pointer_B + advance_B
     finished_B = alive_B & (arrived_B >= rules.phonemes_B)
     spent_B = alive_B & ~finished_B & (state.step + 1 >= rules.budget_B)
     left_B = finished_B | spent_B
-    moved_B = alive_B & ~left_B & (hop_B > 0)
+    moved_B = alive_B & ~left_B & (advance_B > 0)
     rows_S = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device)
     return State(
         step=state.step + 1,
         codes_BG=codes_BG,
-        # While the delayed streams are completed, the model sees the last frame's phoneme, as in training.
+        # While the delayed codebooks are completed, the model sees the last frame's phoneme, as in training.
         pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
         age_B=xp.where(moved_B, 0, state.age_B + 1),
         log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
         position_B=state.position_B + 1,
         ended_B=xp.where(left_B, state.step + 1, state.ended_B),
-        verdict_B=xp.where(spent_B & (watched.verdict_B == 0), int(Verdict.BUDGET), watched.verdict_B),
+        finish_reason_B=xp.where(spent_B & (watched.finish_reason_B == 0), int(FinishReason.BUDGET), watched.finish_reason_B),
         log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
         silent_B=watched.silent_B,
         recent_BRG=watched.recent_BRG,
@@ -239,5 +243,5 @@ def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
 
 
 def complete(state: State, xp: Any) -> Array:
-    """bool (B,): the row has ended, and all its streams are there."""
+    """bool (B,): the row has ended, and all its codebooks are there."""
     return (state.ended_B >= 0) & ((state.ended_B == 0) | (state.step >= state.ended_B + state.codes_BG.shape[1] - 1))

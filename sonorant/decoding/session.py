@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Key, Verdict, complete, uniform_noise
+from sonorant.decoding.advance import FinishReason, Key, complete, uniform_noise
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.decoding.state import Rules, State, make_rules, start
 from sonorant.errors import SonorantError
@@ -72,7 +72,7 @@ class Session:
             prompt: for voices that take one.
         """
         if prompt is None:
-            prompt = Prompt(np.zeros((len(lengths_B), 1, description.streams), np.int64), np.zeros(len(lengths_B), np.int64))
+            prompt = Prompt(np.zeros((len(lengths_B), 1, description.codebooks), np.int64), np.zeros(len(lengths_B), np.int64))
         rules = make_rules(lengths_B, description, config, partial(uniform_noise, keys))
         self._state = start(rules, lengths_B, prompt.lengths_B, description)
         self._stepper, self._rules = stepper, rules
@@ -107,14 +107,14 @@ class Session:
         return self._state.ended_B
 
     @property
-    def verdicts_B(self) -> NDArray[np.int64]:
-        """`Verdict` of each row so far."""
-        return self._state.verdict_B
+    def finish_reasons_B(self) -> NDArray[np.int64]:
+        """`FinishReason` of each row so far."""
+        return self._state.finish_reason_B
 
     @property
     def cut_B(self) -> NDArray[np.bool_]:
         """Whether the row's end is its budget's, so that some of its text may be missing."""
-        return (self._state.ended_B == self._rules.budget_B) & (self.verdicts_B != Verdict.WELL)
+        return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
 
     @property
     def log_probability_B(self) -> NDArray[np.float32]:
@@ -132,7 +132,7 @@ class Session:
         return int(self._state.ended_B.max(initial=0))
 
     def _undelayed(self, first: int, last: int) -> NDArray[np.int64]:
-        grid_BSG, streams = self._state.grid_BSG, self._state.codes_BG.shape[1]
-        codes_BFG = np.stack([grid_BSG[:, first + stream : last + stream, stream] for stream in range(streams)], axis=-1)
+        grid_BSG, codebooks = self._state.grid_BSG, self._state.codes_BG.shape[1]
+        codes_BFG = np.stack([grid_BSG[:, first + stream : last + stream, stream] for stream in range(codebooks)], axis=-1)
         past_BF1 = ((self.lengths_B >= 0)[:, None] & (np.arange(first, last) >= self.lengths_B[:, None]))[:, :, None]
         return np.where(past_BF1, self._rules.silence_BG[:, None, :], codes_BFG)

@@ -79,7 +79,7 @@ class Pace:
 class DecodingDescription:
     """What a decoder must know of a voice of the family codec_lm; `decoding` in `voice.json`."""
 
-    streams: int
+    codebooks: int
     """Codes a frame; stream g comes g steps later than the first (delay pattern, Copet et al. 2023)."""
     codes: int
     """Codes of a stream; the number itself stands for "no code"."""
@@ -113,5 +113,5 @@ class DecodingDescription:
     """How it is decoded where nothing else is asked for."""
 
     def __post_init__(self) -> None:
-        if len(self.silence) != self.streams:
-            raise ValueError(f"silence has {len(self.silence)} codes, the voice {self.streams} streams")
+        if len(self.silence) != self.codebooks:
+            raise ValueError(f"silence has {len(self.silence)} codes, the voice {self.codebooks} codebooks")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
@@ -27,8 +27,8 @@ class Spoken:
     """Silence past a row's end."""
     lengths_B: NDArray[np.int64]
     """Code frames of each row."""
-    verdicts_B: NDArray[np.int64]
-    """`Verdict` of what was kept; anything but `WELL` is a runaway."""
+    finish_reasons_B: NDArray[np.int64]
+    """`FinishReason` of what was kept; anything but `WELL` is a runaway."""
     cut_B: NDArray[np.bool_]
     """Whether what was kept ended with its budget, so that some of its text may be missing."""
     attempts_B: NDArray[np.int64]
@@ -40,14 +40,14 @@ class Attempt:
     """One row that was decoded to its end."""
 
     codes_FG: NDArray[np.int64]
-    verdict: Verdict
+    finish_reason: FinishReason
     cut: bool
     log_probability: float
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
         """The larger the better."""
-        return self.verdict == Verdict.WELL, not self.cut, self.log_probability
+        return self.finish_reason == FinishReason.WELL, not self.cut, self.log_probability
 
 
 def speak(
@@ -63,7 +63,7 @@ def speak(
 ) -> Spoken:
     """Decode a batch of texts to the end. A row is as it would be alone, whatever is beside it.
 
-    The policy: the first attempt is decoded as `config` says. Rows whose best candidate has another verdict than `WELL` are spoken anew, up
+    The policy: the first attempt is decoded as `config` says. Rows whose best candidate has another finish_reason than `WELL` are spoken anew, up
     to `config.retries` times, with the noise of the next attempt, at a temperature of at least `RETRY_TEMPERATURE`, the pointer by the
     median rule. Of all candidates of all attempts the best is kept: one that went well before one that did not, one that came to the text's
     end before one that was cut, then by the mean log-probability of its codes. So every text ends, and what went wrong is told.
@@ -84,7 +84,9 @@ def speak(
     best: list[Attempt | None] = [None] * len(lengths_B)
     attempts_B = np.zeros(len(lengths_B), np.int64)
     for number in range(config.retries + 1):
-        texts = np.array([text for text, kept in enumerate(best) if kept is None or kept.verdict != Verdict.WELL], np.int64)
+        texts = np.array(
+            [text for text, kept in enumerate(best) if kept is None or kept.finish_reason != FinishReason.WELL], np.int64
+        )
         if not len(texts):
             break
         attempts_B[texts] += 1
@@ -125,7 +127,7 @@ def _attempts(session: Session) -> Iterator[Attempt]:
     for row, length in enumerate(session.lengths_B):
         yield Attempt(
             codes_FG=codes_BFG[row, :length],
-            verdict=Verdict(int(session.verdicts_B[row])),
+            finish_reason=FinishReason(int(session.finish_reasons_B[row])),
             cut=bool(session.cut_B[row]),
             log_probability=float(session.log_probability_B[row]),
         )
@@ -139,7 +141,7 @@ def _spoken(kept: list[Attempt], attempts_B: NDArray[np.int64], description: Dec
     return Spoken(
         codes_BFG=codes_BFG,
         lengths_B=lengths_B,
-        verdicts_B=np.array([attempt.verdict for attempt in kept], np.int64),
+        finish_reasons_B=np.array([attempt.finish_reason for attempt in kept], np.int64),
         cut_B=np.array([attempt.cut for attempt in kept], bool),
         attempts_B=attempts_B,
     )

@@ -3,7 +3,7 @@
 Both are tuples of arrays of one kind, numpy's or torch's, whose shapes stay the same from the first step to the last, so that a step can
 be compiled or captured. Knows nothing of how a token is chosen.
 
-Shapes: `B` rows, `N` phonemes, `G` streams, `K` codes of a stream, `S` steps there is room for, `R` longest period of a loop. A frame's
+Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a stream, `S` steps there is room for, `R` longest period of a loop. A frame's
 code of stream g is made g steps after that of the first (delay pattern): row t of the grid holds codes of the frames t, t - 1, ...,
 t - G + 1, and K where there is no such frame. int64, float32 and bool throughout.
 """
@@ -72,9 +72,9 @@ class State(NamedTuple):
     position_B: Array
     """The next step's position: filled slots of the cache."""
     ended_B: Array
-    """Frames of the row, -1 = not ended yet. Its last streams are complete G - 1 steps later."""
-    verdict_B: Array
-    """`sonorant.decoding.advance.Verdict`: what went wrong first."""
+    """Frames of the row, -1 = not ended yet. Its last codebooks are complete G - 1 steps later."""
+    finish_reason_B: Array
+    """`sonorant.decoding.advance.FinishReason`: what went wrong first."""
     log_probability_B: Array
     """Of the codes so far, summed, as the model gave them before temperature and penalty."""
     silent_B: Array
@@ -107,12 +107,12 @@ def make_rules(
         config: for all rows.
         draw: given steps and numbers a step, uniform noise float32 (B, steps, numbers); not called where nothing is drawn.
     """
-    rows, streams = len(lengths_B), description.streams
+    rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
     budget_B[lengths_B <= EMPTY] = 0
-    steps = int(budget_B.max(initial=0)) + streams - 1
+    steps = int(budget_B.max(initial=0)) + codebooks - 1
     drawn = config.temperature > 0 or config.advance == "sample"
-    noise_BSG = draw(steps, streams + 1) if drawn else np.zeros((rows, steps, streams + 1), np.float32)
+    noise_BSG = draw(steps, codebooks + 1) if drawn else np.zeros((rows, steps, codebooks + 1), np.float32)
 
     def frames(seconds: float) -> NDArray[np.int64]:
         return np.full(rows, max(1, round(seconds * description.frames_per_second)), np.int64)
@@ -140,23 +140,23 @@ def start(
 ) -> State:
     """The state before the first step, numpy, where the model was given the prompt, and the text if it takes it so."""
     rows, steps, _ = rules.noise_BSG.shape
-    streams, codes = description.streams, description.codes
+    codebooks, codes = description.codebooks, description.codes
     before = lengths_B if description.text != "pointer" else np.zeros(rows, np.int64)
     return State(
         step=np.zeros((), np.int64),
-        codes_BG=np.full((rows, streams), codes, np.int64),
+        codes_BG=np.full((rows, codebooks), codes, np.int64),
         pointer_B=np.zeros(rows, np.int64),
         age_B=np.zeros(rows, np.int64),
         log_survival_B=np.zeros(rows, np.float32),
         position_B=(1 + before + prompt_lengths_B).astype(np.int64),
         ended_B=np.where(rules.budget_B == 0, 0, -1).astype(np.int64),
-        verdict_B=np.zeros(rows, np.int64),
+        finish_reason_B=np.zeros(rows, np.int64),
         log_probability_B=np.zeros(rows, np.float32),
         silent_B=np.zeros(rows, np.int64),
-        recent_BRG=np.full((rows, LONGEST_PERIOD, streams), -1, np.int64),
+        recent_BRG=np.full((rows, LONGEST_PERIOD, codebooks), -1, np.int64),
         repeats_BR=np.zeros((rows, LONGEST_PERIOD), np.int64),
-        used_BGK=np.full((rows, streams, codes), NEVER, np.int64),
-        grid_BSG=np.full((rows, steps, streams), codes, np.int64),
+        used_BGK=np.full((rows, codebooks, codes), NEVER, np.int64),
+        grid_BSG=np.full((rows, steps, codebooks), codes, np.int64),
     )
 
 

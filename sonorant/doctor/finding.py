@@ -25,12 +25,12 @@ class Finding:
     """problem: training fails or is wrong; warning: it is slow or at risk; not run: could not be looked at."""
     value: str
     """What was seen; why, where it was not run."""
-    mend: str = ""
+    hint: str = ""
     """What to do; empty where nothing is."""
 
     def __post_init__(self) -> None:
-        if self.state in ("warning", "problem") and not self.mend:
-            raise ValueError(f"{self.area} {self.name}: a {self.state} needs a mend")
+        if self.state in ("warning", "problem") and not self.hint:
+            raise ValueError(f"{self.area} {self.name}: a {self.state} needs a hint")
 
 
 def ok(area: str, name: str, value: str) -> Finding:
@@ -38,23 +38,23 @@ def ok(area: str, name: str, value: str) -> Finding:
     return Finding(area=area, name=name, state="ok", value=value)
 
 
-def warning(area: str, name: str, value: str, mend: str) -> Finding:
+def warning(area: str, name: str, value: str, hint: str) -> Finding:
     """Training works, but slowly or at risk."""
-    return Finding(area=area, name=name, state="warning", value=value, mend=mend)
+    return Finding(area=area, name=name, state="warning", value=value, hint=hint)
 
 
-def problem(area: str, name: str, value: str, mend: str) -> Finding:
+def problem(area: str, name: str, value: str, hint: str) -> Finding:
     """Training fails, or its result is wrong."""
-    return Finding(area=area, name=name, state="problem", value=value, mend=mend)
+    return Finding(area=area, name=name, state="problem", value=value, hint=hint)
 
 
-def not_run(area: str, name: str, why: str, mend: str = "") -> Finding:
+def not_run(area: str, name: str, why: str, hint: str = "") -> Finding:
     """Could not be looked at."""
-    return Finding(area=area, name=name, state="not run", value=why, mend=mend)
+    return Finding(area=area, name=name, state="not run", value=why, hint=hint)
 
 
 def table(findings: Iterable[Finding]) -> str:
-    """Findings as aligned text, an area a block, the mend under its finding."""
+    """Findings as aligned text, an area a block, the hint under its finding."""
     findings = list(findings)
     name_width = max(len(finding.name) for finding in findings)
     lines = []
@@ -66,8 +66,8 @@ def table(findings: Iterable[Finding]) -> str:
         start = f"  {finding.state:<8} {finding.name:<{name_width}}  "
         indent = " " * len(start)
         lines += textwrap.wrap(start + finding.value, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-        if finding.mend:
-            lines += textwrap.wrap(f"-> {finding.mend}", WIDTH, initial_indent=indent, subsequent_indent=indent + "   ")
+        if finding.hint:
+            lines += textwrap.wrap(f"-> {finding.hint}", WIDTH, initial_indent=indent, subsequent_indent=indent + "   ")
     totals = ", ".join(f"{count} {state}" for state, count in counts(findings).items())
     return "\n".join([*lines[1:], "", totals])
 

@@ -41,7 +41,7 @@ def find(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
         result = Path(folder) / "result.json"
         said = start(kind, result, environment({**own, "PET_NPROC_PER_NODE": str(ranks)}, ranks))
         if said is not None:
-            return problem(AREA, name, said, mend(kind))
+            return problem(AREA, name, said, hint(kind))
         return judge(name, read_json(result))
 
 
@@ -61,7 +61,7 @@ def judge(name: str, result: dict) -> Finding:
     return ok(AREA, name, "gradients are averaged; " + ", ".join(times))
 
 
-def mend(kind: str) -> str:
+def hint(kind: str) -> str:
     """What to try when ranks do not meet."""
     if kind == "cuda":
         return "NCCL_DEBUG=INFO sonorant doctor shows where NCCL stops; often NCCL_P2P_DISABLE=1, more /dev/shm or another driver helps"

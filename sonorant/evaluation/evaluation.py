@@ -61,7 +61,7 @@ class EvaluateConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class EvaluationInputs:
     """Where what is judged lies."""
 
     corpus: Path
@@ -98,7 +98,7 @@ class Evaluation:
     """Overall DNSMOS of the first sentences of the same; empty where it did not run."""
 
 
-def evaluate(inputs: Inputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
+def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
     """Judge every variant that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime on the CPU.
 
     `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or the evaluator's
@@ -151,7 +151,7 @@ def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -
         raise SonorantError(f"{path}: made with '{known.revision}', here is '{revision}'; run recognize_recordings again")
 
 
-def _chosen(inputs: Inputs, known: RecognizedRecordings) -> list[Utterance]:
+def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> list[Utterance]:
     by_id = {utterance.id: utterance for utterance in read_manifest(inputs.manifest)}
     missing = [sentence for sentence in known.ids if sentence not in by_id]
     if missing:

@@ -45,7 +45,7 @@ THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
 
 @dataclass(frozen=True)
-class Job:
+class LatencyJob:
     """What one process measures."""
 
     bundle: Path
@@ -90,11 +90,11 @@ def measure(
     timed = [candidate for candidate, reason in candidates.items() if not reason]
     for runtime in dict.fromkeys(candidate.split("/")[0] for candidate in timed):
         own = tuple(candidate for candidate in timed if candidate.startswith(f"{runtime}/"))
-        speed |= _measure_runtime(Job(bundle, runtime, own, 1, trained, classes, repeats))
+        speed |= _measure_runtime(LatencyJob(bundle, runtime, own, 1, trained, classes, repeats))
     return {candidate: speed[candidate] for candidate in candidates}
 
 
-def _measure_runtime(job: Job) -> dict[str, Any]:
+def _measure_runtime(job: LatencyJob) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for label, threads in THREADS.items():
         # A process each: torch has one pool of threads a process, and a pool that has spun up stays.
@@ -110,7 +110,7 @@ def _measure_runtime(job: Job) -> dict[str, Any]:
     return figures
 
 
-def _measure(job: Job) -> dict[str, Any]:
+def _measure(job: LatencyJob) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     voices = {BASELINE: job.load(BASELINE)}
     for candidate in job.candidates:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import spoken_text
 from sonorant.evaluation.runaways import Decoded
@@ -124,7 +124,7 @@ def _speak_all(
     longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
     order = longest_first if guarded else range(len(tokens))
     sounds: dict[int, NDArray[np.float32]] = {}
-    verdicts, attempts = {}, {}
+    finish_reasons, attempts = {}, {}
     with tqdm(total=len(tokens), desc=label, unit="sentence", file=sys.stderr) as progress:
         for start in range(0, len(tokens), together):
             chosen = order[start : start + together]
@@ -137,11 +137,16 @@ def _speak_all(
             )
             for row, index in enumerate(chosen):
                 sounds[index] = spoken.samples[row, : spoken.lengths[row]]
-                verdicts[index], attempts[index] = Verdict(int(spoken.verdicts[row])).name.lower(), int(spoken.attempts[row])
+                finish_reasons[index], attempts[index] = (
+                    FinishReason(int(spoken.finish_reasons[row])).name.lower(),
+                    int(spoken.attempts[row]),
+                )
             progress.update(len(chosen))
     in_order = range(len(tokens))
     went = (
-        Decoded(verdicts=tuple(verdicts[i] for i in in_order), attempts=tuple(attempts[i] for i in in_order)) if guarded else None
+        Decoded(finish_reasons=tuple(finish_reasons[i] for i in in_order), attempts=tuple(attempts[i] for i in in_order))
+        if guarded
+        else None
     )
     return tuple(sounds[index] for index in in_order), went
 

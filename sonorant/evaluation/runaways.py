@@ -14,7 +14,7 @@ Z = 1.959964
 class Decoded:
     """What became of sentences spoken token by token; one entry a sentence."""
 
-    verdicts: tuple[str, ...]
+    finish_reasons: tuple[str, ...]
     """What the guards said of the attempt that was kept, in small letters: well, or what went wrong."""
     attempts: tuple[int, ...]
     """How many attempts were made; 1 = the first went well, or there were no others."""
@@ -22,24 +22,28 @@ class Decoded:
     @property
     def ran_away(self) -> tuple[bool, ...]:
         """Whether a guard had to end the first attempt."""
-        return tuple(verdict != "well" or count > 1 for verdict, count in zip(self.verdicts, self.attempts, strict=True))
+        return tuple(
+            finish_reason != "well" or count > 1 for finish_reason, count in zip(self.finish_reasons, self.attempts, strict=True)
+        )
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:
-    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, verdicts: {name: sentences}}`.
+    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: sentences}}`.
 
     A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together; `unrecovered`:
     sentences that did not go well in any attempt.
     """
-    sentences, runaways = len(decoded.verdicts), sum(decoded.ran_away)
+    sentences, runaways = len(decoded.finish_reasons), sum(decoded.ran_away)
     return {
         "sentences": sentences,
         "runaways": runaways,
         "runaway_rate": round(runaways / sentences, 5),
         "runaway_rate_ci95": [round(bound, 5) for bound in wilson_interval(runaways, sentences)],
         "retries": sum(decoded.attempts) - sentences,
-        "unrecovered": sum(verdict != "well" for verdict in decoded.verdicts),
-        "verdicts": {verdict: decoded.verdicts.count(verdict) for verdict in sorted(set(decoded.verdicts))},
+        "unrecovered": sum(finish_reason != "well" for finish_reason in decoded.finish_reasons),
+        "finish_reasons": {
+            finish_reason: decoded.finish_reasons.count(finish_reason) for finish_reason in sorted(set(decoded.finish_reasons))
+        },
     }
 
 

@@ -87,7 +87,9 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
             "words": int(evaluation.counts[RECORDINGS].words[index]),
             "transcripts": {kind: texts[index] for kind, texts in evaluation.transcripts.items()},
             "word_errors": {kind: int(counts.word_errors[index]) for kind, counts in evaluation.counts.items()},
-            "verdicts": {variant: decoded.verdicts[index] for variant, decoded in evaluation.renderings.decoded.items()},
+            "finish_reasons": {
+                variant: decoded.finish_reasons[index] for variant, decoded in evaluation.renderings.decoded.items()
+            },
             "dnsmos": {kind: round(float(scores[index]), 3) for kind, scores in evaluation.opinions.items() if index < len(scores)},
         }
         for index, sentence in enumerate(evaluation.renderings.ids)

@@ -168,7 +168,7 @@ class Candidate(ABC):
         return self.bundle.graph_file(graph, self.variant)
 
 
-def climb(candidate: Candidate) -> dict[str, Any] | str:
+def run_checks(candidate: Candidate) -> dict[str, Any] | str:
     """`{passed, failed, <rung>: figures}`, up to the first rung that fails, or "not run: <why>"."""
     found: dict[str, Any] = {"passed": False, "failed": None}
     for rung, check in candidate.rungs.items():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sonorant.errors import SonorantError
-from sonorant.export.candidate import Candidate, Expected, Trained, climb
+from sonorant.export.candidate import Candidate, Expected, Trained, run_checks
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.families.codec_lm.parity import TokenCandidate, expect_tokens
 from sonorant.families.parallel.parity import ParallelCandidate, expect_parallel
@@ -68,7 +68,7 @@ def verify_voice(
             report[name] = f"not run: {runtime} is not among verify.runtimes"
             continue
         models, expected = (quantized, of_int8) if variant == "int8" else (trained, of_float)
-        report[name] = found = climb(candidate(bundle, runtime, variant, models, expected, of_float, config))
+        report[name] = found = run_checks(candidate(bundle, runtime, variant, models, expected, of_float, config))
         if name == BASELINE and not (isinstance(found, dict) and found["passed"]):
             raise SonorantError(f"{name}: {found if isinstance(found, str) else found['failed']}; do not use this voice")
     return report

@@ -25,11 +25,11 @@ from sonorant.files import read_json
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,
-    Context,
     FrontendSettings,
     Graph,
     GraphFile,
     Lengths,
+    ReceptiveField,
     Tensor,
     VoiceDescription,
     write_bundle,
@@ -66,7 +66,7 @@ class Models(Protocol):
         ...
 
     @property
-    def context(self) -> Context:
+    def receptive_field(self) -> ReceptiveField:
         """How far the graphs see."""
         ...
 
@@ -128,7 +128,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             symbols=tuple(models.described["symbols"]),
             speakers=tuple(models.described["speakers"]),
             graphs={name: _describe({variant: graphs[name] for variant, graphs in files.items()}) for name in files["fp32"]},
-            context=models.context,
+            receptive_field=models.receptive_field,
             lengths=lengths,
             decoding=models.decoding(sources.decoding),
             reference=GraphFile.of(reference, "fp32") if prompted else None,

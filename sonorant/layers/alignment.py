@@ -152,7 +152,7 @@ def pointers(
 
 
 def stay_at_end(pointer_BT: torch.Tensor, code_frames: torch.Tensor) -> torch.Tensor:
-    """Pointers (B, T) int64 that stay where they stood at the last code frame, while the streams that are delayed catch up."""
+    """Pointers (B, T) int64 that stay where they stood at the last code frame, while the codebooks that are delayed catch up."""
     time_BT = torch.arange(pointer_BT.shape[1], device=pointer_BT.device).expand_as(pointer_BT)
     return pointer_BT.gather(1, torch.minimum(time_BT, code_frames[:, None] - 1))
 

@@ -96,7 +96,7 @@ class PageRequest(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
 
     def do_POST(self) -> None:
-        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, "bad": verdicts of
+        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, "bad": finish_reasons of
         sentences that did not go well}, each key only where there is something, the last line {"end": true} or {"error": a line}. A text
         that cannot be spoken is an answer too, not an error of HTTP.
         """

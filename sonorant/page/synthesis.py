@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.speaking import Limits
@@ -130,10 +130,14 @@ class Synthesis:
             samples: NDArray[np.float32] | None = np.zeros(0, np.float32)
             while samples is not None:
                 samples = self._pool.submit(next, speech, None).result()
-                bad = [verdict.name.lower() for verdict in speech.verdicts[sentences:] if verdict != Verdict.WELL]
+                bad = [
+                    finish_reason.name.lower()
+                    for finish_reason in speech.finish_reasons[sentences:]
+                    if finish_reason != FinishReason.WELL
+                ]
                 if samples is not None or bad:
                     yield Heard(samples, "".join(list(speech.unknown)[unknown:]), bad)
-                unknown, sentences = len(speech.unknown), len(speech.verdicts)
+                unknown, sentences = len(speech.unknown), len(speech.finish_reasons)
         finally:
             speech.close()
 

@@ -1,4 +1,4 @@
-"""How much work a piece of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of any device.
+"""How much work a step of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of any device.
 
 What of a training is in memory, by component. Knows nothing of speed."""
 

@@ -19,7 +19,7 @@ from sonorant.registry.figures import entry, interval, number
 from sonorant.registry.intervals import RESAMPLES, bootstrap, check_enough
 from sonorant.registry.side_by_side import latency_ratios
 
-MEND = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
+HINT = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,12 +176,12 @@ def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
 def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
     for each in (voice, champion):
         if not each.sentences:
-            raise SonorantError(f"version {each.version} was registered without its judged sentences; {MEND.format(each.version)}")
+            raise SonorantError(f"version {each.version} was registered without its judged sentences; {HINT.format(each.version)}")
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
-        raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {MEND.format(champion.version)}")
+        raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT.format(champion.version)}")
     if voice.texts() != champion.texts():
-        raise SonorantError(f"version {champion.version} was judged on other sentences; {MEND.format(champion.version)}")
+        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}")
 
 
 def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -208,7 +208,7 @@ def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) ->
             return Gate(name=name, passed=True, reason=f"not run: version {each.version}: {why}", limit=limit)
     same = [text for text in ours if text in theirs]
     if not same:
-        raise SonorantError(f"version {champion.version} was judged on other sentences; {MEND.format(champion.version)}")
+        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}")
     our, their = (np.array([opinions[text] for text in same]) for opinions in (ours, theirs))
     below, bounds = bootstrap(their - our, np.mean)
     text = f"overall {our.mean():.2f}, version {champion.version} {their.mean():.2f} on the same {len(same)} sentences"

@@ -16,7 +16,7 @@ ROW = 38.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ChartRow:
     """One bar or one interval."""
 
     name: str
@@ -30,14 +30,14 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class ChartLine:
     """One curve: points (x, y) by rising x."""
 
     name: str
     points: tuple[tuple[float, float], ...]
 
 
-def bars(title: str, rows: Sequence[Row]) -> Html:
+def bars(title: str, rows: Sequence[ChartRow]) -> Html:
     """A bar from zero a row, with a whisker to `high` where there is one."""
     scale = WIDTH / max([row.high or row.value for row in rows] + [1e-12])
     parts: list[str] = []
@@ -50,7 +50,7 @@ def bars(title: str, rows: Sequence[Row]) -> Html:
     return _figure(title, parts, len(rows) * ROW)
 
 
-def intervals(title: str, unit: str, rows: Sequence[Row]) -> Html:
+def intervals(title: str, unit: str, rows: Sequence[ChartRow]) -> Html:
     """A dot with its interval a row, over one axis that begins at zero or below."""
     low = min([0.0] + [row.value if row.low is None else row.low for row in rows])
     ticks = _ticks(low, max(row.value if row.high is None else row.high for row in rows))
@@ -71,7 +71,7 @@ def intervals(title: str, unit: str, rows: Sequence[Row]) -> Html:
     return _figure(title, parts, floor + 32)
 
 
-def lines(title: str, across: str, curves: Sequence[Line]) -> Html:
+def lines(title: str, across: str, curves: Sequence[ChartLine]) -> Html:
     """Curves over one axis of x; y is logarithmic where every value is above zero."""
     points = [point for curve in curves for point in curve.points]
     logarithmic = all(y > 0 for _, y in points)
@@ -105,11 +105,11 @@ def _figure(title: str, parts: Sequence[str], height: float) -> Html:
     return element("figure", element("figcaption", title), drawing, class_="chart")
 
 
-def _names(row: Row, top: float) -> list[Html]:
+def _names(row: ChartRow, top: float) -> list[Html]:
     return [_text(row.name, 0, top + 14, "start", "name"), _text(row.said, WIDTH, top + 14, "end", "said")]
 
 
-def _mark(row: Row) -> str:
+def _mark(row: ChartRow) -> str:
     return "mark strong" if row.strong else "mark"
 
 

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.report.charts import Line, lines
+from sonorant.report.charts import ChartLine, lines
 from sonorant.report.markup import Html
 
 CURVES = {"train/loss": "training", "validation/loss": "validation"}
@@ -16,7 +16,7 @@ CURVES = {"train/loss": "training", "validation/loss": "validation"}
 def loss_chart(title: str, file: Path) -> Html:
     """Training and validation loss over steps. Raises SonorantError naming file and column if there is nothing to draw."""
     rows = _read(file)
-    curves = [Line(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
+    curves = [ChartLine(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
     if not any(curve.points for curve in curves):
         raise SonorantError(f"{file}: holds no loss; run the stage that trains the model again")
     return lines(title, "step", [curve for curve in curves if curve.points])

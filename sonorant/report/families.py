@@ -28,7 +28,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedFamily:
     """A family that was judged, as its run left it."""
 
     folder: Path
@@ -66,10 +66,10 @@ def families(folder: Path, own: str, audio: MelConfig, normalized: Callable[[str
     return section("families", "Families side by side", note(words), table("Families", head, rows), *same)
 
 
-def _judged(folder: Path, own: str) -> tuple[dict[str, Judged], dict[str, str]]:
+def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, str]]:
     """Families that were judged on the sentences of `own`, `own` first, and why each of the others was not."""
     wanted = Document.read(folder / own / "family.json")
-    judged, missing = {own: Judged(folder / own, wanted)}, {}
+    judged, missing = {own: JudgedFamily(folder / own, wanted)}, {}
     for name in FAMILIES:
         file = folder / name / "family.json"
         if name == own:
@@ -79,13 +79,13 @@ def _judged(folder: Path, own: str) -> tuple[dict[str, Judged], dict[str, str]]:
             continue
         found = Document.read(file)
         if found["sentences"]["sha256"].text() == wanted["sentences"]["sha256"].text():
-            judged[name] = Judged(folder / name, found)
+            judged[name] = JudgedFamily(folder / name, found)
         else:
             missing[name] = f"not run: not judged on these sentences by this recogniser: make demo FAMILY={name}"
     return judged, missing
 
 
-def _rows(name: str, judged: Judged, baseline: Judged | None) -> list[list[Cell]]:
+def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> list[list[Cell]]:
     return [
         [
             name,
@@ -103,7 +103,7 @@ def _rows(name: str, judged: Judged, baseline: Judged | None) -> list[list[Cell]
     ]
 
 
-def _above(judged: Judged, variant: str, baseline: Judged) -> str:
+def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
     """Word error rate over the first variant's of the baseline, on the same sentences."""
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
     low, high = paired_interval(ours, theirs, words, RESAMPLES)
@@ -120,7 +120,7 @@ def _rtf(found: Document) -> str | None:
     return None if speed is None else (speed.not_run or f"{speed['medium']['threads_1']['rtf'].number():.4f}")
 
 
-def _sentences(judged: dict[str, Judged]) -> list[Sentence]:
+def _sentences(judged: dict[str, JudgedFamily]) -> list[Sentence]:
     """The sentences that every family has samples of, spoken by the recording and by each family."""
     by_family = {
         name: {sentence.id: sentence for sentence in read_sentences(found.folder, (RECORDINGS, found.first))}

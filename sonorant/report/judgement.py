@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonorant.report.charts import Row, intervals
+from sonorant.report.charts import ChartRow, intervals
 from sonorant.report.document import Document
 from sonorant.report.figures import with_interval
 from sonorant.report.kinds import RECORDINGS, label, ordered
@@ -69,9 +69,11 @@ def evaluator(metrics: Document) -> Html:
     return note("The evaluator's test of itself: " + ", ".join(words) + ".")
 
 
-def _row(judged: Document, kind: str, strong: bool) -> Row:
+def _row(judged: Document, kind: str, strong: bool) -> ChartRow:
     low, high = judged["wer_ci95"].interval()
-    return Row(name=label(kind), value=judged["wer"].number(), low=low, high=high, said=with_interval(judged, "wer"), strong=strong)
+    return ChartRow(
+        name=label(kind), value=judged["wer"].number(), low=low, high=high, said=with_interval(judged, "wer"), strong=strong
+    )
 
 
 def _above(judged: Document, key: str) -> str | None:

@@ -49,7 +49,7 @@ class ReportConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class ReportInputs:
     """Where what the page shows lies."""
 
     metrics: Path
@@ -76,7 +76,7 @@ class Inputs:
     """DVC's hashes of the project's files, by path."""
 
 
-def write_report(out: Path, inputs: Inputs, config: ReportConfig) -> None:
+def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     """Write the page. The same inputs give the same bytes.
 
     Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
@@ -111,7 +111,7 @@ def write_report(out: Path, inputs: Inputs, config: ReportConfig) -> None:
     write_text(out, _document(f"{shipped(choice)} · report of a voice", parts))
 
 
-def _listen(inputs: Inputs, config: ReportConfig, audio: MelConfig, normalized: Normalizer, ships: str) -> Html:
+def _listen(inputs: ReportInputs, config: ReportConfig, audio: MelConfig, normalized: Normalizer, ships: str) -> Html:
     sentences = worst_first(read_sentences(inputs.evaluation), ships)[: config.sentences]
     articles = listening(sentences, audio, normalized, ships)
     marks = join(
@@ -129,7 +129,7 @@ def _mel_config(audio: Document) -> MelConfig:
         raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
 
 
-def _training(inputs: Inputs, models: Mapping[str, Document]) -> Html:
+def _training(inputs: ReportInputs, models: Mapping[str, Document]) -> Html:
     """Curves of what was trained, and what was taken from others as it is."""
     folders = dict(zip(models, (inputs.acoustic, inputs.vocoder), strict=True))
     taken = {name: about for name, model in models.items() if (about := model.get("pretrained"))}

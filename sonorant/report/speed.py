@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonorant.report.charts import Row, bars
+from sonorant.report.charts import ChartRow, bars
 from sonorant.report.document import Document
 from sonorant.report.figures import grouped, megabytes, optional
 from sonorant.report.markup import Cell, Html, element, note, section, table
@@ -71,7 +71,7 @@ def size_and_memory(metrics: Document) -> Html:
 def _chart(speed: Document, name: str, shipped: str) -> Html:
     timed = [(candidate, found[name][CHARTED]) for candidate, found in speed.items() if not found.not_run and found.get(name)]
     rows = [
-        Row(
+        ChartRow(
             name=candidate,
             value=figures["p50_ms"].number(),
             high=figures["p95_ms"].number(),

@@ -101,7 +101,7 @@ class Graph:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
+class ReceptiveField:
     """How far a frame sees: computed in parts, with so many frames on either side, a part equals the same part of the whole."""
 
     decoder: int
@@ -138,14 +138,14 @@ class VoiceDescription:
     """Speaker names in the order of the ids."""
     graphs: dict[str, Graph]
     """Those of the family."""
-    context: Context
+    receptive_field: ReceptiveField
     """How far decoder and vocoder see."""
     lengths: Lengths
     """How long the training corpus' utterances are."""
     decoding: DecodingDescription | None
     """How codes are decoded, where the family speaks codes one after the other; else None."""
     reference: GraphFile | None = None
-    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, streams), where the voice takes prompts."""
+    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks), where the voice takes prompts."""
     choice: dict[str, Any]
     """How the default variants were chosen; empty where nobody chose."""
     provenance: dict[str, Any]

@@ -1,6 +1,6 @@
 """Long speech in parts that equal the whole, in memory that does not grow with it. Knows nothing of text, or of who hears the parts.
 
-A frame depends on so many frames on either side (`Context` of the bundle); each part is computed with those around it, which are then
+A frame depends on so many frames on either side (`ReceptiveField` of the bundle); each part is computed with those around it, which are then
 cut off. What a runtime rounds differently for another shape is all the difference there is: about 1e-6 of full scale."""
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.runtime.bundle import Context
+from sonorant.runtime.bundle import ReceptiveField
 from sonorant.runtime.runtimes import Runtime
 
 
-def decode_parts(
-    runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], context: int, sizes: Sequence[int]
+def decode_chunks(
+    runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], receptive_field: int, sizes: Sequence[int]
 ) -> Iterator[NDArray[np.float32]]:
     """The mel (B, M, T) of `runtime.decode` for all frames of a batch, in parts (B, M, size) from first to last.
 
-    `context` is the decoder's; `sizes` are frames of the first parts, the last number stands for all that follow.
+    `receptive_field` is the decoder's; `sizes` are frames of the first parts, the last number stands for all that follow.
     """
     frames = int(ends[:, -1].max())
     for first, last in _borders(frames, sizes):
-        before = max(0, first - context)
-        mel = runtime.decode(states, ends, np.arange(before, min(frames, last + context)))
+        before = max(0, first - receptive_field)
+        mel = runtime.decode(states, ends, np.arange(before, min(frames, last + receptive_field)))
         yield mel[:, :, first - before : last - before]
 
 
@@ -36,11 +36,11 @@ class Vocoding(Protocol):
         """Frames of each row, and how many of them are real (B,) -> samples (B, S)."""
 
 
-def vocode_parts(
+def vocode_chunks(
     runtime: Vocoding,
     parts: Iterable[NDArray[Any]],
     lengths: NDArray[np.int64] | None,
-    context: int,
+    receptive_field: int,
     sizes: Sequence[int],
     *,
     axis: int = 2,
@@ -54,19 +54,19 @@ def vocode_parts(
         runtime: its `vocode` is asked.
         parts: frames from first to last, such as mels (B, M, any) or codes (B, any, G).
         lengths: frames of each row (B,); None = all that come, which nobody need know beforehand.
-        context: frames that a frame depends on, on either side.
-        sizes: as in `decode_parts`.
+        receptive_field: frames that a frame depends on, on either side.
+        sizes: as in `decode_chunks`.
         axis: that of the frames in each part.
-        first_after: frames after the first part that it waits for, where they shall be fewer than `context`: it comes sooner and
+        first_after: frames after the first part that it waits for, where they shall be fewer than `receptive_field`: it comes sooner and
             differs a little.
     """
-    coming, after = iter(parts), context if first_after is None else first_after
+    coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0
     if window is None:
         return
     first = number = 0
     while True:
-        last, before = first + sizes[min(number, len(sizes) - 1)], max(0, first - context)
+        last, before = first + sizes[min(number, len(sizes) - 1)], max(0, first - receptive_field)
         window, start = _slice(window, axis, before - start, None), before
         while start + window.shape[axis] < last + after and (part := next(coming, None)) is not None:
             window = np.concatenate([window, part], axis=axis)
@@ -79,19 +79,19 @@ def vocode_parts(
         samples = runtime.vocode(frames, real)
         hop = samples.shape[1] // (end - start)
         yield samples[:, (first - start) * hop : (last - start) * hop]
-        first, number, after = last, number + 1, context
+        first, number, after = last, number + 1, receptive_field
 
 
 def speak(
-    runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], context: Context, limit: int
+    runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], receptive_field: ReceptiveField, limit: int
 ) -> NDArray[np.float32]:
     """What `encode` gave -> samples (B, T * hop). At most about `limit` frames, all rows together, are computed at once."""
     lengths = ends[:, -1]
     size = max(1, limit // len(ends))
     if lengths.max() <= size:
         return runtime.vocode(runtime.decode(states, ends, np.arange(lengths.max())), lengths)
-    mel = decode_parts(runtime, states, ends, context.decoder, [size])
-    return np.concatenate(list(vocode_parts(runtime, mel, lengths, context.vocoder, [size])), axis=1)
+    mel = decode_chunks(runtime, states, ends, receptive_field.decoder, [size])
+    return np.concatenate(list(vocode_chunks(runtime, mel, lengths, receptive_field.vocoder, [size])), axis=1)
 
 
 def _borders(frames: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -40,7 +40,7 @@ class Runtime(Protocol):
 
 
 class TokenRuntime(Protocol):
-    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` streams of codes; the rest as in `Runtime`."""
+    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks of codes; the rest as in `Runtime`."""
 
     def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
         """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""

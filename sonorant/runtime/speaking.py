@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 
@@ -26,13 +26,13 @@ class Limits:
     characters: int = 10_000_000
     """Of the text; ten million are some 170 hours of speech."""
     audio_seconds: float = 720_000.0
-    """Of speech: known before a piece is computed where the voice's family says how long it will be, else counted as it comes."""
+    """Of speech: known before a phrase is computed where the voice's family says how long it will be, else counted as it comes."""
     work_seconds: float = 36_000.0
     """Spent on computing, by the clock; waiting for text, or for whoever hears the audio, does not count."""
     piece_tokens: int = 4_000
-    """Phonemes spoken in one breath; a piece of 400 characters has some 350."""
+    """Phonemes spoken in one breath; a phrase of 400 characters has some 350."""
     token_seconds: float = 1.0
-    """How long the phonemes of a piece may last on average, at speed 1: beyond it a voice's durations have run away."""
+    """How long the phonemes of a phrase may last on average, at speed 1: beyond it a voice's durations have run away."""
     silent_characters: int = 20_000
     """In a row of which nothing can be spoken."""
     frames: int = 512
@@ -84,7 +84,7 @@ class Allowance:
         return fragment
 
     def take_piece(self, characters: int, tokens: int) -> None:
-        """Count a piece of text and its tokens, 0 where nothing of it can be spoken."""
+        """Count a phrase of text and its tokens, 0 where nothing of it can be spoken."""
         self._silent = 0 if tokens else self._silent + characters
         if self._silent > self.limits.silent_characters:
             raise SonorantError(
@@ -98,7 +98,7 @@ class Allowance:
         self.check_work()
 
     def check_durations(self, seconds: float, tokens: int) -> None:
-        """Raise where a piece of so many tokens would last for no time, or too long, in seconds at speed 1."""
+        """Raise where a phrase of so many tokens would last for no time, or too long, in seconds at speed 1."""
         if not 0 < seconds <= tokens * self.limits.token_seconds:
             raise SonorantError(
                 f"the voice's durations have run away: {seconds:.1f} seconds for {tokens} phonemes, at most "
@@ -149,8 +149,8 @@ class Synthesized:
     """(B, S) in -1..1, zero past each end."""
     lengths: NDArray[np.int64]
     """Samples of each row (B,)."""
-    verdicts: NDArray[np.int64]
-    """`Verdict` of each row (B,)."""
+    finish_reasons: NDArray[np.int64]
+    """`FinishReason` of each row (B,)."""
     attempts: NDArray[np.int64]
     """How often each row was spoken (B,)."""
 
@@ -168,8 +168,8 @@ class Speaking(Protocol):
 
     def parts(
         self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
-    ) -> Generator[NDArray[np.float32], None, Verdict]:
-        """One piece's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it went.
+    ) -> Generator[NDArray[np.float32], None, FinishReason]:
+        """One phrase's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it went.
 
         `first`: nothing was heard before, so the first part shall come soon. What is given is counted in `taken`.
         """

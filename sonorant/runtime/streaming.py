@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.speaking import Allowance, Limits, Manner
-from sonorant.text.phrases import split_pieces
+from sonorant.text.phrases import split_phrases
 
 if TYPE_CHECKING:
     from sonorant.runtime.voice import Voice
@@ -62,7 +62,7 @@ class Speech(Iterator[NDArray[np.float32]]):
         self.unknown: dict[str, None] = {}
         """Characters that could not be spoken so far, in order of appearance."""
         self.taken = Allowance(limits)
-        self.verdicts: list[Verdict] = []
+        self.finish_reasons: list[FinishReason] = []
         """How each sentence spoken so far went; a long one may count as several."""
         self.warnings: list[str] = []
         """Those that did not go well, a line each."""
@@ -83,25 +83,25 @@ class Speech(Iterator[NDArray[np.float32]]):
         """The speech in parts as they are computed."""
         pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
         first, paused, met = True, False, ""
-        for piece in split_pieces(self.taken.read(text), self._voice.frontend):
-            self._tell_unknown(piece.spoken.unknown)
-            tokens = self._voice.symbols.encode(piece.spoken.phonemes) if piece.spoken.phonemes else np.zeros((0, 3), np.int16)
-            self.taken.take_piece(piece.characters, len(tokens))
+        for phrase in split_phrases(self.taken.read(text), self._voice.frontend):
+            self._tell_unknown(phrase.spoken.unknown)
+            tokens = self._voice.symbols.encode(phrase.spoken.phonemes) if phrase.spoken.phonemes else np.zeros((0, 3), np.int16)
+            self.taken.take_piece(phrase.characters, len(tokens))
             if not len(tokens):
-                met = met or piece.spoken.text or "".join(piece.spoken.unknown)
+                met = met or phrase.spoken.text or "".join(phrase.spoken.unknown)
                 continue
             if paused and self.taken.audio_seconds:
                 self.taken.take_audio(PAUSE_SECONDS)
                 yield pause
             self._judge((yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first)))
-            first, paused = False, not piece.goes_on
+            first, paused = False, not phrase.goes_on
         if not self.taken.audio_seconds:
             raise self._nothing(met)
 
-    def _judge(self, verdict: Verdict) -> None:
-        self.verdicts.append(verdict)
-        if verdict != Verdict.WELL:
-            self.warnings.append(f"sentence {len(self.verdicts)} did not go well ({verdict.name.lower()})")
+    def _judge(self, finish_reason: FinishReason) -> None:
+        self.finish_reasons.append(finish_reason)
+        if finish_reason != FinishReason.WELL:
+            self.warnings.append(f"sentence {len(self.finish_reasons)} did not go well ({finish_reason.name.lower()})")
             _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
     def _checked(self, parts: Iterator[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
@@ -119,7 +119,7 @@ class Speech(Iterator[NDArray[np.float32]]):
             _log.warning("left out what cannot be spoken: %s", " ".join(f"{ascii(c)[1:-1]} ({c})" for c in new))
 
     def _nothing(self, met: str) -> SonorantError:
-        if self.verdicts:
+        if self.finish_reasons:
             return SonorantError("the voice ends before it has said anything; train it further, or give it more than this text")
         if not met:
             return SonorantError("the text is empty; give at least one word")

@@ -104,7 +104,7 @@ class Voice:
         decoding = self.description.decoding
         if decoding is None:
             return ParallelSpeaking(cast(Runtime, self.runtime), self.description)
-        return CodecLmSpeaking(cast(TokenRuntime, self.runtime), decoding, self.description.context.vocoder)
+        return CodecLmSpeaking(cast(TokenRuntime, self.runtime), decoding, self.description.receptive_field.vocoder)
 
     @cached_property
     def symbols(self) -> SymbolTable:
@@ -217,7 +217,7 @@ class Voice:
                 depend on. Fewer come sooner and change the end of that part a little.
 
         The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in fp32; and where
-        a sentence went wrong, which `Speech.verdicts` tells: what was heard cannot be taken back. Raises SonorantError as `say`, for
+        a sentence went wrong, which `Speech.finish_reasons` tells: what was heard cannot be taken back. Raises SonorantError as `say`, for
         the arguments at once and for the text when it is reached.
         """
         manner = Manner(

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 from sonorant.runtime.bundle import Tensor
-from sonorant.tensorrt.key import EngineConfig, Profile
+from sonorant.tensorrt.key import EngineConfig, ShapeProfile
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,13 @@ class ProgressBars(trt.IProgressMonitor):
 
 
 def build_engine(
-    graph: Path, inputs: tuple[Tensor, ...], profiles: tuple[Profile, ...], config: EngineConfig, timing_cache: Path, *, label: str
+    graph: Path,
+    inputs: tuple[Tensor, ...],
+    profiles: tuple[ShapeProfile, ...],
+    config: EngineConfig,
+    timing_cache: Path,
+    *,
+    label: str,
 ) -> bytes:
     """Build a graph's engine for this machine's GPU.
 
@@ -121,7 +127,7 @@ def _apply(config: EngineConfig, settings: trt.IBuilderConfig) -> None:
         settings.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
 
 
-def _add_profile(builder: trt.Builder, settings: trt.IBuilderConfig, inputs: tuple[Tensor, ...], sizes: Profile) -> None:
+def _add_profile(builder: trt.Builder, settings: trt.IBuilderConfig, inputs: tuple[Tensor, ...], sizes: ShapeProfile) -> None:
     profile = builder.create_optimization_profile()
     for tensor in inputs:
         least, tuned, most = (

@@ -34,7 +34,7 @@ class Stream:
         """Wait until all that was queued is done."""
         _checked(cuda.cudaStreamSynchronize(self._stream))
 
-    def capture(self, enqueue: Callable[[], bool]) -> Graph | None:
+    def capture(self, enqueue: Callable[[], bool]) -> CudaGraph | None:
         """Record what `enqueue` queues, without running it; None if it says False or cannot be recorded."""
         # Of this thread alone: other threads may allocate and copy on their own streams meanwhile.
         _checked(cuda.cudaStreamBeginCapture(self._stream, cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal))
@@ -42,10 +42,10 @@ class Stream:
         error, graph = cuda.cudaStreamEndCapture(self._stream)
         if not queued or error != cuda.cudaError_t.cudaSuccess:
             return None
-        return Graph(graph, self._stream)
+        return CudaGraph(graph, self._stream)
 
 
-class Graph:
+class CudaGraph:
     """A recording that is launched as a whole."""
 
     def __init__(self, recorded: Any, stream: Any) -> None:

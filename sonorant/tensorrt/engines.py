@@ -10,7 +10,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file, read_json, sha256_file, write_json
 from sonorant.runtime.bundle import Bundle, content_hash
 from sonorant.runtime.typed_json import parse
-from sonorant.tensorrt.key import EngineConfig, EngineKey, Machine, Profile, profiles_of
+from sonorant.tensorrt.key import EngineConfig, EngineKey, Machine, ShapeProfile, profiles_of
 
 REBUILD = "build it again: python -m tasks.build_engine --voice"
 
@@ -69,7 +69,7 @@ class Engines:
         write_json(self._description(path), dataclasses.asdict(Engine(key=key, sha256=sha256_file(path))))
         return reason
 
-    def _reason_to_build(self, path: Path, onnx: str, config: EngineConfig, profiles: tuple[Profile, ...]) -> str | None:
+    def _reason_to_build(self, path: Path, onnx: str, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> str | None:
         if not path.is_file() or not self._description(path).is_file():
             return "built"
         try:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.tensorrt.builder import Messages
-from sonorant.tensorrt.device import Buffer, Graph, Stream
+from sonorant.tensorrt.device import Buffer, CudaGraph, Stream
 
 Arrays = dict[str, NDArray[Any]]
 Shapes = tuple[tuple[int, ...], ...]
@@ -54,7 +54,7 @@ class Execution:
         self._buffers = {name: Buffer(size) for name, size in self._most_bytes().items()}
         for context in self._contexts:
             self._set_addresses(context)
-        self._recorded: dict[Shapes, tuple[trt.IExecutionContext, Graph | None]] = {}
+        self._recorded: dict[Shapes, tuple[trt.IExecutionContext, CudaGraph | None]] = {}
 
     @property
     def prepared(self) -> int:
@@ -92,7 +92,7 @@ class Execution:
             self._recorded[shapes] = context, self._record(context, shapes)
         return outputs
 
-    def _record(self, context: trt.IExecutionContext, shapes: Shapes) -> Graph | None:
+    def _record(self, context: trt.IExecutionContext, shapes: Shapes) -> CudaGraph | None:
         graph = self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
         if graph is None:
             _log.warning("inputs %s run without a CUDA graph: it cannot be recorded (%s)", shapes, self._messages.told())

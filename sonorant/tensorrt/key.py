@@ -72,7 +72,7 @@ Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Profile:
+class ShapeProfile:
     """Sizes that one optimisation profile covers."""
 
     batch: Sizes
@@ -87,7 +87,7 @@ class Profile:
         return all(getattr(self, name)[0] <= size <= getattr(self, name)[2] for name, size in sizes.items())
 
 
-def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[Profile, Profile]:
+def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
     """A graph's two profiles: for the usual utterance, tuned for the median, and for long ones, tuned for the longest.
 
     They hold the buckets that requests are padded to, so that one of the usual length meets the profile that is tuned for it.
@@ -95,7 +95,7 @@ def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[Profile, 
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
-    usual, long = (Profile(batch=(1, 1, max_batch), tokens=of[0], frames=of[1]) for of in zip(tokens, frames, strict=True))
+    usual, long = (ShapeProfile(batch=(1, 1, max_batch), tokens=of[0], frames=of[1]) for of in zip(tokens, frames, strict=True))
     return usual, long
 
 
@@ -138,7 +138,7 @@ class EngineKey:
     """Where it was built."""
     config: EngineConfig
     """How it was built."""
-    profiles: tuple[Profile, ...]
+    profiles: tuple[ShapeProfile, ...]
     """The sizes it takes."""
 
     def stale(self, onnx: str, machine: Machine) -> list[str]:
@@ -155,7 +155,7 @@ class EngineKey:
             )
         return reasons
 
-    def changed(self, config: EngineConfig, profiles: tuple[Profile, ...]) -> list[str]:
+    def changed(self, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> list[str]:
         """Which settings differ from those asked for, each with both values."""
         changed = [
             f"{field.name} was {getattr(self.config, field.name)}, is {getattr(config, field.name)}"

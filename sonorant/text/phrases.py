@@ -1,6 +1,6 @@
-"""A text of any length as pieces to be spoken one after another, read no further than needed. Knows nothing of voices.
+"""A text of any length as phrases to be spoken one after another, read no further than needed. Knows nothing of voices.
 
-A piece is a sentence, and the frontend says where one ends; a sentence too long to wait for is cut where a phrase ends."""
+A phrase is a sentence, and the frontend says where one ends; a sentence too long to wait for is cut where a phrase ends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from functools import lru_cache
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import Frontend, SpokenText
 
-LONGEST_PIECE = 400
+LONGEST_PHRASE = 400
 """Characters; a sentence beyond it, some 25 seconds of speech, is cut."""
 
 
-SHORTEST_CUT = LONGEST_PIECE // 4
+SHORTEST_CUT = LONGEST_PHRASE // 4
 """Characters that are left of it at least."""
 
 
@@ -51,22 +51,22 @@ _LESSER_BORDERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Phrase:
     """What is spoken in one breath."""
 
     spoken: SpokenText
     """Without phonemes where nothing of it can be spoken: then it only tells what is unknown."""
     goes_on: bool
-    """Whether its sentence goes on in the next piece."""
+    """Whether its sentence goes on in the next phrase."""
     characters: int
-    """Of the text that it and those since the last piece came from."""
+    """Of the text that it and those since the last phrase came from."""
 
 
-def split_pieces(text: str | Iterable[str], frontend: Frontend) -> Iterator[Piece]:
-    """Pieces of a text, or of fragments that make one when joined, which may end anywhere.
+def split_phrases(text: str | Iterable[str], frontend: Frontend) -> Iterator[Phrase]:
+    """Phrases of a text, or of fragments that make one when joined, which may end anywhere.
 
-    Pieces say what `frontend.sentences` would say of each paragraph as a whole. A fragment is asked for only when what was read
-    holds no more sentence, whose end is known once a word follows it. Raises SonorantError for a word longer than a piece.
+    Phrases say what `frontend.sentences` would say of each paragraph as a whole. A fragment is asked for only when what was read
+    holds no more sentence, whose end is known once a word follows it. Raises SonorantError for a word longer than a phrase.
     """
 
     @lru_cache(maxsize=256)
@@ -76,12 +76,12 @@ def split_pieces(text: str | Iterable[str], frontend: Frontend) -> Iterator[Piec
 
     for part, goes_on in _parts(_fragments(text), is_end):
         if _SILENT.fullmatch(part):
-            yield Piece(SpokenText(part.strip(), (), ()), goes_on=False, characters=len(part))
+            yield Phrase(SpokenText(part.strip(), (), ()), goes_on=False, characters=len(part))
             continue
         sentences = frontend.sentences(part) or [frontend.speak(part)]
         for number, sentence in enumerate(sentences, 1):
             last = number == len(sentences)
-            yield Piece(sentence, goes_on=goes_on and last, characters=len(part) if last else 0)
+            yield Phrase(sentence, goes_on=goes_on and last, characters=len(part) if last else 0)
 
 
 def _fragments(text: str | Iterable[str]) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iter
 
 def _first_cut(text: str, is_end: Callable[[str, str], bool], *, complete: bool = False) -> tuple[int, bool] | None:
     """Length of the text's first part and whether its sentence goes on; None where it takes more text to know, or there is none."""
-    for border in _MAYBE_END.finditer(text, 0, LONGEST_PIECE):
+    for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
         if border[0].count("\n") > 1:
             return border.end(), False
         after = _WORD.match(text, border.end())
@@ -114,13 +114,13 @@ def _first_cut(text: str, is_end: Callable[[str, str], bool], *, complete: bool 
             return None
         if after and is_end(" ".join(text[: border.end()].split()[-_WORDS_BEFORE:]), after[0]):
             return border.end(), False
-    if len(text) <= LONGEST_PIECE:
+    if len(text) <= LONGEST_PHRASE:
         return None
     for border_kind in _LESSER_BORDERS:
-        borders = [border.end() for border in border_kind.finditer(text, SHORTEST_CUT, LONGEST_PIECE)]
+        borders = [border.end() for border in border_kind.finditer(text, SHORTEST_CUT, LONGEST_PHRASE)]
         if borders:
             return borders[-1], True
-    word = text[SHORTEST_CUT:LONGEST_PIECE]
+    word = text[SHORTEST_CUT:LONGEST_PHRASE]
     raise SonorantError(f"a word of more than {len(word)} characters cannot be spoken: '...{word[:20]}...'; put spaces into it")
 
 

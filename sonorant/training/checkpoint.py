@@ -22,7 +22,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
 
-class Average(AveragedModel):
+class Ema(AveragedModel):
     """An exponential moving average of a model's weights; buffers are constants and stay as they were copied.
 
     It trusts its first steps less: the decay at step n is at most (n + 1) / (n + 10).

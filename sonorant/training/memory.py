@@ -8,10 +8,10 @@ How much a micro-batch may hold, found by running the heaviest ones. Knows nothi
 Memory is a fixed part and one in proportion to the budget, so a budget multiplied by `allowed / taken` never takes more than is allowed
 and comes close after a few trials: nothing larger than what fits is ever run.
 
-Micro-batches in pieces, where this rank's memory does not hold them whole. Knows nothing of losses, models or other ranks.
+Micro-batches in sub_batches, where this rank's memory does not hold them whole. Knows nothing of losses, models or other ranks.
 
-Losses are sums, so a micro-batch may be computed piece by piece, each some of its rows, without changing the step: equal to rounding,
-except that dropout and a flow's noise are drawn per piece. A piece is measured in the values of its tensors."""
+Losses are sums, so a micro-batch may be computed sub_batch by sub_batch, each some of its rows, without changing the step: equal to rounding,
+except that dropout and a flow's noise are drawn per sub_batch. A sub_batch is measured in the values of its tensors."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _peak_of(trained: TrainStep, budget: int) -> int | None:
     try:
         for index in range(len(batches)):  # type: ignore[arg-type]
             batch: Batch = {name: value.to(device) for name, value in batches[index].items()}
-            trained.rehearse(batch)
+            trained.dry_run(batch)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
@@ -159,7 +159,7 @@ ALLOCATION_FAILED = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUD
 
 
 @dataclass(frozen=True)
-class Piece:
+class SubBatch:
     """Some rows of a batch, in one pass."""
 
     first: int
@@ -176,16 +176,16 @@ class Piece:
         """Values in all its tensors."""
         return sum(tensor.numel() for tensor in self.batch.values())
 
-    def cut(self, rows: int) -> list[Piece]:
-        """The same in pieces of at most `rows` rows."""
+    def cut(self, rows: int) -> list[SubBatch]:
+        """The same in sub_batches of at most `rows` rows."""
         return [
-            Piece(self.first + start, {name: tensor[start : start + rows] for name, tensor in self.batch.items()})
+            SubBatch(self.first + start, {name: tensor[start : start + rows] for name, tensor in self.batch.items()})
             for start in range(0, self.rows, rows)
         ]
 
 
-class Pieces:
-    """The largest piece this rank takes in each phase: halved when memory runs out, and kept in a file for this machine's next start."""
+class SubBatches:
+    """The largest sub_batch this rank takes in each phase: halved when memory runs out, and kept in a file for this machine's next start."""
 
     def __init__(self, who: str, kept: Path | None = None) -> None:
         """`who` is this rank for a person; without a file `kept`, nothing outlasts the process."""
@@ -193,38 +193,40 @@ class Pieces:
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}
         if self._largest:
-            self._say(f"memory ran out here before, so micro-batches are taken in pieces; remove {kept} to try them whole again")
+            self._say(
+                f"memory ran out here before, so micro-batches are taken in sub_batches; remove {kept} to try them whole again"
+            )
 
-    def of(self, phase: str, batch: Batch) -> list[Piece]:
-        """The batch in pieces that are not too large; a single row is one however large it is."""
-        whole = Piece(0, batch)
+    def of(self, phase: str, batch: Batch) -> list[SubBatch]:
+        """The batch in sub_batches that are not too large; a single row is one however large it is."""
+        whole = SubBatch(0, batch)
         largest = self._largest.get(phase, whole.size)
         return whole.cut(max(1, min(whole.rows, largest * whole.rows // whole.size)))
 
-    def proven(self, phase: str, piece: Piece) -> bool:
-        """Whether this process has brought a piece as large through forward and backward."""
-        return piece.size <= self._proven.get(phase, 0)
+    def proven(self, phase: str, sub_batch: SubBatch) -> bool:
+        """Whether this process has brought a sub_batch as large through forward and backward."""
+        return sub_batch.size <= self._proven.get(phase, 0)
 
-    def prove(self, phase: str, piece: Piece) -> None:
+    def prove(self, phase: str, sub_batch: SubBatch) -> None:
         """It has brought this one through."""
-        self._proven[phase] = max(self._proven.get(phase, 0), piece.size)
+        self._proven[phase] = max(self._proven.get(phase, 0), sub_batch.size)
 
-    def halve(self, phase: str, piece: Piece) -> list[Piece]:
-        """The halves of a piece for which memory did not suffice; nothing larger is taken from now on.
+    def halve(self, phase: str, sub_batch: SubBatch) -> list[SubBatch]:
+        """The halves of a sub_batch for which memory did not suffice; nothing larger is taken from now on.
 
         Raises SonorantError where it is a single row.
         """
-        if piece.rows == 1:
+        if sub_batch.rows == 1:
             raise SonorantError(
-                f"{self._who}: out of memory in {phase} with a single row of {piece.size} values: set activation_checkpointing: "
+                f"{self._who}: out of memory in {phase} with a single row of {sub_batch.size} values: set activation_checkpointing: "
                 "true, or shorten what is trained on (prepare.max_seconds, train_vocoder.segment_frames)"
             )
-        halves = piece.cut((piece.rows + 1) // 2)
+        halves = sub_batch.cut((sub_batch.rows + 1) // 2)
         self._largest[phase] = halves[0].size
         self._proven[phase] = min(self._proven.get(phase, 0), halves[0].size)
         if self._kept:
             write_json(self._kept, self._largest)
-        self._say(f"out of memory in {phase} with {piece.rows} rows at once: from now on {halves[0].rows} of such")
+        self._say(f"out of memory in {phase} with {sub_batch.rows} rows at once: from now on {halves[0].rows} of such")
         return halves
 
     def _say(self, message: str) -> None:

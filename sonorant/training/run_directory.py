@@ -31,9 +31,9 @@ class RunDirectory:
         self.metrics = path / "metrics.jsonl"
         self._lock: IO[str] | None = None
 
-    def pieces(self, rank: int) -> Path:
+    def sub_batches(self, rank: int) -> Path:
         """What a rank whose memory ran out takes at once; on the rank's own machine."""
-        return self.path / "pieces" / f"rank-{rank}.json"
+        return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def lock(self, patience: float | None = None) -> None:
         """Become the only trainer here, waiting up to `patience` seconds (PATIENCE) for one that is just ending. Raises SonorantError."""

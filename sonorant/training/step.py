@@ -23,13 +23,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from sonorant.data.batches import DRAWN, Batch
-from sonorant.data.plan import MicroBatch, deal
+from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
 from sonorant.layers.convnext import ConvNeXtBlock, ConvNeXtStack
 from sonorant.layers.transformer import Transformer, TransformerLayer
-from sonorant.training.checkpoint import Average
+from sonorant.training.checkpoint import Ema
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.memory import Piece, Pieces, out_of_memory, release
+from sonorant.training.memory import SubBatch, SubBatches, out_of_memory, release
 from sonorant.training.recipe import Phase, Recipe, weighted
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
@@ -60,14 +60,14 @@ def _require_compiler(device: torch.device) -> None:
 class TrainStep:
     """A recipe's weights with their average, optimizers and gradient scaler; `take` changes them by one optimizer step."""
 
-    def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, pieces: Pieces | None = None) -> None:
+    def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, sub_batches: SubBatches | None = None) -> None:
         self.recipe, self.config, self.ranks, self.stopwatch = recipe, recipe.config, ranks, stopwatch
-        self.pieces = pieces or Pieces(ranks.name)
+        self.sub_batches = sub_batches or SubBatches(ranks.name)
         if self.config.precision == "fp16" and ranks.device.type != "cuda":
             raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
         for phase in recipe.phases:
             phase.module.to(ranks.device)
-        self.ema = Average(recipe.model, self.config.ema_decay)
+        self.ema = Ema(recipe.model, self.config.ema_decay)
         for phase in recipe.phases:
             if self.config.activation_checkpointing:
                 recompute_blocks(phase.module)
@@ -100,7 +100,7 @@ class TrainStep:
 
         Returns this rank's share of each loss; `self.computed` is then what was loaded of the samples that count.
         """
-        own = deal(micro_batches, self.ranks.rank, self.ranks.world_size)
+        own = shard(micro_batches, self.ranks.rank, self.ranks.world_size)
         totals = totals_of(self.recipe, micro_batches)
         for optimizer in self.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
@@ -130,60 +130,60 @@ class TrainStep:
                 "share of the epoch than the plan deals to it; compare features and code of the nodes and start again"
             ) from None
 
-    def rehearse(self, batch: Batch) -> None:
+    def dry_run(self, batch: Batch) -> None:
         """Forward and backward of a batch on this rank in every phase, with nothing left of it but what memory it takes at most.
 
         Raises what torch raises where memory does not suffice; what went through once is afterwards known to.
         """
         for phase in self.recipe.phases:
-            piece = Piece(0, dict(batch))
+            sub_batch = SubBatch(0, dict(batch))
             with self.autocast():
                 summed = phase.module(batch, 0)
             torch.autograd.grad(self.scaler.scale(torch.stack(list(summed.values())).sum()), list(phase.module.parameters()))
-            self.pieces.prove(phase.name, piece)
+            self.sub_batches.prove(phase.name, sub_batch)
 
     def _accumulate(
         self, phase: Phase, step: int, batch: Batch, totals: dict[str, float], weight: float, seed: int, last: bool
     ) -> dict[str, torch.Tensor]:
-        """Add the gradients of a micro-batch, in pieces where memory demands it, and return its summed losses.
+        """Add the gradients of a micro-batch, in sub_batches where memory demands it, and return its summed losses.
 
         DistributedDataParallel is called once a step, for the last pass; those before it are this rank's own, as under its `no_sync`
         but with static graphs too. A pass in which it averages cannot be repeated: one that memory might not suffice for is made
         without it, and then one of no weight over a single row averages what was added.
         """
-        waiting, left = self.pieces.of(phase.name, batch), []
+        waiting, left = self.sub_batches.of(phase.name, batch), []
         losses: dict[str, torch.Tensor] = {}
         averaged = False
         while waiting:
-            piece = waiting.pop(0)
-            torch.manual_seed(seed + piece.first)
-            averaged = last and not waiting and self.pieces.proven(phase.name, piece)
-            given = dict(piece.batch)  # a phase leaves in it what a later one needs
-            summed = self._pass(phase, step, Piece(piece.first, given), totals, weight, averaged)
+            sub_batch = waiting.pop(0)
+            torch.manual_seed(seed + sub_batch.first)
+            averaged = last and not waiting and self.sub_batches.proven(phase.name, sub_batch)
+            given = dict(sub_batch.batch)  # a phase leaves in it what a later one needs
+            summed = self._pass(phase, step, SubBatch(sub_batch.first, given), totals, weight, averaged)
             if summed is None:
                 release(self.ranks.device)
-                waiting = [*self.pieces.halve(phase.name, piece), *waiting]
+                waiting = [*self.sub_batches.halve(phase.name, sub_batch), *waiting]
                 continue
-            self.pieces.prove(phase.name, piece)
+            self.sub_batches.prove(phase.name, sub_batch)
             left.append(given)
             losses = {name: value + losses[name] if losses else value for name, value in summed.items()}
         batch |= {name: torch.cat([given[name] for given in left]) for name in left[0].keys() - batch.keys()}
         if last and not averaged:
-            self._pass(phase, step, Piece(0, batch).cut(1)[0], totals, 0.0, averaged=True)
+            self._pass(phase, step, SubBatch(0, batch).cut(1)[0], totals, 0.0, averaged=True)
         return losses
 
     def _pass(
-        self, phase: Phase, step: int, piece: Piece, totals: dict[str, float], weight: float, averaged: bool
+        self, phase: Phase, step: int, sub_batch: SubBatch, totals: dict[str, float], weight: float, averaged: bool
     ) -> dict[str, torch.Tensor] | None:
-        """Forward and backward of a piece; None where memory did not suffice: nothing has changed then."""
+        """Forward and backward of a sub_batch; None where memory did not suffice: nothing has changed then."""
         try:
             with self.stopwatch("forward"), self.autocast():
-                summed = self.wrapped[phase.name](piece.batch, step) if averaged else phase.module(piece.batch, step)
+                summed = self.wrapped[phase.name](sub_batch.batch, step) if averaged else phase.module(sub_batch.batch, step)
             # DDP averages over ranks; the global count is in `totals` already, so undo the average.
             loss = self.scaler.scale(weighted(phase, summed, totals) * (weight * self.ranks.world_size))
             with self.stopwatch("backward"):
                 if averaged:
-                    self._averaged_backward(phase, piece, loss)
+                    self._averaged_backward(phase, sub_batch, loss)
                 else:
                     _add_gradients(phase.module, loss)
         except (RuntimeError, MemoryError) as error:
@@ -192,16 +192,16 @@ class TrainStep:
             return None
         return {name: value.detach() for name, value in summed.items()}
 
-    def _averaged_backward(self, phase: Phase, piece: Piece, loss: torch.Tensor) -> None:
+    def _averaged_backward(self, phase: Phase, sub_batch: SubBatch, loss: torch.Tensor) -> None:
         try:
             loss.backward()
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-            self.pieces.halve(phase.name, piece)
+            self.sub_batches.halve(phase.name, sub_batch)
             raise SonorantError(
                 f"{self.ranks.name}: out of memory while gradients were being averaged, which cannot be "
-                "taken back; the same command resumes from the last checkpoint with pieces of half the size"
+                "taken back; the same command resumes from the last checkpoint with sub_batches of half the size"
             ) from None
 
     def _update(self, phase: Phase) -> torch.Tensor:

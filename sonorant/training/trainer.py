@@ -12,17 +12,17 @@ from typing import Any
 import torch
 
 from sonorant.data.batches import Batch, load
-from sonorant.data.plan import MicroBatch, deal
+from sonorant.data.plan import MicroBatch, shard
 from sonorant.files import atomic_folder
 from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers
 from sonorant.training.distributed.proof import Proof
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
-from sonorant.training.memory import Pieces
+from sonorant.training.memory import SubBatches
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import MetricsLog, RunDirectory
 from sonorant.training.step import TrainStep, seed_of, totals_of
-from sonorant.training.telemetry.loading import Measured
+from sonorant.training.telemetry.loading import MeasuredDataset
 from sonorant.training.telemetry.meter import Meter, floats
 from sonorant.training.telemetry.profile import Profile
 from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
@@ -72,7 +72,7 @@ class Trainer:
         self.stopwatch = Stopwatch(ranks.device)
         self.proof = Proof(recipe, ranks)
         self.proof.initial_weights()
-        self.trained = TrainStep(recipe, ranks, self.stopwatch, Pieces(ranks.name, run.pieces(ranks.rank)))
+        self.trained = TrainStep(recipe, ranks, self.stopwatch, SubBatches(ranks.name, run.sub_batches(ranks.rank)))
         self.meter = Meter(self.trained, loader_workers(self.data))
         self.profile = profile
         """Steps to trace; see `Profile`."""
@@ -166,8 +166,8 @@ class Trainer:
 
     def load(self, steps: list[list[MicroBatch]]) -> Iterator[Batch]:
         """This rank's share of some steps, in order, as it is needed."""
-        own = [batch for step in steps for batch, _ in deal(step, self.ranks.rank, self.ranks.world_size)]
-        dataset = Measured(self.recipe.dataset(own), self.recipe.store)
+        own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
+        dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
         batches = load(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
         return map(self.meter.cost.take, batches)
 

@@ -19,7 +19,7 @@ from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from sonorant.families.codec_lm.codes import CODES, FRAMES, CodeStore, write_codes, write_no_codes
 
 SIZES = CodecConfig(
-    channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, streams=2, levels=[4, 3], stream_dropout=0.0,
+    channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4, 3], codebook_dropout=0.0,
     pretrained=None,
 )  # fmt: skip
 
@@ -48,7 +48,7 @@ def store(features: FeatureStore, codec: Codec, tmp_path: Path) -> Path:
 def test_codes_are_those_of_each_utterance(store: Path, features: FeatureStore, codec: Codec) -> None:
     codes = CodeStore.open(store, features)
     assert len(codes) == len(features)
-    assert (codes.streams, codes.codes_per_stream, codes.stride) == (2, 12, 2)
+    assert (codes.codebooks, codes.codes_per_stream, codes.stride) == (2, 12, 2)
     for i in range(len(features)):
         found = codes.codes(i)
         assert found.dtype == np.int16

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sonorant.data.plan import MicroBatch, Plan, deal, padding_waste, segment_plan, utterance_plan
+from sonorant.data.plan import MicroBatch, Plan, padding_waste, segment_plan, shard, utterance_plan
 from sonorant.errors import SonorantError
 
 FRAMES = np.random.default_rng(0).integers(60, 500, 300)
@@ -42,7 +42,7 @@ def test_an_utterance_above_the_budget_is_refused_by_name() -> None:
 def test_dealing_gives_every_micro_batch_to_one_rank_and_work_to_all(world_size: int) -> None:
     steps = Plan(3, plan).steps(0)
     for step in steps:
-        dealt = [deal(step, rank, world_size) for rank in range(world_size)]
+        dealt = [shard(step, rank, world_size) for rank in range(world_size)]
         assert all(dealt)
         counted = sorted(batch.number for own in dealt for batch, weight in own if weight == 1.0)
         assert counted == sorted(batch.number for batch in step)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Session
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, Plant, TinyStepper, loops, silent, stays, texts
 
@@ -26,22 +26,22 @@ def decoded(stepper: TinyStepper, lengths: tuple[int, ...], **change: object) ->
 
 
 @pytest.mark.parametrize(
-    ("plant", "verdict"),
-    [(stays, Verdict.STUCK), (silent, Verdict.SILENCE), (loops, Verdict.REPETITION)],
+    ("plant", "finish_reason"),
+    [(stays, FinishReason.STUCK), (silent, FinishReason.SILENCE), (loops, FinishReason.REPETITION)],
     ids=lambda one: str(one)[:20],
 )
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_what_never_ends_ends_within_its_budget_and_says_why(plant: Plant, verdict: Verdict, library: str) -> None:
+def test_what_never_ends_ends_within_its_budget_and_says_why(plant: Plant, finish_reason: FinishReason, library: str) -> None:
     lengths = (4, 10, 25)
     session, codes = decoded(TinyStepper(library, plant), lengths)
-    assert session.verdicts_B.tolist() == [verdict] * 3
+    assert session.finish_reasons_B.tolist() == [finish_reason] * 3
     assert (session.lengths_B <= np.ceil(CONFIG.budget * P99 * np.array(lengths))).all()
     assert codes.shape[1] == session.lengths_B.max()
 
 
 def test_a_stuck_pointer_is_pushed_on_to_the_end_of_the_text() -> None:
     session, _ = decoded(TinyStepper(plant=stays), (6,), longest_phoneme=0.2, longest_repeat=9.0)
-    assert session.verdicts_B[0] == Verdict.STUCK and not session.cut_B[0]
+    assert session.finish_reasons_B[0] == FinishReason.STUCK and not session.cut_B[0]
     pushes = session.lengths_B[0] / (0.2 * SECOND)
     assert pushes == round(pushes) and pushes <= 6  # each phoneme is stood on for just so long
 
@@ -54,7 +54,7 @@ def never(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, n
 
 def test_the_budget_is_the_last_word() -> None:
     session, _ = decoded(TinyStepper(plant=never), (4, 12), longest_phoneme=1e6, budget=2.05)
-    assert session.verdicts_B.tolist() == [Verdict.BUDGET] * 2 and session.cut_B.all()
+    assert session.finish_reasons_B.tolist() == [FinishReason.BUDGET] * 2 and session.cut_B.all()
     assert session.lengths_B.tolist() == [np.ceil(2.05 * P99 * length) for length in (4, 12)] == [25, 74]
 
 
@@ -72,9 +72,9 @@ def pause(frames: int) -> Plant:
 def test_silence_as_long_as_a_pause_is_no_fault() -> None:
     longest = round(CONFIG.longest_silence * SECOND)
     session, codes = decoded(TinyStepper(plant=pause(longest - 2)), (12,))
-    assert session.verdicts_B[0] == Verdict.WELL and (codes[0, : longest - 3] == SILENCE).all()
+    assert session.finish_reasons_B[0] == FinishReason.WELL and (codes[0, : longest - 3] == SILENCE).all()
     session, _ = decoded(TinyStepper(plant=pause(longest + 2)), (12,))
-    assert session.verdicts_B[0] == Verdict.SILENCE
+    assert session.finish_reasons_B[0] == FinishReason.SILENCE
 
 
 def loop(period: int, frames: int) -> Plant:
@@ -95,9 +95,9 @@ def test_loops_of_one_to_eight_frames_are_noticed(period: int) -> None:
     longest = round(CONFIG.longest_repeat * SECOND)
     session, codes = decoded(TinyStepper(plant=loop(period, longest + period + 1)), (16,))
     assert (codes[0, :longest, 0] == np.arange(longest) % period).all()
-    assert session.verdicts_B[0] == (Verdict.REPETITION if period <= 8 else Verdict.WELL)
+    assert session.finish_reasons_B[0] == (FinishReason.REPETITION if period <= 8 else FinishReason.WELL)
     session, _ = decoded(TinyStepper(plant=loop(period, longest + period)), (16,))
-    assert session.verdicts_B[0] == Verdict.WELL
+    assert session.finish_reasons_B[0] == FinishReason.WELL
 
 
 def strolls(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -106,10 +106,10 @@ def strolls(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray,
     return silent(logits, hop.copy(), step)[0], hop
 
 
-@pytest.mark.parametrize(("plant", "verdict"), [(loop(3, 1000), Verdict.REPETITION), (strolls, Verdict.SILENCE)])
-def test_what_goes_wrong_while_the_pointer_moves_takes_no_phoneme_away(plant: Plant, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("plant", "finish_reason"), [(loop(3, 1000), FinishReason.REPETITION), (strolls, FinishReason.SILENCE)])
+def test_what_goes_wrong_while_the_pointer_moves_takes_no_phoneme_away(plant: Plant, finish_reason: FinishReason) -> None:
     session, _ = decoded(TinyStepper(plant=plant), (16,))
-    assert session.verdicts_B[0] == verdict
+    assert session.finish_reasons_B[0] == finish_reason
     assert session.lengths_B[0] == 16 * 3
 
 
@@ -132,7 +132,7 @@ def one_on(plant: Plant) -> Plant:
 def test_each_guard_pushes_on_as_soon_as_its_own_time_is_up(plant: Plant, limit: str) -> None:
     limits = {"longest_phoneme": 9.0, "longest_silence": 9.0, "longest_repeat": 9.0, limit: 0.5}
     session, _ = decoded(TinyStepper(plant=one_on(plant)), (6,), budget=30.0, **limits)
-    assert session.verdicts_B[0] != Verdict.WELL and not session.cut_B[0]
+    assert session.finish_reasons_B[0] != FinishReason.WELL and not session.cut_B[0]
     assert 0 <= session.lengths_B[0] - 6 * SECOND // 2 <= 4  # a loop shows after its first round
 
 
@@ -143,7 +143,7 @@ def test_who_leaves_a_phoneme_at_the_last_moment_was_not_stuck() -> None:
         return logits, hop
 
     session, _ = decoded(TinyStepper(plant=plant), (7,), longest_phoneme=5 / SECOND)
-    assert (session.verdicts_B[0], session.lengths_B[0]) == (Verdict.WELL, 35)
+    assert (session.finish_reasons_B[0], session.lengths_B[0]) == (FinishReason.WELL, 35)
 
 
 def test_what_went_wrong_first_is_told() -> None:
@@ -152,7 +152,7 @@ def test_what_went_wrong_first_is_told() -> None:
 
     first, _ = decoded(TinyStepper(plant=plant), (16,), longest_phoneme=0.5)
     second, _ = decoded(TinyStepper(plant=plant), (16,), longest_phoneme=5.0)
-    assert (first.verdicts_B[0], second.verdicts_B[0]) == (Verdict.STUCK, Verdict.SILENCE)
+    assert (first.finish_reasons_B[0], second.finish_reasons_B[0]) == (FinishReason.STUCK, FinishReason.SILENCE)
 
 
 def test_one_bad_row_leaves_the_others_alone() -> None:
@@ -163,7 +163,7 @@ def test_one_bad_row_leaves_the_others_alone() -> None:
 
     session, codes = decoded(TinyStepper(plant=plant), (9, 9, 9))
     alone, expected = decoded(TinyStepper(), (9,))
-    assert session.verdicts_B.tolist() == [Verdict.WELL, Verdict.REPETITION, Verdict.WELL]
+    assert session.finish_reasons_B.tolist() == [FinishReason.WELL, FinishReason.REPETITION, FinishReason.WELL]
     length = alone.lengths_B[0]
     assert (codes[[0, 2], :length] == expected[0]).all()
 
@@ -171,11 +171,11 @@ def test_one_bad_row_leaves_the_others_alone() -> None:
 def test_without_a_pointer_the_text_is_no_phoneme_to_be_stuck_on() -> None:
     states, lengths = texts(10)
     description = replace(DESCRIPTION, text="prefix")
-    for plant, verdict in ((never, Verdict.BUDGET), (silent, Verdict.SILENCE), (loops, Verdict.REPETITION)):
+    for plant, finish_reason in ((never, FinishReason.BUDGET), (silent, FinishReason.SILENCE), (loops, FinishReason.REPETITION)):
         session = Session(TinyStepper(plant=plant), states, lengths, description, CONFIG, [(0, 0, 0)])
         while not session.ended:
             session.more(5)
-        assert session.verdicts_B[0] == verdict
+        assert session.finish_reasons_B[0] == finish_reason
 
 
 def test_without_a_pointer_the_first_move_is_the_end() -> None:
@@ -187,4 +187,4 @@ def test_without_a_pointer_the_first_move_is_the_end() -> None:
     states, lengths = texts(10)
     session = Session(TinyStepper(plant=plant), states, lengths, replace(DESCRIPTION, text="prefix"), CONFIG, [(0, 0, 0)])
     assert session.more(1000).shape[1] == 9
-    assert (session.lengths_B[0], session.verdicts_B[0]) == (9, Verdict.WELL)
+    assert (session.lengths_B[0], session.finish_reasons_B[0]) == (9, FinishReason.WELL)

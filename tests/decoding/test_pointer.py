@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from sonorant.decoding.advance import choose_hop
+from sonorant.decoding.advance import choose_advance
 from sonorant.decoding.state import Rules, State, make_rules, start
 from tests.decoding.tiny_model import ADVANCES, CONFIG, DESCRIPTION
 
@@ -36,7 +36,7 @@ def test_the_pointer_leaves_at_the_median_of_the_duration(probability: float) ->
     stood = 0
     while True:
         stood += 1
-        hop, likeliest, survival = choose_hop(state, rules, hazard(probability), np.zeros(1), XP, sampled=False)
+        hop, likeliest, survival = choose_advance(state, rules, hazard(probability), np.zeros(1), XP, sampled=False)
         assert likeliest[0] == 2
         if hop[0]:
             break
@@ -51,7 +51,7 @@ def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
     rows = 20_000
     state, rules = batch(rows, "sample")
     noise = np.random.default_rng(0).random(rows, dtype=np.float32)
-    hop, _, _ = choose_hop(state, rules, np.tile(hazard(0.4), (rows, 1)), noise, XP, sampled=True)
+    hop, _, _ = choose_advance(state, rules, np.tile(hazard(0.4), (rows, 1)), noise, XP, sampled=True)
     counts = np.bincount(hop, minlength=ADVANCES)
     assert chisquare(counts, rows * np.array([0.6, 0.12, 0.24, 0.04])).pvalue > 1e-4
 
@@ -59,5 +59,5 @@ def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
 def test_rows_move_by_their_own_rule() -> None:
     state, rules = batch(2, "median")
     rules = rules._replace(median_B=np.array([True, False]))
-    hop, _, _ = choose_hop(state, rules, np.tile(hazard(0.3), (2, 1)), np.full(2, 0.999, np.float32), XP, sampled=True)
+    hop, _, _ = choose_advance(state, rules, np.tile(hazard(0.3), (2, 1)), np.full(2, 0.999, np.float32), XP, sampled=True)
     assert hop.tolist() == [0, 3]

@@ -40,7 +40,7 @@ def test_a_contradiction_is_named(change: dict) -> None:
 
 
 def test_silence_has_a_code_for_each_stream() -> None:
-    with pytest.raises(ValueError, match="2 streams"):
+    with pytest.raises(ValueError, match="2 codebooks"):
         replace(DESCRIPTION, silence=(1,))
 
 

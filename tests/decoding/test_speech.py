@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sonorant.decoding.advance import Verdict, uniform_noise
+from sonorant.decoding.advance import FinishReason, uniform_noise
 from sonorant.decoding.session import Session
 from sonorant.decoding.settings import Pace
 from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, speak
@@ -42,7 +42,11 @@ def test_what_goes_well_is_spoken_once() -> None:
     states, lengths = texts(9, 4, 13)
     spoken = speak(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=3))
     assert stepper.batches == [3]
-    assert spoken.attempts_B.tolist() == [1, 1, 1] and spoken.verdicts_B.tolist() == [Verdict.WELL] * 3 and not spoken.cut_B.any()
+    assert (
+        spoken.attempts_B.tolist() == [1, 1, 1]
+        and spoken.finish_reasons_B.tolist() == [FinishReason.WELL] * 3
+        and not spoken.cut_B.any()
+    )
     session = Session(TinyStepper(), states, lengths, DESCRIPTION, CONFIG, [(0, 0, 0)] * 3)
     assert (spoken.codes_BFG == session.more(1000)).all() and (spoken.lengths_B == session.lengths_B).all()
 
@@ -54,7 +58,7 @@ def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(
     spoken = speak(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=2, advance="sample"), seed=7)
     assert stepper.batches == [3, 2, 2][: failing + 1]
     assert spoken.attempts_B.tolist() == [min(3, failing + 1), 1, min(3, failing + 1)]
-    assert (spoken.verdicts_B == Verdict.WELL).tolist() == [failing < 3, True, failing < 3]
+    assert (spoken.finish_reasons_B == FinishReason.WELL).tolist() == [failing < 3, True, failing < 3]
     for number, rules in enumerate(stepper.rules[1:], 1):
         assert (rules.temperature_B == np.float32(RETRY_TEMPERATURE)).all() and rules.median_B.all()
         assert (rules.noise_BSG == uniform_noise([(7, 0, number)] * 2, *rules.noise_BSG.shape[1:])).all()
@@ -79,13 +83,13 @@ def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
     frames = int(speak(TinyStepper(), states, lengths, DESCRIPTION, CONFIG).lengths_B[0])
     pace = Pace(median=1.0, p99=frames / 9)
     spoken = speak(TinyStepper(), states, lengths, replace(DESCRIPTION, frames_per_phoneme=pace), replace(CONFIG, budget=1.0))
-    assert (spoken.lengths_B[0], spoken.verdicts_B[0], spoken.cut_B[0]) == (frames, Verdict.WELL, False)
+    assert (spoken.lengths_B[0], spoken.finish_reasons_B[0], spoken.cut_B[0]) == (frames, FinishReason.WELL, False)
 
 
 def test_where_all_attempts_fail_the_verdict_says_so() -> None:
     states, lengths = texts(9)
     spoken = speak(TinyStepper(plant=stays), states, lengths, DESCRIPTION, replace(CONFIG, retries=2))
-    assert spoken.attempts_B[0] == 3 and spoken.verdicts_B[0] != Verdict.WELL
+    assert spoken.attempts_B[0] == 3 and spoken.finish_reasons_B[0] != FinishReason.WELL
     assert 0 < spoken.lengths_B[0] <= np.ceil(CONFIG.budget * DESCRIPTION.frames_per_phoneme.p99 * 9)
 
 
@@ -97,7 +101,7 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
         for candidate in range(5):
             session = Session(TinyStepper(), states[row : row + 1], lengths[row : row + 1], DESCRIPTION, DRAWN, [(3, candidate, 0)])
             codes = session.more(1000)[0]
-            made.append((session.verdicts_B[0] == Verdict.WELL, float(session.log_probability_B[0]), codes))
+            made.append((session.finish_reasons_B[0] == FinishReason.WELL, float(session.log_probability_B[0]), codes))
         assert len({codes.tobytes() for *_, codes in made}) == 5
         best = max(made, key=lambda one: one[:2])[2]
         assert (spoken.codes_BFG[row, : spoken.lengths_B[row]] == best).all()
@@ -106,12 +110,12 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
 def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None:
     codes = np.zeros((3, 2), np.int64)
     kept = [
-        Attempt(codes_FG=codes, verdict=verdict, cut=cut, log_probability=likely)
-        for verdict, cut, likely in (
-            (Verdict.WELL, False, -3.0),
-            (Verdict.WELL, False, -4.0),
-            (Verdict.STUCK, False, -2.0),
-            (Verdict.BUDGET, True, -1.0),
+        Attempt(codes_FG=codes, finish_reason=finish_reason, cut=cut, log_probability=likely)
+        for finish_reason, cut, likely in (
+            (FinishReason.WELL, False, -3.0),
+            (FinishReason.WELL, False, -4.0),
+            (FinishReason.STUCK, False, -2.0),
+            (FinishReason.BUDGET, True, -1.0),
         )
     ]
     assert sorted(kept, key=lambda one: one.rank) == kept[::-1]
@@ -144,7 +148,7 @@ def test_a_seed_reproduces(library: str) -> None:
 def test_empty_texts_are_no_failure() -> None:
     stepper = TinyStepper()
     spoken = speak(stepper, *texts(2, 1), DESCRIPTION, replace(CONFIG, retries=2))
-    assert spoken.codes_BFG.shape == (2, 0, 2) and spoken.verdicts_B.tolist() == [0, 0] and stepper.batches == []
+    assert spoken.codes_BFG.shape == (2, 0, 2) and spoken.finish_reasons_B.tolist() == [0, 0] and stepper.batches == []
 
 
 @pytest.mark.parametrize(

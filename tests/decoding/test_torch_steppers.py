@@ -170,7 +170,7 @@ def test_a_shape_holds_what_stands_before_the_first_frame_too(text: str, tmp_pat
     model.advance.bias.data[0] = 1e3  # the pointer never moves: all of the budget is used
     wanted = speak(DynamicStepper(step), states, lengths, description, config)
     assert wanted.lengths_B[0] == frames
-    needed = frames + description.streams - 1 + (2 if text == "pointer" else 2 + 9)  # a start and a prompt's padding
+    needed = frames + description.codebooks - 1 + (2 if text == "pointer" else 2 + 9)  # a start and a prompt's padding
     for slots in (needed - 1, needed):
         stepper = fixed(step, Shapes((1,), (slots,)))
         assert_same(speak(stepper, states, lengths, description, config), wanted)
@@ -250,7 +250,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path], cpp: None) -> Iterator[Start]:
     """Once for the module: four graphs, each of many seconds."""
     # A pool of processes that compile costs more than it saves here.
-    with pytest.MonkeyPatch.context() as patch, torch._inductor.config.patch(compile_threads=1):
+    with pytest.MonkeyPatch.receptive_field() as patch, torch._inductor.config.patch(compile_threads=1):
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # put back after the module
         runtime = static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder)
         with redirect_stderr(StringIO()) as printed:

@@ -1,4 +1,4 @@
-"""What a decoder feeds a language model step by step is what training fed it: codes, phoneme, age, and the steps that flush the streams."""
+"""What a decoder feeds a language model step by step is what training fed it: codes, phoneme, age, and the steps that flush the codebooks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_decoding_walks_the_path_of_training(tmp_path: Path, text: str, attentio
         for name in ("codes_BG", "pointer_B", "age_B")
     ]
     standing = stay_at_end(taken[1], frames)
-    for row, count in enumerate((frames + 1).tolist()):  # two streams: one step more than frames
+    for row, count in enumerate((frames + 1).tolist()):  # two codebooks: one step more than frames
         for got, wanted in zip(taken, (fed, standing, ages(standing)), strict=True):
             assert (got[row, :count] == wanted[row, :count]).all()
     steps = grid.shape[1]

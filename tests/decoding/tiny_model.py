@@ -28,7 +28,7 @@ CONFIG = DecodingConfig(
     retries=0,
 )
 DESCRIPTION = DecodingDescription(
-    streams=STREAMS,
+    codebooks=STREAMS,
     codes=CODES,
     stride=2,
     samples_per_frame=320,
@@ -93,8 +93,8 @@ class TinyStepper:
         for _ in range(steps):
             if bool(xp.all(complete(held, xp))):
                 break
-            logits_BGK, hop_BA = self._step(held, xp)
-            held = advance(held, self._rules, logits_BGK, hop_BA, xp, sampled=self._sampled, penalised=self._penalised)
+            logits_BGK, advance_BA = self._step(held, xp)
+            held = advance(held, self._rules, logits_BGK, advance_BA, xp, sampled=self._sampled, penalised=self._penalised)
         return State(*(np.asarray(field) for field in held))
 
     def _step(self, state: State, xp: Any) -> tuple[Any, Any]:
@@ -109,11 +109,11 @@ class TinyStepper:
         self._hidden = xp.tanh(0.7 * (self._hidden @ weights["hidden"]) + 0.5 * fed + xp.sin(position_B1))
         logits = xp.astype(self._hidden @ weights["logits"], xp.float32)
         logits_BGK = xp.reshape(logits, (-1, STREAMS, CODES))
-        hop_BA = xp.astype(self._hidden @ weights["hop"] + weights["stay"], xp.float32)
+        advance_BA = xp.astype(self._hidden @ weights["hop"] + weights["stay"], xp.float32)
         if self._plant:
-            planted = self._plant(np.asarray(logits_BGK).copy(), np.asarray(hop_BA).copy(), int(state.step))
-            logits_BGK, hop_BA = (self._array(value, self._library) for value in planted)
-        return logits_BGK, hop_BA
+            planted = self._plant(np.asarray(logits_BGK).copy(), np.asarray(advance_BA).copy(), int(state.step))
+            logits_BGK, advance_BA = (self._array(value, self._library) for value in planted)
+        return logits_BGK, advance_BA
 
 
 def texts(*lengths: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

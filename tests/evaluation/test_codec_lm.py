@@ -74,11 +74,11 @@ def metrics(place: Path) -> dict[str, Any]:
 def test_codec_and_decoding_have_figures(metrics: dict[str, Any], place: Path) -> None:
     assert metrics["family"] == "codec_lm" and metrics["codec"] == CODES
     found = metrics["decoding"]["fp32"]
-    assert found["sentences"] == 3 == sum(found["verdicts"].values())
+    assert found["sentences"] == 3 == sum(found["finish_reasons"].values())
     low, high = found["runaway_rate_ci95"]
     assert 0 <= low <= found["runaway_rate"] <= high <= 1
     rows = read_jsonl(place / "evaluation" / "sentences.jsonl")
-    assert sum(row["verdicts"]["fp32"] != "well" for row in rows) == found["unrecovered"]
+    assert sum(row["finish_reasons"]["fp32"] != "well" for row in rows) == found["unrecovered"]
     assert read_json(place / "family" / "family.json")["variants"]["fp32"]["decoding"] == found
 
 

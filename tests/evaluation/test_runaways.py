@@ -8,10 +8,10 @@ from sonorant.evaluation.runaways import Decoded, summarize, wilson_interval
 
 
 def test_a_sentence_that_went_well_only_in_another_attempt_ran_away() -> None:
-    found = summarize(Decoded(verdicts=("well", "well", "stuck", "well", "silence"), attempts=(1, 2, 3, 1, 1)))
+    found = summarize(Decoded(finish_reasons=("well", "well", "stuck", "well", "silence"), attempts=(1, 2, 3, 1, 1)))
     assert found["sentences"] == 5 and found["runaways"] == 3 and found["runaway_rate"] == 0.6
     assert found["retries"] == 3 and found["unrecovered"] == 2
-    assert found["verdicts"] == {"silence": 1, "stuck": 1, "well": 3}
+    assert found["finish_reasons"] == {"silence": 1, "stuck": 1, "well": 3}
 
 
 def test_no_runaway_at_all_has_an_interval_that_narrows_with_the_sentences() -> None:

@@ -101,7 +101,7 @@ def quantized_prompted(trained_prompted: tuple[Path, Path], tmp_path_factory: py
     """`trained_prompted`, quantised after calibration on some steps."""
     (speech, _), (codec, _) = load_language_model(trained_prompted[0]), load_codec(trained_prompted[1])
     tokens, lengths = torch.from_numpy(utterance(31))[None], torch.tensor([31])
-    codes_BFG = torch.randint(0, speech.codes, (1, 40, speech.streams), generator=torch.Generator().manual_seed(0))
+    codes_BFG = torch.randint(0, speech.codes, (1, 40, speech.codebooks), generator=torch.Generator().manual_seed(0))
 
     def speak(_: Any) -> None:
         cache, states = DynamicCache(speech.config.layers), speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64))

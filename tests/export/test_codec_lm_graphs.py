@@ -63,7 +63,7 @@ def with_rubbish(side: np.ndarray, axis: int) -> np.ndarray:
 @torch.inference_mode()
 def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageModel, Path], lengths: list[int]) -> None:
     bundle, model, _ = voice
-    rows, streams = len(lengths), model.streams
+    rows, codebooks = len(lengths), model.codebooks
     lengths_B, speaker_B = torch.tensor(lengths), torch.arange(rows) % 2
     inputs = {"tokens": batch(lengths), "lengths": lengths_B.numpy(), "speaker": speaker_B.numpy()}
     states_BNC = model.encode_speech(torch.from_numpy(inputs["tokens"]), lengths_B, speaker_B)
@@ -71,7 +71,7 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
 
     random = torch.Generator().manual_seed(rows)
     prompts_B = torch.arange(rows) % 4  # the first row of each batch has none
-    prompt_BPG = torch.randint(model.codes, (rows, max(1, int(prompts_B.max())), streams), generator=random)
+    prompt_BPG = torch.randint(model.codes, (rows, max(1, int(prompts_B.max())), codebooks), generator=random)
     cache = DynamicCache(model.config.layers)
     model.prefill(states_BNC, lengths_B, prompt_BPG, prompts_B, cache)
     names = ("states", "lengths", "prompt", "prompt_lengths")
@@ -86,7 +86,7 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
     axes = [3, 2] * model.config.layers  # of the slots, in keys and in values
     step, position_B = session(bundle, "step"), cache.positions.amax(1) + 1
     for number in range(STEPS):
-        codes_BG = torch.randint(model.codes + 1, (rows, streams), generator=random)
+        codes_BG = torch.randint(model.codes + 1, (rows, codebooks), generator=random)
         fed = codes_BG, states_BNC[:, number % min(lengths)], torch.full((rows,), number * 3), position_B + number
         # Slots that hold nothing yet, with something in them, must not be heard.
         room = [with_rubbish(side, slots) for side, slots in zip(caches, axes, strict=True)]
@@ -106,7 +106,7 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
 def test_the_codecs_decoder_equals_torch(voice: tuple[Bundle, LanguageModel, Path], frames: int) -> None:
     bundle, _, sound = voice
     codec = load_codec(sound)[0]
-    codes_BFG = torch.randint(codec.codes, (3, frames, codec.streams), generator=torch.Generator().manual_seed(frames))
+    codes_BFG = torch.randint(codec.codes, (3, frames, codec.codebooks), generator=torch.Generator().manual_seed(frames))
     lengths_B = torch.tensor([frames, (frames + 1) // 2, 1])
     with torch.inference_mode():
         wanted = codec.decode(codes_BFG, lengths_B)
@@ -148,13 +148,13 @@ def test_the_bundle_says_how_it_is_decoded(codec_lm_bundle: Path, trained_codec_
     description = read_bundle(codec_lm_bundle).description
     codec, decoding = load_codec(trained_codec_lm[1])[0], description.decoding
     assert decoding is not None
-    assert (decoding.streams, decoding.codes, decoding.stride, decoding.samples_per_frame) == (2, 15, 2, 512)
+    assert (decoding.codebooks, decoding.codes, decoding.stride, decoding.samples_per_frame) == (2, 15, 2, 512)
     assert (decoding.layers, decoding.heads, decoding.head_width, decoding.advances) == (2, 2, 8, 3)
     assert decoding.silence == tuple(codec.silence.tolist())
     assert decoding.frames_per_second == 16000 / 512
     assert (decoding.frames_per_phoneme.median, decoding.frames_per_phoneme.p99) == (2.0, 4.0)
     assert decoding.defaults == DECODING
-    assert (description.family, description.context.vocoder) == ("codec_lm", codec.context)
+    assert (description.family, description.receptive_field.vocoder) == ("codec_lm", codec.receptive_field)
     assert set(description.provenance) == {"sonorant", "language_model", "codec"}
 
 

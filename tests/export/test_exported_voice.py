@@ -81,17 +81,17 @@ def test_a_padded_row_equals_the_same_utterance_alone(voice_bundle: Path) -> Non
 def test_a_part_with_its_context_equals_the_same_part_of_the_whole(decoder: str, tmp_path: Path) -> None:
     export_voice(*write_trained(tmp_path, decoder=decoder), tmp_path / "voice", CORPUS, CONFIG)
     bundle = read_bundle(tmp_path / "voice")
-    runtime, context = load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle.description.context
+    runtime, receptive_field = load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle.description.receptive_field
     states, ends = runtime.encode(utterance(60)[None], np.array([60]), np.zeros(1, np.int64), np.ones(1, np.float32))
     frames, hop = int(ends[0, -1]), bundle.description.audio.hop
     mel = runtime.decode(states, ends, np.arange(frames))
     samples = runtime.vocode(mel, ends[:, -1])
     for first, last in ((0, 20), (frames // 2, frames // 2 + 20), (frames - 20, frames)):
-        part = runtime.decode(states, ends, np.arange(first - context.decoder, last + context.decoder))
-        part = part[:, :, context.decoder : context.decoder + last - first]
+        part = runtime.decode(states, ends, np.arange(first - receptive_field.decoder, last + receptive_field.decoder))
+        part = part[:, :, receptive_field.decoder : receptive_field.decoder + last - first]
         np.testing.assert_allclose(part, mel[:, :, first:last], atol=1e-5)
-        before = max(0, first - context.vocoder)
-        heard = mel[:, :, before : last + context.vocoder]
+        before = max(0, first - receptive_field.vocoder)
+        heard = mel[:, :, before : last + receptive_field.vocoder]
         spoken = runtime.vocode(heard, np.array([heard.shape[2]]))[0, (first - before) * hop : (last - before) * hop]
         np.testing.assert_allclose(spoken, samples[0, first * hop : last * hop], atol=1e-6)
 

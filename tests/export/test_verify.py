@@ -233,8 +233,8 @@ def test_a_graph_that_sees_padding_is_found(variants: Path, verify: Verify, tmp_
 
 def test_too_little_context_is_found(variants: Path, verify: Verify) -> None:
     bundle = read_bundle(variants)
-    narrow = dataclasses.replace(bundle.description.context, vocoder=1)
-    bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, context=narrow))
+    narrow = dataclasses.replace(bundle.description.receptive_field, vocoder=1)
+    bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, receptive_field=narrow))
     with pytest.raises(SonorantError, match=r"onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"):
         verify(bundle)
 

@@ -223,8 +223,8 @@ def test_quantised_models_that_are_far_from_float_are_found(
 
 def test_windows_of_codes_without_their_context_are_found(codec_lm_variants: Path, verify: Verify) -> None:
     bundle = read_bundle(codec_lm_variants)
-    narrow = dataclasses.replace(bundle.description.context, vocoder=0)
-    bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, context=narrow))
+    narrow = dataclasses.replace(bundle.description.receptive_field, vocoder=0)
+    bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, receptive_field=narrow))
     with pytest.raises(SonorantError, match=r"onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"):
         verify(bundle)
 

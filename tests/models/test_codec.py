@@ -1,4 +1,4 @@
-"""Quantisation by its definition; the codec under padding, in parts and with streams left out."""
+"""Quantisation by its definition; the codec under padding, in parts and with codebooks left out."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sonorant.layers.quantized import quantizable, quantize_layers
 from sonorant.models import build, describe, load_codec, load_vocoder, save_model
 
 CONFIG = CodecConfig(
-    channels=16, expansion=2, kernel=5, encoder_blocks=2, decoder_blocks=2, stride=2, streams=3, levels=[4, 3, 2],
-    stream_dropout=0.5, pretrained=None,
+    channels=16, expansion=2, kernel=5, encoder_blocks=2, decoder_blocks=2, stride=2, codebooks=3, levels=[4, 3, 2],
+    codebook_dropout=0.5, pretrained=None,
 )  # fmt: skip
 MELS, HOP = 10, 16
 LEVELS = [(8, 5, 5, 5), (2,), (3, 4), (7, 2, 6)]
@@ -118,15 +118,15 @@ def test_parts_with_context_equal_the_whole_and_less_does_not(stride: int) -> No
     frames, first, last = 60, 25, 33
     codes_BFG = torch.randint(codec.codes, (1, frames, 3), generator=torch.Generator().manual_seed(0))
 
-    def part(context: int) -> torch.Tensor:
-        start = first - context
-        samples = codec.decode(codes_BFG[:, start : last + context])[0]
-        return samples[context * codec.samples_per_frame :][: (last - first) * codec.samples_per_frame]
+    def part(receptive_field: int) -> torch.Tensor:
+        start = first - receptive_field
+        samples = codec.decode(codes_BFG[:, start : last + receptive_field])[0]
+        return samples[receptive_field * codec.samples_per_frame :][: (last - first) * codec.samples_per_frame]
 
     with torch.no_grad():
         whole = codec.decode(codes_BFG)[0, first * codec.samples_per_frame : last * codec.samples_per_frame]
-        torch.testing.assert_close(part(codec.context), whole, atol=1e-6, rtol=1e-5)
-        assert (part(codec.context - 2) - whole).abs().max() > 2e-5
+        torch.testing.assert_close(part(codec.receptive_field), whole, atol=1e-6, rtol=1e-5)
+        assert (part(codec.receptive_field - 2) - whole).abs().max() > 2e-5
 
 
 def test_forward_is_decoding_what_was_encoded() -> None:
@@ -137,7 +137,7 @@ def test_forward_is_decoding_what_was_encoded() -> None:
         torch.testing.assert_close(samples_BS, codec.decode(codec.encode(mel_BMT))[:, : 21 * HOP], atol=1e-6, rtol=1e-5)
 
 
-def test_all_parameters_learn_and_the_same_seed_leaves_out_the_same_streams() -> None:
+def test_all_parameters_learn_and_the_same_seed_leaves_out_the_same_codebooks() -> None:
     codec, mel_BMT = codec_of().train(), mel_of(6, 20)
     torch.manual_seed(3)
     first = codec(mel_BMT)
@@ -206,7 +206,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
         ({"levels": [8, 1]}, "at least 2 each"),
         ({"levels": [1001]}, "at most 1000"),
         ({"levels": [32, 32, 32, 2]}, "65536 codes, more than 32768"),
-        ({"stream_dropout": 1.0}, "below 1"),
+        ({"codebook_dropout": 1.0}, "below 1"),
         ({"stride": 0}, "at least 1"),
     ],
 )

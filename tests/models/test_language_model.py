@@ -24,7 +24,9 @@ STEPS = torch.tensor([13, 9, 11])
 
 def model_of(**changes: Any) -> LanguageModel:
     torch.manual_seed(0)
-    model = LanguageModel(LanguageModelConfig(**{**CONFIG, **changes}), symbols=9, speakers=2, mels=5, streams=STREAMS, codes=CODES)
+    model = LanguageModel(
+        LanguageModelConfig(**{**CONFIG, **changes}), symbols=9, speakers=2, mels=5, codebooks=STREAMS, codes=CODES
+    )
     for parameter in model.parameters():
         if not parameter.any():
             torch.nn.init.normal_(parameter)
@@ -135,14 +137,14 @@ def test_each_kind_of_text_is_what_it_says() -> None:
         assert same == (text == "pointer")
 
 
-@pytest.mark.parametrize("streams", [1, 2, 4])
-def test_each_stream_stands_a_step_later_than_the_one_before(streams: int) -> None:
-    codes_BFG = torch.randint(0, 9, (2, 5, streams))
+@pytest.mark.parametrize("codebooks", [1, 2, 4])
+def test_each_stream_stands_a_step_later_than_the_one_before(codebooks: int) -> None:
+    codes_BFG = torch.randint(0, 9, (2, 5, codebooks))
     grid_BTG = delay(codes_BFG, 9)
-    assert grid_BTG.shape == (2, 5 + streams - 1, streams)
-    for stream in range(streams):
+    assert grid_BTG.shape == (2, 5 + codebooks - 1, codebooks)
+    for stream in range(codebooks):
         assert torch.equal(grid_BTG[:, stream : stream + 5, stream], codes_BFG[..., stream])
-    assert int((grid_BTG == 9).sum()) == 2 * streams * (streams - 1), "what is no code is filled"
+    assert int((grid_BTG == 9).sum()) == 2 * codebooks * (codebooks - 1), "what is no code is filled"
 
 
 def test_contradictions_are_refused() -> None:

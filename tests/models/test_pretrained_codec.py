@@ -82,8 +82,8 @@ def noise(samples: int) -> np.ndarray:
     return (0.3 * np.random.default_rng(0).standard_normal(samples)).astype(np.float32)
 
 
-def taken(saved: dict[str, Path], kind: str, streams: int = 2) -> PretrainedCodec:
-    return take_pretrained(str(saved[kind]), AUDIO, streams)[0]
+def taken(saved: dict[str, Path], kind: str, codebooks: int = 2) -> PretrainedCodec:
+    return take_pretrained(str(saved[kind]), AUDIO, codebooks)[0]
 
 
 def heard(codec: PretrainedCodec, samples: np.ndarray) -> np.ndarray:
@@ -99,7 +99,7 @@ def test_samples_become_codes_and_codes_samples(saved: dict[str, Path], kind: st
     codec = taken(saved, kind)
     codes = heard(codec, noise(7 * FRAME + 3))
     assert codes.shape == (8, 2)
-    assert (codec.streams, codec.codes, codec.stride, codec.samples_per_frame) == (2, 16, 2, FRAME)
+    assert (codec.codebooks, codec.codes, codec.stride, codec.samples_per_frame) == (2, 16, 2, FRAME)
     assert set(np.unique(codes)) <= set(range(16))
     assert len(np.unique(codes, axis=0)) > 1
     samples = codec.decode(torch.from_numpy(codes)[None])
@@ -111,7 +111,7 @@ def test_samples_become_codes_and_codes_samples(saved: dict[str, Path], kind: st
 
 @pytest.mark.parametrize("kind", MADE)
 def test_it_says_what_transformers_itself_says(saved: dict[str, Path], kind: str) -> None:
-    codec = taken(saved, kind, streams=3)
+    codec = taken(saved, kind, codebooks=3)
     samples = noise(10 * FRAME)
     itself = getattr(transformers, KINDS[kind].model).from_pretrained(saved[kind]).eval()
     with torch.no_grad():
@@ -139,11 +139,13 @@ def test_a_row_is_as_it_would_be_alone(saved: dict[str, Path], kind: str) -> Non
 @pytest.mark.parametrize("kind", MADE)
 def test_parts_with_the_measured_context_equal_the_whole(saved: dict[str, Path], kind: str) -> None:
     codec = taken(saved, kind)
-    assert 0 < codec.context < 64
-    codes_BFG = torch.randint(16, (1, 60 + 2 * codec.context, 2), generator=torch.Generator().manual_seed(1))
-    first, last = 30 + codec.context, 36 + codec.context
+    assert 0 < codec.receptive_field < 64
+    codes_BFG = torch.randint(16, (1, 60 + 2 * codec.receptive_field, 2), generator=torch.Generator().manual_seed(1))
+    first, last = 30 + codec.receptive_field, 36 + codec.receptive_field
     whole = codec.decode(codes_BFG)[0, first * FRAME : last * FRAME]
-    part = codec.decode(codes_BFG[:, first - codec.context : last + codec.context])[0, codec.context * FRAME :][: len(whole)]
+    part = codec.decode(codes_BFG[:, first - codec.receptive_field : last + codec.receptive_field])[
+        0, codec.receptive_field * FRAME :
+    ][: len(whole)]
     assert (part - whole).abs().max() < 1e-3 * whole.abs().max()
 
 
@@ -152,7 +154,7 @@ def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: 
     codec, about = take_pretrained(str(saved[kind]), AUDIO, 2)
     header = {"audio": dict(vars(AUDIO)), "symbols": [], "speakers": [], "frontend": {}, "mel_mean": 0.0, "mel_std": 1.0}
     config = CodecConfig(
-        channels=8, expansion=1, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, streams=2, levels=[4], stream_dropout=0.0,
+        channels=8, expansion=1, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4], codebook_dropout=0.0,
         pretrained="somewhere",
     )  # fmt: skip
     save_model(
@@ -163,22 +165,22 @@ def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: 
     codes = heard(codec, noise(5 * FRAME))
     assert np.array_equal(heard(again, noise(5 * FRAME)), codes)
     assert torch.equal(again.decode(torch.from_numpy(codes)[None]), codec.decode(torch.from_numpy(codes)[None]))
-    assert (again.context, again.stride) == (codec.context, codec.stride)
+    assert (again.receptive_field, again.stride) == (codec.receptive_field, codec.stride)
     assert description["pretrained"]["revision"].startswith("sha256 ")
     assert quantizable(again) == []
 
 
 @pytest.mark.parametrize(
-    ("audio", "streams", "words"),
+    ("audio", "codebooks", "words"),
     [
         ({"sample_rate": 16000}, 2, "speaks at 8000 Hz and the features are at 16000: set audio.sample_rate: 8000"),
         ({"hop": 16}, 2, "a frame of .* is 40 samples, no multiple of a mel frame's 16: set audio.hop to a divisor of 40"),
-        ({}, 4, "codec.streams is 4: .* has 1 to 3 streams"),
+        ({}, 4, "codec.codebooks is 4: .* has 1 to 3 codebooks"),
     ],
 )
-def test_one_that_does_not_fit_is_refused(saved: dict[str, Path], audio: dict[str, int], streams: int, words: str) -> None:
+def test_one_that_does_not_fit_is_refused(saved: dict[str, Path], audio: dict[str, int], codebooks: int, words: str) -> None:
     with pytest.raises(SonorantError, match=words):
-        take_pretrained(str(saved["dac"]), MelConfig(**{**vars(AUDIO), **audio}), streams)
+        take_pretrained(str(saved["dac"]), MelConfig(**{**vars(AUDIO), **audio}), codebooks)
 
 
 def test_codes_that_a_token_store_cannot_hold_are_refused(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page:
     expected = voice.stream(text, seed=3, decoding=voice.decoding(temperature=0.9))
     assert np.abs(heard(lines).astype(int) - pcm16(np.concatenate(list(expected)))).max() <= 1
     assert [name for line in lines for name in line.get("bad", [])] == [
-        verdict.name.lower() for verdict in expected.verdicts if verdict
+        finish_reason.name.lower() for finish_reason in expected.finish_reasons if finish_reason
     ]
     assert speak(codec_lm_page, text=text, speed=2.0)[-1]["error"].startswith("this voice speaks at its own pace")
     assert speak(codec_lm_page, text=text, temperature=-1)[-1]["error"].startswith("temperature must be at least 0")

@@ -10,7 +10,7 @@ import numpy as np
 
 from sonorant.audio.wav import write_wav
 from sonorant.files import read_json, write_json, write_jsonl, write_text
-from sonorant.report.page import Inputs
+from sonorant.report.page import ReportInputs
 from tests.tiny_voice import write_trained
 
 RATE = 16000
@@ -24,12 +24,12 @@ HEARD = {
 }
 DECODED = {
     "sentences": 3, "runaways": 1, "runaway_rate": 0.333, "runaway_rate_ci95": [0.06, 0.79], "retries": 2, "unrecovered": 0,
-    "verdicts": {"well": 3},
+    "finish_reasons": {"well": 3},
 }  # fmt: skip
 NO_TENSORRT = "not run: TensorRT is not installed"
 
 
-def write_inputs(folder: Path) -> Inputs:
+def write_inputs(folder: Path) -> ReportInputs:
     """Write all inputs of the report below `folder` and say where they lie. The same bytes each time."""
     acoustic, vocoder = write_trained(folder / "models")
     for model in (acoustic, vocoder):
@@ -45,7 +45,7 @@ def write_inputs(folder: Path) -> Inputs:
     write_json(folder / "summary.json", summary())
     _write_evaluation(folder / "evaluation")
     write_family(folder, "parallel")
-    return Inputs(
+    return ReportInputs(
         metrics=folder / "metrics.json",
         evaluation=folder / "evaluation",
         choice=folder / "choice.json",

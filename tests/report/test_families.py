@@ -9,13 +9,13 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
-from sonorant.report.page import Inputs
+from sonorant.report.page import ReportInputs
 from tests.report.stages import DECODED, write_family, write_inputs
 from tests.report.test_page import drawn
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Inputs:
+def own(tmp_path: Path) -> ReportInputs:
     return write_inputs(tmp_path / "own")
 
 
@@ -29,14 +29,14 @@ def rows(page: str) -> dict[str, str]:
     return {name: re.sub(r"<[^>]*>", " ", rest) for name, rest in found}
 
 
-def test_a_family_that_was_not_run_says_how(own: Inputs, tmp_path: Path) -> None:
+def test_a_family_that_was_not_run_says_how(own: ReportInputs, tmp_path: Path) -> None:
     page = drawn(own, tmp_path / "a.html")
     assert "11.0 [9.0, 13.0]" in rows(page)["parallel"] and "cannot" in rows(page)["parallel"]
     assert "not run: make demo FAMILY=codec_lm" in rows(page)["codec_lm"]
     assert "<audio" not in section(page, "families") and 'id="decoding"' not in page and "#decoding" not in page
 
 
-def test_both_stand_side_by_side_and_are_compared_in_pairs(own: Inputs, tmp_path: Path) -> None:
+def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm", wrong=2)
     page = drawn(own, tmp_path / "a.html")
     told = rows(page)["codec_lm"]
@@ -48,13 +48,13 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: Inputs, tmp_path
     assert section(page, "families").count("<audio") == 2 * 3, "two sentences by the recording and both families"
 
 
-def test_figures_of_other_sentences_are_not_shown(own: Inputs, tmp_path: Path) -> None:
+def test_figures_of_other_sentences_are_not_shown(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
     told = rows(drawn(own, tmp_path / "a.html"))["codec_lm"]
     assert "not judged on these sentences by this recogniser: make demo FAMILY=codec_lm" in told and not re.search(r"\d", told)
 
 
-def test_a_codec_and_its_decoding_have_a_section(own: Inputs, tmp_path: Path) -> None:
+def test_a_codec_and_its_decoding_have_a_section(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm")
     codec = {"bits_per_second": 622.8, "frames_per_second": 31.25, "use": [0.97, 0.853]}
     decoding = {"fp32": DECODED, "int8": "failed: NaN"}
@@ -65,7 +65,7 @@ def test_a_codec_and_its_decoding_have_a_section(own: Inputs, tmp_path: Path) ->
     assert next(iter(rows(page))) == "codec_lm", "the report's own family comes first"
 
 
-def test_the_ladder_shows_greedy_tokens_where_they_were_compared(own: Inputs, tmp_path: Path) -> None:
+def test_the_ladder_shows_greedy_tokens_where_they_were_compared(own: ReportInputs, tmp_path: Path) -> None:
     assert "greedy tokens" not in section(drawn(own, tmp_path / "a.html"), "ladder")
     parity = read_json(own.parity)
     parity["onnxruntime/int8"]["tokens"] = {"identical": False, "share": 0.985294, "ties": 1, "decisions": 408}
@@ -75,7 +75,7 @@ def test_the_ladder_shows_greedy_tokens_where_they_were_compared(own: Inputs, tm
     assert len({row.count("<td") + row.count("<th") for row in re.findall(r"<tr>(.*?)</tr>", told) if "colspan" not in row}) == 1
 
 
-def test_a_family_without_figures_is_one_line(own: Inputs, tmp_path: Path) -> None:
+def test_a_family_without_figures_is_one_line(own: ReportInputs, tmp_path: Path) -> None:
     file = own.families / "parallel" / "family.json"
     damaged = read_json(file)
     del damaged["variants"]["fp32"]["intelligibility"]

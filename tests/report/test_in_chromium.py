@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.files import write_text
-from sonorant.report.page import Inputs, ReportConfig, write_report
+from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from tests.browser import Browser
 from tests.report.stages import KINDS, write_inputs
 
@@ -46,12 +46,12 @@ return [...document.body.querySelectorAll('*')].filter(text).filter(part => part
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
     return write_inputs(tmp_path_factory.mktemp("stages"))
 
 
 @pytest.fixture(scope="module")
-def page(inputs: Inputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(inputs: ReportInputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("report") / "index.html"
     write_report(file, inputs, ReportConfig(sentences=6))
     return file

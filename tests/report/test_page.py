@@ -1,4 +1,4 @@
-"""What the report says: verdict, order, marks, words in place of figures, and one line where an input is not what it should be."""
+"""What the report says: finish_reason, order, marks, words in place of figures, and one line where an input is not what it should be."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json, write_text
-from sonorant.report.page import Inputs, ReportConfig, write_report
+from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from sonorant.report.transcripts import marked
 from tests.report.stages import write_inputs
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
     return write_inputs(tmp_path_factory.mktemp("stages"))
 
 
 @pytest.fixture
-def own(inputs: Inputs, tmp_path: Path) -> Inputs:
-    """Inputs that a test may spoil."""
+def own(inputs: ReportInputs, tmp_path: Path) -> ReportInputs:
+    """ReportInputs that a test may spoil."""
     return write_inputs(tmp_path / "own")
 
 
-def drawn(inputs: Inputs, out: Path, sentences: int = 6) -> str:
+def drawn(inputs: ReportInputs, out: Path, sentences: int = 6) -> str:
     write_report(out, inputs, ReportConfig(sentences=sentences))
     return out.read_text(encoding="utf-8")
 
 
-def test_the_same_inputs_give_the_same_bytes(inputs: Inputs, own: Inputs, tmp_path: Path) -> None:
+def test_the_same_inputs_give_the_same_bytes(inputs: ReportInputs, own: ReportInputs, tmp_path: Path) -> None:
     assert drawn(inputs, tmp_path / "a.html") == drawn(own, tmp_path / "b.html")
 
 
-def test_the_verdict_names_what_ships_and_what_was_stopped(inputs: Inputs, tmp_path: Path) -> None:
+def test_the_verdict_names_what_ships_and_what_was_stopped(inputs: ReportInputs, tmp_path: Path) -> None:
     header = drawn(inputs, tmp_path / "a.html").split("<header>")[1].split("</header>")[0]
     assert "int8 on onnxruntime ships" in header and "int8 ships: 1.6 times as fast" in header
     assert "2 passed" in header and "1 failed</span> onnxruntime/fp16" in header and "1 not run</span>" in header
 
 
-def test_what_was_not_run_is_words_and_never_a_number(inputs: Inputs, tmp_path: Path) -> None:
+def test_what_was_not_run_is_words_and_never_a_number(inputs: ReportInputs, tmp_path: Path) -> None:
     text = drawn(inputs, tmp_path / "a.html")
     rows = [row for row in re.findall(r"<tr>(.*?)</tr>", text) if "tensorrt/fp32" in row]
     assert len(rows) == 3  # choice, latency, ladder
@@ -53,14 +53,16 @@ def test_what_was_not_run_is_words_and_never_a_number(inputs: Inputs, tmp_path: 
         assert "not run: TensorRT is not installed" in words and not re.search(r"\d", words)
 
 
-def test_a_variant_that_could_not_be_heard_is_words_among_the_error_rates(own: Inputs, tmp_path: Path) -> None:
+def test_a_variant_that_could_not_be_heard_is_words_among_the_error_rates(own: ReportInputs, tmp_path: Path) -> None:
     metrics = read_json(own.metrics)
     metrics["intelligibility"]["fp16"] = metrics["naturalness"]["fp16"] = "failed: NaN or infinity in 3 of 3 sentences"
     write_json(own.metrics, metrics)
     assert drawn(own, tmp_path / "a.html").count("failed: NaN or infinity in 3 of 3 sentences") == 2
 
 
-def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(inputs: Inputs, own: Inputs, tmp_path: Path) -> None:
+def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(
+    inputs: ReportInputs, own: ReportInputs, tmp_path: Path
+) -> None:
     metrics = read_json(own.metrics)
     for threads in metrics["speed"]["onnxruntime/fp32"].values():
         for figures in threads.values():
@@ -72,19 +74,19 @@ def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(inputs: Inp
     assert drawn(own, tmp_path / "a.html").count("12345.6") == 1
 
 
-def test_the_worst_sentence_comes_first_and_as_many_as_settings_say(inputs: Inputs, tmp_path: Path) -> None:
+def test_the_worst_sentence_comes_first_and_as_many_as_settings_say(inputs: ReportInputs, tmp_path: Path) -> None:
     identities = r'<p class="note">(set-\d)</p>'
     assert re.findall(identities, drawn(inputs, tmp_path / "a.html")) == ["set-1", "set-0"]
     assert re.findall(identities, drawn(inputs, tmp_path / "a.html", sentences=1)) == ["set-1"]
 
 
-def test_text_from_the_corpus_is_no_markup(inputs: Inputs, tmp_path: Path) -> None:
+def test_text_from_the_corpus_is_no_markup(inputs: ReportInputs, tmp_path: Path) -> None:
     text = drawn(inputs, tmp_path / "a.html")
     assert "<script" not in text and "&lt;script&gt;" in text
     assert "<flickered>" not in text and "&lt;flickered&gt;" in text
 
 
-def test_nothing_of_the_page_is_elsewhere(inputs: Inputs, tmp_path: Path) -> None:
+def test_nothing_of_the_page_is_elsewhere(inputs: ReportInputs, tmp_path: Path) -> None:
     addresses = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"'\s>)]{1,30})""", drawn(inputs, tmp_path / "a.html"))
     assert addresses and [address for address in addresses if not address.startswith(("data:", "#"))] == []
 
@@ -131,7 +133,7 @@ def with_value(new: Any, *keys: str) -> Callable[[dict[str, Any]], None]:
     ],
 )  # fmt: skip
 def test_an_input_of_another_shape_is_one_line(
-    own: Inputs, tmp_path: Path, file: str, spoil: Callable[[Any], None], message: str
+    own: ReportInputs, tmp_path: Path, file: str, spoil: Callable[[Any], None], message: str
 ) -> None:
     path = getattr(own, file)
     value = read_json(path)
@@ -141,11 +143,11 @@ def test_an_input_of_another_shape_is_one_line(
 
 
 @pytest.mark.parametrize("file", ["metrics", "choice", "parity", "quantization", "summary"])
-def test_an_input_that_is_not_there_is_one_line(inputs: Inputs, tmp_path: Path, file: str) -> None:
+def test_an_input_that_is_not_there_is_one_line(inputs: ReportInputs, tmp_path: Path, file: str) -> None:
     assert "absent.json: no such file" in refusal(replace(inputs, **{file: tmp_path / "absent.json"}), tmp_path)
 
 
-def test_a_sample_that_is_not_there_is_named(own: Inputs, tmp_path: Path) -> None:
+def test_a_sample_that_is_not_there_is_named(own: ReportInputs, tmp_path: Path) -> None:
     (own.evaluation / "samples" / "set-1.int8.wav").unlink()
     assert "set-1.int8.wav: no such file" in refusal(own, tmp_path)
     shutil.rmtree(own.evaluation / "samples")
@@ -161,14 +163,14 @@ def test_a_sample_that_is_not_there_is_named(own: Inputs, tmp_path: Path) -> Non
         ("step,train/loss,validation/loss\n1,,\n", "curves.csv: holds no loss"),
     ],
 )
-def test_curves_that_cannot_be_drawn_are_one_line(own: Inputs, tmp_path: Path, text: str, message: str) -> None:
+def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, tmp_path: Path, text: str, message: str) -> None:
     write_text(own.vocoder / "curves.csv", text)
     assert message in refusal(own, tmp_path)
 
 
 @pytest.mark.parametrize(("revision", "named"), [(f"sha256 {'5' * 64}", f"dac_16khz ({'5' * 12})"), (None, "dac_16khz")])
 def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
-    own: Inputs, tmp_path: Path, revision: str | None, named: str
+    own: ReportInputs, tmp_path: Path, revision: str | None, named: str
 ) -> None:
     """As `train_vocoder` leaves it: no curves, no loss, and `quantize` nothing to try."""
     description = read_json(own.vocoder / "model.json") | {
@@ -187,7 +189,7 @@ def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
     assert "codec: all of it stays float" in page and "0 of 0" not in page and "Layers, codec" not in page
 
 
-def refusal(inputs: Inputs, folder: Path) -> str:
+def refusal(inputs: ReportInputs, folder: Path) -> str:
     """The one line that says why no page was written."""
     out = folder / "report" / "index.html"
     with pytest.raises(SonorantError) as caught:
@@ -197,7 +199,7 @@ def refusal(inputs: Inputs, folder: Path) -> str:
     return str(caught.value)
 
 
-def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: Inputs, tmp_path: Path) -> None:
+def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: ReportInputs, tmp_path: Path) -> None:
     metrics = read_json(own.metrics)
     metrics["naturalness"]["fp32"]["speaker_similarity"] = {"mean": 0.85, "recordings": 0.9, "others": 0.57, "utterances": 12}
     write_json(own.metrics, metrics)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sonorant.decoding.advance import Verdict, advance
+from sonorant.decoding.advance import FinishReason, advance
 from sonorant.decoding.session import Session
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.state import Rules, State
@@ -61,10 +61,10 @@ class Planted:
         self.rules = rules
 
     def run(self, state: State, steps: int) -> State:
-        rows, streams = state.codes_BG.shape
+        rows, codebooks = state.codes_BG.shape
         for _ in range(steps):
             seed = 0 if self.loop else int(state.step)
-            logits = np.random.default_rng(seed).normal(size=(rows, streams, self.codes)).astype(np.float32)
+            logits = np.random.default_rng(seed).normal(size=(rows, codebooks, self.codes)).astype(np.float32)
             hop = np.full((rows, self.advances), -20.0, np.float32)
             hop[:, 0] = 20.0
             state = advance(state, self.rules, logits, hop, np, sampled=True, penalised=True)
@@ -123,7 +123,7 @@ def test_a_batch_equals_its_rows_alone_and_an_empty_row_is_silent(voice: Voice) 
     for number, row in enumerate(rows):
         one = slice(number, number + 1)
         alone = voice.synthesize_judged(row[None], lengths[one], speaker[one], speed[one])
-        assert (alone.lengths[0], alone.verdicts[0]) == (together.lengths[number], together.verdicts[number])
+        assert (alone.lengths[0], alone.finish_reasons[0]) == (together.lengths[number], together.finish_reasons[number])
         assert alone.attempts[0] == together.attempts[number]
         np.testing.assert_allclose(together.samples[number, : alone.lengths[0]], alone.samples[0], atol=1e-4)
         assert not together.samples[number, alone.lengths[0] :].any()
@@ -160,7 +160,7 @@ def test_the_best_of_candidates_is_one_of_them_and_streams_too_when_whole(voice:
     assert described is not None
     session = Session(runtime.stepper(), np.repeat(states, 4, 0), np.repeat(lengths, 4), described, DRAWN, rows)
     codes = session.more(10_000)
-    likeliest = max(range(4), key=lambda row: (session.verdicts_B[row] == Verdict.WELL, session.log_probability_B[row]))
+    likeliest = max(range(4), key=lambda row: (session.finish_reasons_B[row] == FinishReason.WELL, session.log_probability_B[row]))
     own = slice(likeliest, likeliest + 1)
     heard = runtime.vocode(codes[own, : session.lengths_B[likeliest]], session.lengths_B[own])[0]
     np.testing.assert_allclose(best, np.clip(heard, -1, 1), rtol=0, atol=TOLERANCE)
@@ -183,7 +183,7 @@ def test_first_speech_takes_the_same_few_steps_whatever_follows(voice: Voice) ->
         assert list(speech) == []
         assert counted.steps == steps[-1]
     first = round(0.25 * described.frames_per_second + 0.5)
-    assert steps == [first + voice.description.context.vocoder + described.streams - 1] * 2
+    assert steps == [first + voice.description.receptive_field.vocoder + described.codebooks - 1] * 2
 
 
 def test_a_shorter_lookahead_changes_the_first_part_of_the_first_sentence_alone(voice: Voice) -> None:
@@ -206,13 +206,16 @@ def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, l
     counted = Counted(voice.runtime.stepper())  # type: ignore[union-attr]
     voice.runtime = With(voice.runtime, lambda: counted)
     speech = voice.stream(SENTENCE + SENTENCE, decoding=ONCE, lookahead=lookahead, chunk=1)
-    context, sizes = voice.description.context.vocoder, [round(part * described.frames_per_second + 0.5) for part in (0.25, 0.75)]
-    behind = described.streams - 1
+    receptive_field, sizes = (
+        voice.description.receptive_field.vocoder,
+        [round(part * described.frames_per_second + 0.5) for part in (0.25, 0.75)],
+    )
+    behind = described.codebooks - 1
     next(speech)
-    assert counted.steps == sizes[0] + (context if lookahead is None else lookahead) + behind
+    assert counted.steps == sizes[0] + (receptive_field if lookahead is None else lookahead) + behind
     for _ in range(sizes[0] * described.samples_per_frame):
         next(speech)
-    assert counted.steps == sum(sizes) + context + behind
+    assert counted.steps == sum(sizes) + receptive_field + behind
 
 
 def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
@@ -222,7 +225,7 @@ def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
     voice.runtime = With(voice.runtime, lambda: counted)
     speaking, tokens = voice.speaking, row_of(voice, SENTENCE).astype(np.int64)
     parts = speaking.parts(tokens, Manner(whole=False, decoding=ONCE), Allowance(Limits()), first=False)
-    size, behind = round(described.frames_per_second + 0.5), voice.description.context.vocoder + described.streams - 1
+    size, behind = round(described.frames_per_second + 0.5), voice.description.receptive_field.vocoder + described.codebooks - 1
     for number in (1, 2):
         next(parts)
         assert counted.steps == number * size + behind
@@ -257,7 +260,7 @@ def test_what_the_voice_cannot_do_is_refused_at_once(voice: Voice, how: dict[str
         voice.stream("Hello.", whole=True, **how)
 
 
-def test_a_lookahead_is_for_streams(voice: Voice) -> None:
+def test_a_lookahead_is_for_codebooks(voice: Voice) -> None:
     with pytest.raises(SonorantError, match="leave out the lookahead"):
         voice.stream("Hello.", whole=True, lookahead=0)
 
@@ -299,12 +302,12 @@ def test_a_voice_that_never_moves_on_ends_within_its_budget_and_says_so(
         samples = joined(speech)
     frames = DECODING.budget * described.frames_per_phoneme.p99 * len(row_of(voice, "Hello there."))
     assert 0 < len(samples) <= np.ceil(frames) * described.samples_per_frame
-    assert len(speech.verdicts) == 1
-    assert speech.verdicts[0] != Verdict.WELL
-    assert f"sentence 1 did not go well ({speech.verdicts[0].name.lower()})" in caplog.text
+    assert len(speech.finish_reasons) == 1
+    assert speech.finish_reasons[0] != FinishReason.WELL
+    assert f"sentence 1 did not go well ({speech.finish_reasons[0].name.lower()})" in caplog.text
     judged = voice.synthesize_judged(row_of(voice, "No.")[None], np.array([4]), np.array([0]), np.ones(1))
     assert judged.attempts[0] == 1 + DECODING.retries
-    assert judged.verdicts[0] != Verdict.WELL
+    assert judged.finish_reasons[0] != FinishReason.WELL
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -11,7 +11,7 @@ from sonorant.export.voice import export_voice
 from sonorant.files import read_json
 from sonorant.models import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.chunks import decode_parts, speak, vocode_parts
+from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.tiny_voice import CORPUS, write_trained
 
@@ -33,14 +33,14 @@ def encoded(runtime: Runtime) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("sizes", [(17,), (8, 16, 64), (1, 100_000), (100_000,)])
 def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, ...]) -> None:
     bundle, runtime = voice
-    context = bundle.description.context
+    receptive_field = bundle.description.receptive_field
     states, ends = encoded(runtime)
     lengths = ends[:, -1]
     whole = runtime.decode(states, ends, np.arange(lengths.max()))
-    mel_parts = list(decode_parts(runtime, states, ends, context.decoder, sizes))
+    mel_parts = list(decode_chunks(runtime, states, ends, receptive_field.decoder, sizes))
     assert mel_parts[0].shape[2] == min(sizes[0], lengths.max())
     np.testing.assert_allclose(np.concatenate(mel_parts, axis=2), whole, atol=1e-5)
-    parts = list(vocode_parts(runtime, mel_parts, lengths, context.vocoder, (23, *sizes)))
+    parts = list(vocode_chunks(runtime, mel_parts, lengths, receptive_field.vocoder, (23, *sizes)))
     np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole, lengths), atol=1e-5)
 
 
@@ -64,15 +64,15 @@ def far_reaching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Runtime]) -> None:
     bundle, runtime = far_reaching
-    context = bundle.description.context
+    receptive_field = bundle.description.receptive_field
     states, ends = encoded(runtime)
     lengths = ends[:, -1]
     mel = runtime.decode(states, ends, np.arange(lengths.max()))
     samples = runtime.vocode(mel, lengths)
 
     def differences(less: int) -> list[float]:
-        decoded = np.concatenate(list(decode_parts(runtime, states, ends, context.decoder - less, (20,))), axis=2)
-        vocoded = np.concatenate(list(vocode_parts(runtime, [mel], lengths, context.vocoder - less, (20,))), axis=1)
+        decoded = np.concatenate(list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,))), axis=2)
+        vocoded = np.concatenate(list(vocode_chunks(runtime, [mel], lengths, receptive_field.vocoder - less, (20,))), axis=1)
         return [
             float(np.abs(decoded - mel).max() / np.abs(mel).max()),
             float(np.abs(vocoded - samples).max() / np.abs(samples).max()),
@@ -98,5 +98,5 @@ def test_a_limit_changes_the_work_not_the_speech(voice: tuple[Bundle, Runtime], 
             widest = max(widest, mel.shape[0] * mel.shape[2])
             return runtime.vocode(mel, lengths)
 
-    np.testing.assert_allclose(speak(Watched(), states, ends, bundle.description.context, limit), whole, atol=1e-5)
-    assert widest <= limit + 2 * 2 * bundle.description.context.vocoder
+    np.testing.assert_allclose(speak(Watched(), states, ends, bundle.description.receptive_field, limit), whole, atol=1e-5)
+    assert widest <= limit + 2 * 2 * bundle.description.receptive_field.vocoder

@@ -14,7 +14,7 @@ import pytest
 import soundfile
 
 from sonorant.audio.wav import pcm16
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.runtime.voice import AT_ONCE, Voice
 from tests.conftest import ROOT
 
@@ -100,7 +100,9 @@ def test_a_sentence_that_runs_away_is_told_with_its_row(codec_lm_bundle: Path, t
     speech = Voice.load(bundle).stream("One. Two.", whole=True)
     list(speech)
     wrong = [
-        f"sentence {place} did not go well (stuck)" for place, verdict in enumerate(speech.verdicts, 1) if verdict == Verdict.STUCK
+        f"sentence {place} did not go well (stuck)"
+        for place, finish_reason in enumerate(speech.finish_reasons, 1)
+        if finish_reason == FinishReason.STUCK
     ]
     assert wrong
     assert row["warning"] == "; ".join(wrong)

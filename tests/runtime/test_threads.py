@@ -28,7 +28,7 @@ def test_many_requests_at_once_are_answered_as_alone(name: str, voice_bundle: Pa
         lengths = rng.integers(1, longest + 1, rows)
         tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
         states, ends = runtime.encode(tokens, lengths, rng.integers(0, 2, rows), np.ones(rows, np.float32))
-        return speak(runtime, states, ends, bundle.description.context, limit=100)
+        return speak(runtime, states, ends, bundle.description.receptive_field, limit=100)
 
     alone = [say(seed) for seed in range(48)]
     with ThreadPoolExecutor(THREADS) as pool:

@@ -103,7 +103,7 @@ class Stream:
         return id(self)
 
 
-class Context:
+class ReceptiveField:
     """Of an engine's execution."""
 
     def __init__(self, engine: StandInEngine) -> None:
@@ -215,9 +215,9 @@ class StandInEngine:
         sizes = self._profiles[profile]
         return [tuple(sizes[size][place] if isinstance(size, str) else size for size in self.sizes[name]) for place in range(3)]
 
-    def create_execution_context(self, strategy: object) -> Context | None:
+    def create_execution_context(self, strategy: object) -> ReceptiveField | None:
         """None where there is none to be had."""
-        return Context(self) if self.gpu.contexts else None
+        return ReceptiveField(self) if self.gpu.contexts else None
 
 
 @contextmanager
@@ -278,7 +278,7 @@ def _tensorrt(gpu: Gpu) -> dict[str, Any]:
         "TensorIOMode": Direction,
         "ExecutionContextAllocationStrategy": enum.Enum("Strategy", "USER_MANAGED"),
         "nptype": lambda kind: kind,
-        "IExecutionContext": Context,
+        "IExecutionContext": ReceptiveField,
         "ICudaEngine": StandInEngine,
     }
 

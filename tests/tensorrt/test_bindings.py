@@ -47,7 +47,12 @@ FAULTS = [  # file, what is there, what is planted instead, the versions that do
     ("builder.py", "create_network(1 <<", "create_network(True, 1 <<", {"10", "11"}),
     ("builder.py", "hardware_compatibility_level", "hardware_compatability_level", {"10", "11"}),
     ("execution.py", "trt.nptype(", "trt.nptypes(", {"10", "11"}),
-    ("execution.py", "context.execute_async_v3(self._stream.handle)", "context.execute_async_v3(stream=1)", {"10", "11"}),
+    (
+        "execution.py",
+        "receptive_field.execute_async_v3(self._stream.handle)",
+        "receptive_field.execute_async_v3(stream=1)",
+        {"10", "11"},
+    ),
     ("progress.py", "self, phase_name: str, step: int", "self, phase_name: str", {"10", "11"}),
     ("device.py", "cuda.cudaGraphInstantiate(", "cuda.cudaGraphInstanciate(", {"10", "11"}),
     ("device.py", "cuda.cudaStreamEndCapture(self._stream)", "cuda.cudaStreamEndCapture()", {"10", "11"}),

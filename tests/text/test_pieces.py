@@ -1,4 +1,4 @@
-"""A text in pieces is the text as the frontend reads it whole, however it comes, and no piece is too long to wait for."""
+"""A text in phrases is the text as the frontend reads it whole, however it comes, and no phrase is too long to wait for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, load_frontend
-from sonorant.text.phrases import LONGEST_PIECE, split_pieces
+from sonorant.text.phrases import LONGEST_PHRASE, split_phrases
 
 TRICKY = (
     'He saw Dr. Smith at 5 p.m. on Jan. 3, 1990. She left. "Stop!" he cried. (Really?) Wait... what? The U.S. Army cost $3.50. Yes. '
@@ -34,7 +34,7 @@ def fragments(text: str, longest: int, seed: int) -> Iterator[str]:
 
 
 def spoken(text: str | Iterator[str], frontend: Frontend) -> list[tuple[str, ...]]:
-    return [tuple(phoneme.symbol for phoneme in piece.spoken.phonemes) for piece in split_pieces(text, frontend)]
+    return [tuple(phoneme.symbol for phoneme in phrase.spoken.phonemes) for phrase in split_phrases(text, frontend)]
 
 
 def whole(text: str, frontend: Frontend) -> list[tuple[str, ...]]:
@@ -62,34 +62,34 @@ def test_a_paragraph_ends_a_sentence_and_a_line_does_not(frontend: Frontend) -> 
 
 def test_a_long_sentence_is_cut_where_a_phrase_ends(frontend: Frontend) -> None:
     phrase = "and then Dr. Smith paid $1,234.50 for it"
-    pieces = list(split_pieces(", ".join([phrase] * 40) + ".", frontend))
-    assert [piece.goes_on for piece in pieces] == [True] * (len(pieces) - 1) + [False]
-    assert all(LONGEST_PIECE // 4 < piece.characters <= LONGEST_PIECE for piece in pieces[:-1])
-    words = [piece.spoken.text for piece in pieces]
+    phrases = list(split_phrases(", ".join([phrase] * 40) + ".", frontend))
+    assert [phrase.goes_on for phrase in phrases] == [True] * (len(phrases) - 1) + [False]
+    assert all(LONGEST_PHRASE // 4 < phrase.characters <= LONGEST_PHRASE for phrase in phrases[:-1])
+    words = [phrase.spoken.text for phrase in phrases]
     assert sum(text.count(frontend.speak(phrase).text) for text in words) == 40
 
 
 def test_without_phrases_no_word_is_cut(frontend: Frontend) -> None:
-    pieces = list(split_pieces("wonderful " * 200, frontend))
-    assert len(pieces) > 1
-    assert {word for piece in pieces for word in piece.spoken.text.split()} == {"wonderful"}
-    assert sum(len(piece.spoken.text.split()) for piece in pieces) == 200
+    phrases = list(split_phrases("wonderful " * 200, frontend))
+    assert len(phrases) > 1
+    assert {word for phrase in phrases for word in phrase.spoken.text.split()} == {"wonderful"}
+    assert sum(len(phrase.spoken.text.split()) for phrase in phrases) == 200
 
 
 def test_no_more_is_read_than_the_next_word(frontend: Frontend) -> None:
     words = iter(["It", "rained.", "Nobody", "came.", "Then", "it", "stopped.", "The", "end", "is", "near."])
-    first = next(split_pieces((f"{word} " for word in words), frontend))
+    first = next(split_phrases((f"{word} " for word in words), frontend))
     assert first.spoken.text == "It rained."
     assert next(words) == "came."
 
 
 def test_unspeakable_text_is_told_and_silent_text_passes(frontend: Frontend) -> None:
-    pieces = list(split_pieces("* * *\n\n😀\n\nHello.", frontend))
-    assert [bool(piece.spoken.phonemes) for piece in pieces] == [False, False, True]
-    assert [piece.spoken.unknown for piece in pieces] == [(), ("😀",), ()]
+    phrases = list(split_phrases("* * *\n\n😀\n\nHello.", frontend))
+    assert [bool(phrase.spoken.phonemes) for phrase in phrases] == [False, False, True]
+    assert [phrase.spoken.unknown for phrase in phrases] == [(), ("😀",), ()]
 
 
 def test_a_word_without_an_end_is_refused(frontend: Frontend) -> None:
     with pytest.raises(SonorantError, match="a word of more than 300 characters"):
-        list(split_pieces("x" * 401, frontend))
+        list(split_phrases("x" * 401, frontend))
     assert len(spoken("https://example.org/" + "path/" * 100, frontend)) > 1

@@ -77,7 +77,7 @@ class SavedTensors:
 
     def __init__(self, trained: TrainStep, fixed: int) -> None:
         self.trained, self.fixed, self.peak, self.largest = trained, fixed, fixed, 0
-        rehearse = trained.rehearse
+        dry_run = trained.dry_run
 
         def counted(batch: dict[str, torch.Tensor]) -> None:
             taken = self.fixed
@@ -88,10 +88,10 @@ class SavedTensors:
                 return tensor
 
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-                rehearse(batch)
+                dry_run(batch)
             self.peak, self.largest = max(self.peak, taken), max(self.largest, taken)
 
-        trained.rehearse = counted  # type: ignore[method-assign]
+        trained.dry_run = counted  # type: ignore[method-assign]
 
     def forget(self, device: torch.device) -> None:
         self.peak = self.fixed
@@ -100,7 +100,7 @@ class SavedTensors:
         self.forget(torch.device("cpu"))
         batches = chosen.dataset(chosen.heaviest())
         for index in range(len(batches)):  # type: ignore[arg-type]
-            self.trained.rehearse(batches[index])
+            self.trained.dry_run(batches[index])
         peak, self.largest = self.peak, 0
         return peak
 

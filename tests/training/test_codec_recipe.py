@@ -1,4 +1,4 @@
-"""The codec is trained by the vocoder's recipe; what is its own: streams left out by the seed alone, and codes that come to be used."""
+"""The codec is trained by the vocoder's recipe; what is its own: codebooks left out by the seed alone, and codes that come to be used."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_losses_and_batches_are_the_vocoders(features: Path) -> None:
 
 
 def test_two_ranks_follow_the_curve_of_one(features: Path, tmp_path: Path) -> None:
-    """Which streams a row loses is drawn from the micro-batch's seed, so it is the same on any rank."""
+    """Which codebooks a row loses is drawn from the micro-batch's seed, so it is the same on any rank."""
     kind, changes = CASES["codec"]
     alone, together = (curves(kind, features, tmp_path / str(n), n, FIRST_STEPS, **changes) for n in (1, 2))
     assert difference(alone, together, FIRST_STEPS) < FIRST_BOUND
@@ -61,5 +61,5 @@ def test_it_learns_and_its_codes_can_be_stored(features: Path, tmp_path: Path, a
     codec, _ = load_codec(tmp_path / "codec")
     write_codes(tmp_path / "codes", recipe.store, codec, "0" * 64)
     codes = CodeStore.open(tmp_path / "codes", recipe.store)
-    assert (codes.streams, codes.codes_per_stream) == (2, 12)
+    assert (codes.codebooks, codes.codes_per_stream) == (2, 12)
     assert min(codes.report["use"]) > 0.2

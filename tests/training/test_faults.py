@@ -55,7 +55,7 @@ def contents(training: Training) -> dict[str, bytes]:
 
 
 def assert_nothing_is_lost(training: Training, before: dict[str, bytes], cause: str) -> None:
-    """The old checkpoints are there, no piece of a new one is, and the status says why."""
+    """The old checkpoints are there, no sub_batch of a new one is, and the status says why."""
     assert contents(training) == before
     status = training.run.status()
     assert status["state"] == "failed" and re.search(cause, status["message"]), status

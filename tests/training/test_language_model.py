@@ -96,10 +96,10 @@ def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Pat
     assert torch.equal(first.codes_BTG, second.codes_BTG) and torch.equal(first.advances_BT, second.advances_BT)
     assert not torch.allclose(first.logits_BTGK, second.logits_BTGK)
     assert torch.equal(first.logits_BTGK[:, 0], second.logits_BTGK[:, 0]), "where no code is fed, none is replaced"
-    streams = clean.codes.streams
+    codebooks = clean.codes.codebooks
     for row, item in enumerate(clean.items[:3]):
         codes_FG = torch.from_numpy(clean.codes.codes(int(item)).astype(np.int64))
-        for stream in range(streams):
+        for stream in range(codebooks):
             target_T = second.codes_BTG[row, :, stream]
             assert torch.equal(target_T[target_T >= 0], codes_FG[:, stream])
             assert (target_T[:stream] == -1).all() and target_T[stream] >= 0
@@ -125,7 +125,7 @@ def test_without_a_pointer_the_last_frame_advances_and_no_other(features: Path) 
 @torch.no_grad()
 @pytest.mark.parametrize("changes", [{}, {"text": "both", "prompt_frames": 4, "attention": "sliding"}], ids=str)
 def test_what_is_learned_is_what_decoding_would_say_to_the_last_code(features: Path, changes: dict) -> None:
-    """Step by step with a cache, told what the training tells: the steps that complete the late streams too."""
+    """Step by step with a cache, told what the training tells: the steps that complete the late codebooks too."""
     of = recipe(features, **changes)
     model, fed, rows = of.model.eval(), list[tuple[torch.Tensor, ...]](), torch.arange(4)
     with model.register_forward_pre_hook(lambda _, arguments: fed.append(arguments)):

@@ -19,7 +19,7 @@ from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.memory import Pieces, out_of_memory
+from sonorant.training.memory import SubBatches, out_of_memory
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
@@ -29,7 +29,7 @@ from tests.training.exhausted import Exhausted
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
 QUIET = {"dropout": 0.0, "micro_batches_per_step": 3, "steps": 6, "validate_every": 6}
-"""What is drawn per piece would differ; of three micro-batches on two ranks, rank 0 accumulates two."""
+"""What is drawn per sub_batch would differ; of three micro-batches on two ranks, rank 0 accumulates two."""
 
 
 def train(features: Path, folder: Path, scarce: dict[str, str], **changes: Any) -> tuple[int, str]:
@@ -63,8 +63,8 @@ def test_training_goes_on_in_pieces_and_follows_the_same_curve(features: Path, t
     first, second = (checkpoint.load(checkpoint.existing(folder / "run" / "checkpoints")[0]) for folder in (scarce, plenty))
     for name, value in first["phases"]["acoustic"].items():
         torch.testing.assert_close(value, second["phases"]["acoustic"][name], rtol=1e-3, atol=1e-4)
-    assert json.loads((scarce / "run" / "pieces" / "rank-1.json").read_text()).keys() == {"acoustic"}
-    assert not (scarce / "run" / "pieces" / "rank-0.json").exists()
+    assert json.loads((scarce / "run" / "sub_batches" / "rank-1.json").read_text()).keys() == {"acoustic"}
+    assert not (scarce / "run" / "sub_batches" / "rank-0.json").exists()
 
 
 def test_a_kernel_that_refuses_memory_is_survived(features: Path, tmp_path: Path) -> None:
@@ -96,35 +96,37 @@ def test_memory_that_runs_out_while_gradients_are_averaged_ends_the_run_and_the_
     """What went through once is averaged at once; failing then, it cannot be taken back on the other ranks."""
     kept = tmp_path / "pieces.json"
     recipe = AcousticRecipe(*settings("acoustic", micro_batches_per_step=1), features)
-    trained = TrainStep(recipe, CPU, Stopwatch(), Pieces("rank 0", kept))
+    trained = TrainStep(recipe, CPU, Stopwatch(), SubBatches("rank 0", kept))
     trained.gradients(0, *batches_of(recipe))
     recipe.model.prior.register_forward_hook(lambda module, given, out: Exhausted.apply(out))
     with pytest.raises(
-        SonorantError, match=r"while gradients were being averaged.*resumes from the last checkpoint with pieces of half"
+        SonorantError, match=r"while gradients were being averaged.*resumes from the last checkpoint with sub_batches of half"
     ):
         trained.gradients(1, *batches_of(recipe))
     recipe = AcousticRecipe(*settings("acoustic", micro_batches_per_step=1), features)
-    again = TrainStep(recipe, CPU, Stopwatch(), Pieces("rank 0", kept))
+    again = TrainStep(recipe, CPU, Stopwatch(), SubBatches("rank 0", kept))
     passes = []
     recipe.phases[0].module.register_forward_pre_hook(lambda module, given: passes.append(len(given[0]["mel"])))
     micro_batches, loaded = batches_of(recipe)
     again.gradients(0, micro_batches, loaded)
     rows = len(micro_batches[0].items)
-    assert f"rank 0: memory ran out here before, so micro-batches are taken in pieces; remove {kept}" in capsys.readouterr().out
+    assert (
+        f"rank 0: memory ran out here before, so micro-batches are taken in sub_batches; remove {kept}" in capsys.readouterr().out
+    )
     assert sum(passes) in (rows, rows + 1), "a pass of one more row where nothing was proven"
     assert max(passes) == (rows + 1) // 2
 
 
 @pytest.mark.parametrize("adversarial", [False, True])
 def test_gradients_in_pieces_are_those_of_the_whole(features: Path, alone: None, tmp_path: Path, adversarial: bool) -> None:
-    """Of the adversaries too, who judge what the generator made piece by piece."""
+    """Of the adversaries too, who judge what the generator made sub_batch by sub_batch."""
     recipe = VocoderRecipe(
         *settings("vocoder", adversarial=adversarial, segments_per_micro_batch=7, micro_batches_per_step=1), features
     )
     gradients = []
     for kept in ({}, {"generator": 1, "discriminator": 150_000}):
         (tmp_path / "pieces.json").write_text(json.dumps(kept))
-        trained = TrainStep(recipe, CPU, Stopwatch(), Pieces("rank 0", tmp_path / "pieces.json"))
+        trained = TrainStep(recipe, CPU, Stopwatch(), SubBatches("rank 0", tmp_path / "pieces.json"))
         trained.gradients(0, *batches_of(recipe))
         gradients.append(
             torch.cat([p.grad.flatten() for phase in recipe.phases for p in phase.module.parameters() if p.grad is not None])
@@ -133,12 +135,12 @@ def test_gradients_in_pieces_are_those_of_the_whole(features: Path, alone: None,
 
 
 def test_a_single_row_that_does_not_fit_is_said_to_be_one() -> None:
-    pieces = Pieces("rank 3")
-    (only,) = pieces.of("acoustic", {"mel": torch.zeros(1, 5, 2)})
+    sub_batches = SubBatches("rank 3")
+    (only,) = sub_batches.of("acoustic", {"mel": torch.zeros(1, 5, 2)})
     with pytest.raises(
         SonorantError, match="rank 3: out of memory in acoustic with a single row of 10 values: set activation_checkp"
     ):
-        pieces.halve("acoustic", only)
+        sub_batches.halve("acoustic", only)
 
 
 def test_only_a_failed_allocation_is_taken_for_one() -> None:
@@ -159,7 +161,7 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_in_pieces(features: Path, tmp_pat
     wide = {"channels": 64, "expansion": 64, "decoder_blocks": 4, "frames_per_micro_batch": 1800, "micro_batches_per_step": 1}
     try:
         recipe = AcousticRecipe(*settings("acoustic", **wide), features)
-        trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch(), Pieces("rank 0", tmp_path / "pieces.json"))
+        trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch(), SubBatches("rank 0", tmp_path / "pieces.json"))
         held = torch.cuda.memory_reserved(device) + 200 * 2**20
         torch.cuda.set_per_process_memory_fraction(held / torch.cuda.mem_get_info(device)[1])
         trained.take(0, *batches_of(recipe))

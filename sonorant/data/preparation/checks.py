@@ -132,7 +132,7 @@ class PrepareConfig:
             )
 
 
-class Candidate:
+class ExaminedRecording:
     """One utterance of the corpus folder `corpus`, to be spoken by `frontend`."""
 
     def __init__(self, utterance: Utterance, corpus: Path, frontend: Frontend) -> None:
@@ -189,85 +189,85 @@ class Candidate:
         return hashlib.sha256(self.samples.tobytes()).hexdigest()
 
 
-Check = Callable[[Candidate, PrepareConfig], str | None]
+Check = Callable[[ExaminedRecording, PrepareConfig], str | None]
 
 
-def empty_text(candidate: Candidate, config: PrepareConfig) -> str | None:
-    return None if candidate.utterance.text.strip() else "no text"
+def empty_text(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    return None if recording.utterance.text.strip() else "no text"
 
 
-def leaves_folder(candidate: Candidate, config: PrepareConfig) -> str | None:
-    outside = path_inside(candidate.corpus, candidate.utterance.audio or "") is None
+def leaves_folder(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    outside = path_inside(recording.corpus, recording.utterance.audio or "") is None
     return "only files inside the corpus folder are read" if outside else None
 
 
-def missing_audio(candidate: Candidate, config: PrepareConfig) -> str | None:
-    return None if candidate.utterance.audio and file_exists(candidate.path) else "no such file"
+def missing_audio(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    return None if recording.utterance.audio and file_exists(recording.path) else "no such file"
 
 
-def empty_file(candidate: Candidate, config: PrepareConfig) -> str | None:
-    return None if candidate.path.stat().st_size else "0 bytes"
+def empty_file(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    return None if recording.path.stat().st_size else "0 bytes"
 
 
-def ends_early(candidate: Candidate, config: PrepareConfig) -> str | None:
+def ends_early(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     try:
-        return cut_off(candidate.path)
+        return cut_off(recording.path)
     except OSError:  # a file that may not be read is not one that ends early: `unreadable` comes next
         return None
 
 
-def unreadable(candidate: Candidate, config: PrepareConfig) -> str | None:
+def unreadable(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     try:
-        return None if candidate.header.samplerate > 0 else "sample rate 0"
+        return None if recording.header.samplerate > 0 else "sample rate 0"
     except soundfile.SoundFileError as error:
         return decoding_problem(error)
 
 
-def too_long(candidate: Candidate, config: PrepareConfig) -> str | None:
+def too_long(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     # By the header, before anything is decoded: a broken one may name hours that would not fit in memory.
-    seconds = candidate.header.frames / candidate.header.samplerate
+    seconds = recording.header.frames / recording.header.samplerate
     return f"{seconds:.2f} s, at most {config.max_seconds:g}" if seconds > config.max_seconds else None
 
 
-def breaks_off(candidate: Candidate, config: PrepareConfig) -> str | None:
-    frames = candidate.header.frames
+def breaks_off(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    frames = recording.header.frames
     try:
-        decoded = len(candidate.samples)
+        decoded = len(recording.samples)
     except SonorantError:
         return f"decoding breaks off before the {frames} samples its header names"
     return f"its header names {frames} samples and it holds {decoded}" if decoded < frames else None
 
 
-def too_short(candidate: Candidate, config: PrepareConfig) -> str | None:
-    seconds = candidate.seconds
+def too_short(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    seconds = recording.seconds
     return f"{seconds:.2f} s, at least {config.min_seconds:g}" if seconds < config.min_seconds or seconds == 0 else None
 
 
-def not_finite(candidate: Candidate, config: PrepareConfig) -> str | None:
-    count = int(np.count_nonzero(~np.isfinite(candidate.samples)))
-    return f"{count} of {len(candidate.samples)} samples" if count else None
+def not_finite(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    count = int(np.count_nonzero(~np.isfinite(recording.samples)))
+    return f"{count} of {len(recording.samples)} samples" if count else None
 
 
-def silent(candidate: Candidate, config: PrepareConfig) -> str | None:
-    level = candidate.level_db
+def silent(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    level = recording.level_db
     return f"loudest 50 ms at {level:.1f} dB, at least {config.silence_db:g}" if level < config.silence_db else None
 
 
-def clipped(candidate: Candidate, config: PrepareConfig) -> str | None:
-    share = candidate.clipped
+def clipped(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    share = recording.clipped
     return f"{share:.2%} of the samples at full scale, at most {config.max_clipped:.2%}" if share > config.max_clipped else None
 
 
-def unspeakable(candidate: Candidate, config: PrepareConfig) -> str | None:
-    return " ".join(f"{character!a} ({character})" for character in candidate.spoken.unknown) or None
+def unspeakable(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    return " ".join(f"{character!a} ({character})" for character in recording.spoken.unknown) or None
 
 
-def nothing_spoken(candidate: Candidate, config: PrepareConfig) -> str | None:
-    return None if candidate.spoken.phonemes else f"nothing in {candidate.utterance.text!r} is spoken"
+def nothing_spoken(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    return None if recording.spoken.phonemes else f"nothing in {recording.utterance.text!r} is spoken"
 
 
-def speaking_rate(candidate: Candidate, config: PrepareConfig) -> str | None:
-    rate, slowest, fastest = candidate.characters_per_second, config.min_characters_per_second, config.max_characters_per_second
+def speaking_rate(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    rate, slowest, fastest = recording.characters_per_second, config.min_characters_per_second, config.max_characters_per_second
     return None if slowest <= rate <= fastest else f"{rate:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
 
 
@@ -290,10 +290,10 @@ CHECKS: tuple[tuple[Defect, Check], ...] = (
 )
 
 
-def first_defect(candidate: Candidate, config: PrepareConfig) -> tuple[Defect, str] | None:
-    """Return the reason to reject the candidate and what was found, or None if it is sound."""
+def first_defect(recording: ExaminedRecording, config: PrepareConfig) -> tuple[Defect, str] | None:
+    """Return the reason to reject the recording and what was found, or None if it is sound."""
     for defect, check in CHECKS:
-        found = check(candidate, config)
+        found = check(recording, config)
         if found is not None:
             return defect, found
     return None

@@ -20,7 +20,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
-from sonorant.data.preparation.checks import Candidate, PrepareConfig, first_defect
+from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, write_text
@@ -43,7 +43,7 @@ _PER_WORKER = 32  # fewer utterances than this are examined sooner than a proces
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Outcome:
     """What the examination of one utterance found."""
 
     utterance: Utterance
@@ -59,7 +59,7 @@ class Verdict:
 
     @property
     def row(self) -> dict[str, str | None]:
-        """The verdict's line in rejected.jsonl."""
+        """The outcome's line in rejected.jsonl."""
         return {"id": self.utterance.id, "file": self.utterance.audio, "reason": self.reason, "detail": self.detail}
 
 
@@ -74,18 +74,18 @@ def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, worke
     if not utterances:
         raise SonorantError(f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does")
     _load_frontends(utterances, frontend)
-    verdicts = list(without_repeated_sounds(_examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers)))
-    accepted = [verdict for verdict in verdicts if verdict.reason is None]
-    rejected = [verdict for verdict in verdicts if verdict.reason is not None]
+    outcomes = list(without_repeated_sounds(_examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers)))
+    accepted = [outcome for outcome in outcomes if outcome.reason is None]
+    rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
     refused_report.unlink(missing_ok=True)
-    if len(rejected) > config.max_rejected * len(verdicts) or not accepted:
-        write_jsonl(refused_report, [verdict.row for verdict in rejected])
-        raise SonorantError(_too_many(rejected, len(verdicts), config, refused_report))
-    summary = summarize([verdict.utterance for verdict in accepted], Counter(str(verdict.reason) for verdict in rejected))
+    if len(rejected) > config.max_rejected * len(outcomes) or not accepted:
+        write_jsonl(refused_report, [outcome.row for outcome in rejected])
+        raise SonorantError(_too_many(rejected, len(outcomes), config, refused_report))
+    summary = summarize([outcome.utterance for outcome in accepted], Counter(str(outcome.reason) for outcome in rejected))
     with atomic_folder(out) as folder:
-        write_manifest(folder / "manifest.jsonl", [verdict.utterance for verdict in accepted])
-        write_jsonl(folder / "rejected.jsonl", [verdict.row for verdict in rejected])
+        write_manifest(folder / "manifest.jsonl", [outcome.utterance for outcome in accepted])
+        write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])
         write_json(folder / "summary.json", summary)
         page = summary_page(summary, accepted=[(v.utterance, v.level_db) for v in accepted], rejected=[v.row for v in rejected])
         write_text(folder / "summary.html", page)
@@ -103,33 +103,33 @@ def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]
         yield utterance
 
 
-def without_repeated_sounds(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Yield the verdicts; each sound utterance with the samples of an earlier sound one is rejected."""
+def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Yield the outcomes; each sound utterance with the samples of an earlier sound one is rejected."""
     first: dict[str, str] = {}
-    for verdict in verdicts:
-        if verdict.reason is None and (earlier := first.setdefault(verdict.sound, verdict.utterance.id)) != verdict.utterance.id:
-            yield replace(verdict, reason=Defect.DUPLICATE_AUDIO, detail=f"the same samples as {earlier}")
+    for outcome in outcomes:
+        if outcome.reason is None and (earlier := first.setdefault(outcome.sound, outcome.utterance.id)) != outcome.utterance.id:
+            yield replace(outcome, reason=Defect.DUPLICATE_AUDIO, detail=f"the same samples as {earlier}")
         else:
-            yield verdict
+            yield outcome
 
 
-def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> Verdict:
-    """Return the verdict on one utterance by itself."""
+def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> Outcome:
+    """Return the outcome on one utterance by itself."""
     if utterance.defect is not None:
-        return Verdict(utterance=utterance, reason=Defect(utterance.defect), detail=_found_earlier(Defect(utterance.defect)))
-    candidate = Candidate(utterance, corpus, _frontend(frontend, utterance.language))
-    found = first_defect(candidate, config)
+        return Outcome(utterance=utterance, reason=Defect(utterance.defect), detail=_found_earlier(Defect(utterance.defect)))
+    recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language))
+    found = first_defect(recording, config)
     if found is not None:
-        return Verdict(utterance=utterance, reason=found[0], detail=found[1])
+        return Outcome(utterance=utterance, reason=found[0], detail=found[1])
     sound = replace(
         utterance,
-        spoken=candidate.spoken.text,
-        seconds=round(candidate.seconds, 6),
-        sample_rate=candidate.header.samplerate,
-        sha256=sha256_file(candidate.path),
+        spoken=recording.spoken.text,
+        seconds=round(recording.seconds, 6),
+        sample_rate=recording.header.samplerate,
+        sha256=sha256_file(recording.path),
         split=split_of(utterance.id, validation=config.validation, test=config.test),
     )
-    return Verdict(utterance=sound, sound=candidate.sound, level_db=candidate.level_db)
+    return Outcome(utterance=sound, sound=recording.sound, level_db=recording.level_db)
 
 
 def _found_earlier(defect: Defect) -> str:
@@ -138,7 +138,7 @@ def _found_earlier(defect: Defect) -> str:
 
 def _examine_all(
     utterances: Iterable[Utterance], corpus: Path, config: PrepareConfig, frontend: str, workers: int | None
-) -> Iterator[Verdict]:
+) -> Iterator[Outcome]:
     work = list(utterances)
     one = partial(examine, corpus=corpus, config=config, frontend=frontend)
     if workers is None:
@@ -172,8 +172,8 @@ def _load_frontends(utterances: list[Utterance], frontend: str) -> None:
             raise SonorantError(f"utterance {id}: {error}") from None
 
 
-def _too_many(rejected: list[Verdict], total: int, config: PrepareConfig, report: Path) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(str(verdict.reason) for verdict in rejected).most_common())
+def _too_many(rejected: list[Outcome], total: int, config: PrepareConfig, report: Path) -> str:
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(str(outcome.reason) for outcome in rejected).most_common())
     return (
         f"{report}: {len(rejected)} of {total} utterances rejected ({len(rejected) / total:.1%}, "
         f"allowed {config.max_rejected:.1%}): {reasons}; repair these or raise prepare.max_rejected"

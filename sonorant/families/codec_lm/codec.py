@@ -1,8 +1,8 @@
 """The neural codec: log-mel in, a few tokens a frame out, and samples from those. Knows nothing of losses or files.
 
-The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation (`fsq.py`), in one or several token streams; the decoder
-widens the streams' vectors to a learned spectrogram, which the vocoder of the other family makes sound. `F` code frames of `stride` mel
-frames each, `G` streams, `V` numbers of all streams together."""
+The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation (`fsq.py`), in one or several token codebooks; the decoder
+widens the codebooks' vectors to a learned spectrogram, which the vocoder of the other family makes sound. `F` code frames of `stride` mel
+frames each, `G` codebooks, `V` numbers of all codebooks together."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ class CodecConfig:
     """ConvNeXt blocks from codes to samples."""
     stride: int
     """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
-    streams: int
+    codebooks: int
     """Tokens a code frame."""
     levels: list[int]
     """Of each number of a stream's vector (finite scalar quantisation); their product is the number of codes of a stream."""
-    stream_dropout: float
-    """Fraction of the training's segments that are heard without the later streams, so that the first ones say what matters most."""
+    codebook_dropout: float
+    """Fraction of the training's segments that are heard without the later codebooks, so that the first ones say what matters most."""
     pretrained: str | None
-    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`); `streams` of its streams
+    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`); `codebooks` of its codebooks
     are used, and the sizes above mean nothing. The stages take a DAC, which can be exported, no EnCodec or Mimi."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
             raise ValueError("kernel must be odd")
-        sizes = (self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.stride, self.streams)
+        sizes = (self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.stride, self.codebooks)
         if min(sizes) < 1:
-            raise ValueError("channels, expansion, encoder_blocks, decoder_blocks, stride and streams must be at least 1")
+            raise ValueError("channels, expansion, encoder_blocks, decoder_blocks, stride and codebooks must be at least 1")
         if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
             raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
         if math.prod(self.levels) > LARGEST_CODE + 1:
             raise ValueError(f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}")
-        if not 0.0 <= self.stream_dropout < 1.0:
-            raise ValueError(f"stream_dropout must be at least 0 and below 1, not {self.stream_dropout}")
+        if not 0.0 <= self.codebook_dropout < 1.0:
+            raise ValueError(f"codebook_dropout must be at least 0 and below 1, not {self.codebook_dropout}")
 
 
 LARGEST_CODE = 2**15 - 1
@@ -71,7 +71,7 @@ class SoundCodec(Protocol):
     """What a codec language model needs of its codec, trained here or taken from elsewhere."""
 
     @property
-    def streams(self) -> int:
+    def codebooks(self) -> int:
         """Tokens a code frame, G."""
         ...
 
@@ -91,7 +91,7 @@ class SoundCodec(Protocol):
         ...
 
     @property
-    def context(self) -> int:
+    def receptive_field(self) -> int:
         """Code frames on either side that the samples of a code frame depend on."""
         ...
 
@@ -123,7 +123,7 @@ class Codec(nn.Module):
         """`mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
         super().__init__()
         self.config = config
-        self.streams, self.stride = config.streams, config.stride
+        self.codebooks, self.stride = config.codebooks, config.stride
         self.samples_per_frame = config.stride * hop
         self.quantizer = FiniteScalarQuantizer(config.levels)
         self.codes = self.quantizer.codes
@@ -133,9 +133,9 @@ class Codec(nn.Module):
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
     def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
-        """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows lose later streams."""
+        """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows lose later codebooks."""
         values_BFGD = self._values(mel_BMT)
-        if self.training and self.config.stream_dropout and self.streams > 1:
+        if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return self.decoder(values_BFGD.flatten(2))[:, : mel_BMT.shape[2] * self.samples_per_frame // self.stride]
 
@@ -150,7 +150,7 @@ class Codec(nn.Module):
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame), about -1 to 1.
 
         A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part of the whole
-        where `context` code frames stand on either side of it.
+        where `receptive_field` code frames stand on either side of it.
         """
         return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
 
@@ -160,17 +160,17 @@ class Codec(nn.Module):
         return self.encode(torch.from_numpy(mel_MT)[None].to(self.mel_mean.device))[0].cpu().numpy()
 
     @property
-    def context(self) -> int:
+    def receptive_field(self) -> int:
         """Code frames on either side that the samples of a code frame depend on."""
-        return -(-self.decoder.vocoder.context // self.stride)
+        return -(-self.decoder.vocoder.receptive_field // self.stride)
 
     @property
     @torch.no_grad()
     def silence(self) -> torch.Tensor:
         """Codes (G,) int64 of digital silence, far from its ends."""
-        frames = 2 * self.encoder.context + self.stride
+        frames = 2 * self.encoder.receptive_field + self.stride
         mel_BMT = torch.full((1, self.encoder.enter.in_channels, frames), SILENCE, device=self.mel_mean.device)
-        return self.encode(mel_BMT)[0, self.encoder.context // self.stride]
+        return self.encode(mel_BMT)[0, self.encoder.receptive_field // self.stride]
 
     def _values(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
         """The quantised vectors (B, F, G, D) float32."""
@@ -180,14 +180,14 @@ class Codec(nn.Module):
                 mel_BMT.dtype
             )
         hidden_BFV = self.encoder((mel_BMT - self.mel_mean) / self.mel_std, mask_BT1)
-        return self.quantizer(hidden_BFV.unflatten(2, (self.streams, -1)))
+        return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
     def _kept(self, values_BFGD: torch.Tensor) -> torch.Tensor:
-        """(B, 1, G, 1) of ones and zeros: which streams of each row are heard. The first always is."""
+        """(B, 1, G, 1) of ones and zeros: which codebooks of each row are heard. The first always is."""
         rows, device = len(values_BFGD), values_BFGD.device
-        heard_B = torch.randint(1, self.streams, (rows,), device=device)
-        heard_B = torch.where(torch.rand(rows, device=device) < self.config.stream_dropout, heard_B, self.streams)
-        return (torch.arange(self.streams, device=device) < heard_B[:, None]).to(values_BFGD.dtype)[:, None, :, None]
+        heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
+        heard_B = torch.where(torch.rand(rows, device=device) < self.config.codebook_dropout, heard_B, self.codebooks)
+        return (torch.arange(self.codebooks, device=device) < heard_B[:, None]).to(values_BFGD.dtype)[:, None, :, None]
 
 
 class CodecEncoder(nn.Module):
@@ -199,10 +199,10 @@ class CodecEncoder(nn.Module):
         self.enter = nn.Conv1d(mels, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
         self.norm = nn.LayerNorm(config.channels)
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.encoder_blocks)
-        self.out = nn.Linear(config.channels * config.stride, config.streams * width)
+        self.out = nn.Linear(config.channels * config.stride, config.codebooks * width)
 
     def forward(self, mel_BMT: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
-        """(B, M, T), mask (B, T, 1) or None -> (B, ceil(T / stride), streams * width)."""
+        """(B, M, T), mask (B, T, 1) or None -> (B, ceil(T / stride), codebooks * width)."""
         if mask_BT1 is not None:
             mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
         x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
@@ -212,19 +212,19 @@ class CodecEncoder(nn.Module):
         return self.out(nn.functional.pad(x_BTC, (0, 0, 0, missing)).unflatten(1, (-1, self.config.stride)).flatten(2))
 
     @property
-    def context(self) -> int:
+    def receptive_field(self) -> int:
         """Mel frames on either side that a code depends on, rounded up to whole code frames."""
         frames = ENTER_KERNEL // 2 + self.config.encoder_blocks * (self.config.kernel // 2)
         return -(-frames // self.config.stride) * self.config.stride
 
 
 class CodecDecoder(nn.Module):
-    """The streams' vectors -> a learned spectrogram at the mel's frame rate -> samples. All of the codec that a shipped voice has."""
+    """The codebooks' vectors -> a learned spectrogram at the mel's frame rate -> samples. All of the codec that a shipped voice has."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()
         self.stride = config.stride
-        self.expand = nn.Linear(config.streams * width, config.stride * mels)
+        self.expand = nn.Linear(config.codebooks * width, config.stride * mels)
         sizes = VocoderConfig(
             channels=config.channels, expansion=config.expansion, blocks=config.decoder_blocks, kernel=config.kernel
         )

@@ -3,7 +3,7 @@
 A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store. A family without
 codes leaves the header alone in it, always the same, so that nothing that depends on the folder runs again because of it.
 
-Shapes: U utterances, F code frames of one utterance, G token streams.
+Shapes: U utterances, F code frames of one utterance, G token codebooks.
 
 From a planned micro-batch to tensors. Knows nothing of models, ranks or losses."""
 
@@ -41,9 +41,9 @@ _REPAIR = "run: dvc repro train_vocoder"
 class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
-    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `streams` (G),
+    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks` (G),
     `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the codec it learned to
-    speak: `streams`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report` (`bits_per_second`,
+    speak: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report` (`bits_per_second`,
     `frames_per_second`, and for each stream `use`, the fraction of its codes that occur, and `entropy_bits` of a code).
     """
 
@@ -52,14 +52,14 @@ class CodeStore:
         self.header = header
         self.codec: dict[str, Any] = header["codec"]
         self.report: dict[str, Any] = header["report"]
-        self.streams, self.codes_per_stream, self.stride = (int(self.codec[key]) for key in ("streams", "codes", "stride"))
+        self.codebooks, self.codes_per_stream, self.stride = (int(self.codec[key]) for key in ("codebooks", "codes", "stride"))
         self._features = features
         try:
             self.frames = np.load(path / FRAMES)
             self._codes = np.load(path / CODES, mmap_mode="r")
         except (OSError, ValueError, EOFError) as error:
             raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
-        if self.frames.shape != (len(features),) or self._codes.shape != (int(self.frames.sum()), self.streams):
+        if self.frames.shape != (len(features),) or self._codes.shape != (int(self.frames.sum()), self.codebooks):
             raise SonorantError(f"{path}: arrays and header do not belong together; {_REPAIR}")
         self._first = np.cumsum(self.frames) - self.frames
 
@@ -121,14 +121,14 @@ def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: st
     from tqdm import tqdm  # not where codes are only read
 
     frames_U = -(-features.frames // codec.stride)
-    codes_FG = np.empty((int(frames_U.sum()), codec.streams), dtype=np.int16)
+    codes_FG = np.empty((int(frames_U.sum()), codec.codebooks), dtype=np.int16)
     first = 0
     for i, frames in enumerate(tqdm(frames_U.tolist(), desc="codes", unit="utterance")):
         mel_MT = np.ascontiguousarray(features.mel(i).T, dtype=np.float32)
         encoded_FG = codec.encode_utterance(mel_MT, np.array(features.samples(i) / 32768, dtype=np.float32))
-        if encoded_FG.shape != (frames, codec.streams):
+        if encoded_FG.shape != (frames, codec.codebooks):
             raise SonorantError(
-                f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, not {(frames, codec.streams)}; "
+                f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, not {(frames, codec.codebooks)}; "
                 "it cannot be used with these features"
             )
         codes_FG[first : first + frames] = encoded_FG
@@ -143,7 +143,7 @@ def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: st
             "features": store_hash(features.path),
             "content": content_hash([array_hash(folder / name) for name in (CODES, FRAMES)]),
             "codec": {
-                "streams": codec.streams,
+                "codebooks": codec.codebooks,
                 "codes": codec.codes,
                 "stride": codec.stride,
                 "samples_per_frame": codec.samples_per_frame,
@@ -196,7 +196,7 @@ class CodeBatches(Dataset[Batch]):
         batch = self.utterances[index]
         planned = self.utterances.batches[index]
         lengths = self.codes.frames[planned.items]
-        codes = np.zeros((len(lengths), _round_up(lengths.max(), CODES_MULTIPLE), self.codes.streams), dtype=np.int64)
+        codes = np.zeros((len(lengths), _round_up(lengths.max(), CODES_MULTIPLE), self.codes.codebooks), dtype=np.int64)
         for row, item in enumerate(planned.items):
             codes[row, : lengths[row]] = self.codes.codes(int(item))
         prompt, prompt_lengths = self._prompts(planned)
@@ -205,7 +205,7 @@ class CodeBatches(Dataset[Batch]):
 
     def _prompts(self, planned: MicroBatch) -> tuple[np.ndarray, np.ndarray]:
         store = self.utterances.store
-        prompt = np.zeros((len(planned.items), max(1, self.prompt_frames), self.codes.streams), dtype=np.int64)
+        prompt = np.zeros((len(planned.items), max(1, self.prompt_frames), self.codes.codebooks), dtype=np.int64)
         lengths = np.zeros(len(planned.items), dtype=np.int64)
         random = np.random.default_rng([self.seed, planned.epoch, planned.number])
         for row, item in enumerate(planned.items if self.prompt_frames else ()):

@@ -28,7 +28,7 @@ from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, refuse_
 from sonorant.files import sha256_file
 from sonorant.layers.cache import DynamicCache
 from sonorant.models import load_codec, load_language_model
-from sonorant.runtime.bundle import Context
+from sonorant.runtime.bundle import ReceptiveField
 
 LOWEST = torch.finfo(torch.float32).min
 
@@ -65,9 +65,9 @@ class CodecLanguageModels:
         export_vocoder(self.sound, files["vocoder"], config)
 
     @property
-    def context(self) -> Context:
+    def receptive_field(self) -> ReceptiveField:
         """How far the codec's decoder sees, in code frames."""
-        return Context(decoder=0, vocoder=self.sound.context)
+        return ReceptiveField(decoder=0, vocoder=self.sound.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """As `Models.write_prompt`; a codec from elsewhere hears samples in ways of its own, and has none."""
@@ -84,7 +84,7 @@ class CodecLanguageModels:
             )
         config, codec, audio = self.speech.config, self.sound, self.described["audio"]
         return DecodingDescription(
-            streams=codec.streams,
+            codebooks=codec.codebooks,
             codes=codec.codes,
             stride=codec.samples_per_frame // audio["hop"],
             samples_per_frame=codec.samples_per_frame,
@@ -211,7 +211,7 @@ def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> No
     example = {
         "states": torch.zeros(2, 7, model.config.channels),
         "lengths": torch.tensor([7, 5]),
-        "prompt": torch.zeros(2, 5, model.streams, dtype=torch.int64),
+        "prompt": torch.zeros(2, 5, model.codebooks, dtype=torch.int64),
         "prompt_lengths": torch.tensor([5, 3]),
     }
     inputs = {
@@ -233,7 +233,7 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
     heads, width = settings.heads, settings.channels // settings.heads
     key, value = torch.zeros(batch, heads, width, slots), torch.zeros(batch, heads, slots, width)
     example: dict[str, torch.Tensor | list[torch.Tensor]] = {
-        "codes": torch.zeros(batch, model.streams, dtype=torch.int64),
+        "codes": torch.zeros(batch, model.codebooks, dtype=torch.int64),
         "state": torch.zeros(batch, settings.channels),
         "age": torch.zeros(batch, dtype=torch.int64),
         "position": torch.full((batch,), slots),
@@ -249,12 +249,12 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
 
 
 def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes (batch, frames, streams) int64, lengths (batch,) int64 -> samples (batch, frames * samples a frame) float32,
+    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples a frame) float32,
     of any batch and length.
 
     Raises SonorantError if the result is not valid ONNX.
     """
-    example = {"codes": torch.zeros(2, 9, codec.streams, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
+    example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
     inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
 
@@ -285,7 +285,7 @@ class _Listening(nn.Module):
 
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
-    """Write the graph samples (batch, frames, samples a code frame) float32 -> codes (batch, frames, streams) int64.
+    """Write the graph samples (batch, frames, samples a code frame) float32 -> codes (batch, frames, codebooks) int64.
 
     Codes are those of `log_mel` and `Codec.encode`, but where rounding tips one to its neighbour. There must be more samples than half
     of `n_fft`: they are mirrored at both ends. Raises SonorantError if the result is not valid ONNX.

@@ -1,6 +1,6 @@
 """The codec language model: phonemes in, a codec's codes out, one frame after the other. Knows nothing of files, loops or audio.
 
-Shapes: B batch, N phonemes, F code frames, G token streams, K codes of a stream, T decoding steps, P prompt frames, C channels, A classes
+Shapes: B batch, N phonemes, F code frames, G token codebooks, K codes of a stream, T decoding steps, P prompt frames, C channels, A classes
 of advance. Each step sees the state of the phoneme that a pointer stands on, and how long it has stood there (its age, in steps)."""
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ class LanguageModel(PhonemeEncoder):
         symbols: int,
         speakers: int,
         mels: int,
-        streams: int,
+        codebooks: int,
         codes: int,
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`streams` and `codes` are those of the codec; the others as in `PhonemeEncoder`."""
+        """`codebooks` and `codes` are those of the codec; the others as in `PhonemeEncoder`."""
         super().__init__(
             channels=config.channels,
             expansion=config.expansion,
@@ -99,9 +99,9 @@ class LanguageModel(PhonemeEncoder):
             mel_std=mel_std,
         )
         self.config = config
-        self.streams, self.codes, self.advances = streams, codes, config.most_advance + 1
+        self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1
         width = config.channels
-        self.code = nn.Embedding(streams * (codes + 1), width)  # each stream has a row for "no code"
+        self.code = nn.Embedding(codebooks * (codes + 1), width)  # each stream has a row for "no code"
         self.age = nn.Embedding(AGES, width)
         self.start = nn.Parameter(torch.zeros(width))
         self.text = nn.Linear(width, width, bias=False)
@@ -109,7 +109,7 @@ class LanguageModel(PhonemeEncoder):
         self.transformer = Transformer(
             config.layers, width, config.heads, config.feed_forward, config.dropout, config.attention, config.window
         )
-        self.logits = nn.Linear(width, streams * codes, bias=False)
+        self.logits = nn.Linear(width, codebooks * codes, bias=False)
         self.advance = nn.Linear(width, self.advances)
         for embedding in (self.code, self.age):
             nn.init.normal_(embedding.weight, std=0.3)
@@ -204,7 +204,7 @@ class LanguageModel(PhonemeEncoder):
 
     def _embed(self, codes_BTG: torch.Tensor) -> torch.Tensor:
         """Codes (B, T, G) int64, K = none -> the sum of their embeddings (B, T, C)."""
-        offset_G = torch.arange(self.streams, device=codes_BTG.device) * (self.codes + 1)
+        offset_G = torch.arange(self.codebooks, device=codes_BTG.device) * (self.codes + 1)
         return self.code(codes_BTG + offset_G).sum(2)
 
     def _step_input(self, codes_BTG: torch.Tensor, state_BTC: torch.Tensor, age_BT: torch.Tensor) -> torch.Tensor:
@@ -214,12 +214,12 @@ class LanguageModel(PhonemeEncoder):
         return x_BTC + self.text(state_BTC)
 
     def _heads(self, hidden_BTC: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        logits_BTGK = self.logits(hidden_BTC).float().unflatten(2, (self.streams, self.codes))
+        logits_BTGK = self.logits(hidden_BTC).float().unflatten(2, (self.codebooks, self.codes))
         return logits_BTGK, self.advance(hidden_BTC).float()
 
 
 def delay(codes_BFG: torch.Tensor, fill: int) -> torch.Tensor:
     """Codes (B, F, G) int64 -> the delayed grid (B, F + G - 1, G): stream g stands g steps later, `fill` where it has no code."""
-    streams = codes_BFG.shape[2]
-    shifted = [F.pad(codes_BFG[..., stream], (stream, streams - 1 - stream), value=fill) for stream in range(streams)]
+    codebooks = codes_BFG.shape[2]
+    shifted = [F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)]
     return torch.stack(shifted, dim=2)

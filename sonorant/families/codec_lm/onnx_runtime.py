@@ -118,13 +118,13 @@ class StepBuffers:
     ) -> None:
         """For `batch` rows, states of `channels` and a cache of `slots` positions, all empty."""
         self._session, self._decoding, self._channels = session, decoding, channels
-        layers, heads, width, streams = decoding.layers, decoding.heads, decoding.head_width, decoding.streams
+        layers, heads, width, codebooks = decoding.layers, decoding.heads, decoding.head_width, decoding.codebooks
         self.slots = slots
-        self.codes = np.zeros((batch, streams), np.int64)
+        self.codes = np.zeros((batch, codebooks), np.int64)
         self.state = np.zeros((batch, channels), np.float32)
         self.age = np.zeros(batch, np.int64)
         self.position = np.zeros(batch, np.int64)
-        self.logits = np.zeros((batch, streams, decoding.codes), np.float32)
+        self.logits = np.zeros((batch, codebooks, decoding.codes), np.float32)
         self.advance = np.zeros((batch, decoding.advances), np.float32)
         self._keys = np.zeros((layers, batch, heads, width, slots), np.float32)
         self._values = np.zeros((layers, batch, heads, slots, width), np.float32)

@@ -24,8 +24,8 @@ from sonorant.families.codec_lm.language_model import LanguageModel
 from sonorant.families.codec_lm.parity_cases import Step, TokenCase, frames_of, greedy_rules, prompts
 from sonorant.families.codec_lm.parity_checks import (
     Measured,
+    check_chunks,
     check_padding,
-    check_parts,
     check_tokens,
     check_values,
     each_row,
@@ -72,7 +72,7 @@ class TokenCandidate(Candidate):
 
     def _parts(self) -> dict[str, Any]:
         longest = max(self.expected.cases, key=lambda case: case.codes.shape[1])
-        return check_parts(self.measured(), longest, self.bundle.description.context.vocoder)
+        return check_chunks(self.measured(), longest, self.bundle.description.receptive_field.vocoder)
 
     def _same_tokens(self, expected: Expected) -> dict[str, Any]:
         likelihoods = expected.runtime.likelihoods
@@ -154,10 +154,10 @@ class Reference:
             }
             codes, looked_at, age, position = (torch.from_numpy(np.ascontiguousarray(one)) for one in inputs.values())
             before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
-            logits_BGK, hop_BA = self.model.step(codes, looked_at, age, position, cache)
+            logits_BGK, advance_BA = self.model.step(codes, looked_at, age, position, cache)
             after = _held(cache) if number in kept else {}
             new = {f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()}
-            yield inputs | before, {"logits": logits_BGK.numpy(), "advance": hop_BA.numpy(), **new}
+            yield inputs | before, {"logits": logits_BGK.numpy(), "advance": advance_BA.numpy(), **new}
 
     def _state(self, state: State, case: TokenCase) -> NDArray[np.float32]:
         if self.description.text == "prefix":

@@ -111,7 +111,7 @@ def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[
     """A prompt (B, P, G) and its lengths (B,) for the case of this number: of random codes, where the voice takes prompts at all."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
-    prompt = random.integers(0, description.codes, (batch, max(1, frames), description.streams))
+    prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))
     return prompt, (np.arange(batch) + number) % (frames + 1)
 
 
@@ -127,8 +127,8 @@ def _nothing_drawn(steps: int, numbers: int) -> NDArray[np.float32]:
 
 def frames_of(grid_BSG: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """The codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
-    frames, streams = int(lengths.max(initial=0)), grid_BSG.shape[2]
-    codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(streams)], axis=2)
+    frames, codebooks = int(lengths.max(initial=0)), grid_BSG.shape[2]
+    codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(codebooks)], axis=2)
     return np.where((np.arange(frames)[None] < lengths[:, None])[..., None], codes, 0)
 
 

@@ -23,7 +23,7 @@ from sonorant.export.comparison import Arrays, difference
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
 from sonorant.families.parallel.parity_checks import PARTS, row_of, summary_of, where_of
-from sonorant.runtime.chunks import vocode_parts
+from sonorant.runtime.chunks import vocode_chunks
 from sonorant.runtime.runtimes import TokenRuntime
 
 Graphs = Callable[[str, Arrays], Arrays]
@@ -140,7 +140,7 @@ def compare_decisions(
     _begin(stepper, case)
     codes = case.path[0].used_BGK.shape[2]
     said = zip(case.path, case.path[1:], likelihoods(case), strict=False)
-    for number, (before, after, (logits_BGK, hop_BA)) in enumerate(said):
+    for number, (before, after, (logits_BGK, advance_BA)) in enumerate(said):
         got, alive_B = stepper.run(before, 1), before.ended_B < 0
         other_BG = (np.asarray(got.codes_BG) != after.codes_BG) & (after.codes_BG < codes)
         both = np.stack([np.minimum(np.asarray(got.codes_BG), codes - 1), np.minimum(after.codes_BG, codes - 1)])
@@ -149,15 +149,15 @@ def compare_decisions(
         # A pointer that leaves the last phoneme stays where it is: that the row has ended tells of it.
         moved_B, ended_B = (np.asarray(field) for field in (got.pointer_B, got.ended_B))
         other_B = alive_B & ((moved_B != after.pointer_B) | (ended_B != after.ended_B))
-        tied_B = other_B & (np.abs(_survival(before, case.rules, hop_BA) - LOG_HALF) < tie)
+        tied_B = other_B & (np.abs(_survival(before, case.rules, advance_BA) - LOG_HALF) < tie)
         wrong = int((other_BG & ~tied_BG).sum() + (other_B & ~tied_B).sum())
         yield number, wrong, int(tied_BG.sum() + tied_B.sum()), int((after.codes_BG < codes).sum() + alive_B.sum())
 
 
-def _survival(before: State, rules: Rules, hop_BA: NDArray[np.float32]) -> NDArray[np.float32]:
+def _survival(before: State, rules: Rules, advance_BA: NDArray[np.float32]) -> NDArray[np.float32]:
     """Logarithm of the probability that the pointer has stayed so long, after this step."""
-    highest_B1 = hop_BA.max(axis=1, keepdims=True)
-    return before.log_survival_B + (hop_BA[:, 0] - highest_B1[:, 0]) - np.log(np.exp(hop_BA - highest_B1).sum(axis=1))
+    highest_B1 = advance_BA.max(axis=1, keepdims=True)
+    return before.log_survival_B + (advance_BA[:, 0] - highest_B1[:, 0]) - np.log(np.exp(advance_BA - highest_B1).sum(axis=1))
 
 
 def _count(case: TokenCase) -> int:
@@ -191,12 +191,12 @@ def each_row(expected: Expected) -> Expected:
     return Expected(expected.runtime, rows, f"{expected.name} in a batch")
 
 
-def check_parts(measured: Measured, case: TokenCase, context: int) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and of windows of them with `context`.
+def check_chunks(measured: Measured, case: TokenCase, receptive_field: int) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and of windows of them with `receptive_field`.
 
     Raises Fault as `check_values`.
     """
-    parts = list(vocode_parts(measured.runtime, [case.codes], case.lengths, context, PARTS, axis=1))
+    parts = list(vocode_chunks(measured.runtime, [case.codes], case.lengths, receptive_field, PARTS, axis=1))
     where = where_of("vocoder", "samples", case.codes.shape[1], case.batch)
     whole = measured.runtime.vocode(case.codes, case.lengths)
     found = difference("samples", np.concatenate(parts, axis=-1), whole, measured.audio, where)

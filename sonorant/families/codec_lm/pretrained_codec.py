@@ -4,8 +4,8 @@ Only the network's shape comes from its `config.json` and only tensors from its 
 language models or of how a codec is trained.
 
 Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity Neural Audio
-Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually: the first streams alone are a
-codec too, so a language model may speak fewer streams than there are."""
+Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually: the first codebooks alone are a
+codec too, so a language model may speak fewer codebooks than there are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEARD = 1e-5
 
 
 FARTHEST = 256
-"""Code frames at which measuring the context ends: recurrent decoders remember for ever, if ever less."""
+"""Code frames at which measuring the receptive_field ends: recurrent decoders remember for ever, if ever less."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class Kind:
 
     model: str
     """Its class."""
-    streams: Callable[[Any], int]
+    codebooks: Callable[[Any], int]
     """Streams it has at most, of its config."""
     samples_per_frame: Callable[[Any], int]
     encode: Callable[[Any, torch.Tensor, int], torch.Tensor]
-    """Model, samples (1, 1, S), streams -> codes (1, at least so many streams, F)."""
+    """Model, samples (1, 1, S), codebooks -> codes (1, at least so many codebooks, F)."""
     decode: Callable[[Any, torch.Tensor], torch.Tensor] | None
-    """Model, codes (B, streams, F) of full rows -> samples (B, S) or (B, 1, S)."""
+    """Model, codes (B, codebooks, F) of full rows -> samples (B, S) or (B, 1, S)."""
     decode_rows: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] | None = None
     """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold. None: rows are
     decoded one by one, and no graph can be written."""
 
 
-def _encode_encodec(model: Any, samples_B1S: torch.Tensor, streams: int) -> torch.Tensor:
+def _encode_encodec(model: Any, samples_B1S: torch.Tensor, codebooks: int) -> torch.Tensor:
     quantizers = model.quantizer.get_num_quantizers_for_bandwidth
-    bandwidth = next(each for each in sorted(model.config.target_bandwidths) if quantizers(each) >= streams)
+    bandwidth = next(each for each in sorted(model.config.target_bandwidths) if quantizers(each) >= codebooks)
     return model.encode(samples_B1S, bandwidth=bandwidth, return_dict=True).audio_codes[0]
 
 
@@ -79,7 +79,7 @@ KINDS = {
         "DacModel",
         lambda config: config.n_codebooks,
         lambda config: config.hop_length,
-        lambda model, samples_B1S, streams: model.encode(samples_B1S, n_quantizers=streams, return_dict=True).audio_codes,
+        lambda model, samples_B1S, codebooks: model.encode(samples_B1S, n_quantizers=codebooks, return_dict=True).audio_codes,
         None,
         _decode_dac,
     ),
@@ -94,7 +94,7 @@ KINDS = {
         "MimiModel",
         lambda config: config.num_quantizers,
         lambda config: config.frame_size,
-        lambda model, samples_B1S, streams: model.encode(samples_B1S, num_quantizers=streams, return_dict=True).audio_codes,
+        lambda model, samples_B1S, codebooks: model.encode(samples_B1S, num_quantizers=codebooks, return_dict=True).audio_codes,
         lambda model, codes_BGF: model.decode(codes_BGF, return_dict=True).audio_values,
     ),
 }
@@ -107,12 +107,12 @@ class PretrainedCodec(nn.Module):
     float_parts = ("model",)
     """What int8 leaves alone: others' networks are taken as they are."""
 
-    def __init__(self, model: Any, *, hop: int, streams: int, context: int) -> None:
-        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `streams`: of its codebooks, the first so many."""
+    def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
+        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: of its codebooks, the first so many."""
         super().__init__()
         self.model = model.requires_grad_(False)
         self.kind = KINDS[model.config.model_type]
-        self.streams, self.codes, self.context = streams, int(model.config.codebook_size), context
+        self.codebooks, self.codes, self.receptive_field = codebooks, int(model.config.codebook_size), receptive_field
         self.samples_per_frame = int(self.kind.samples_per_frame(model.config))
         self.stride = self.samples_per_frame // hop
 
@@ -121,8 +121,8 @@ class PretrainedCodec(nn.Module):
         frames = -(-len(samples_S) // self.samples_per_frame)
         padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
         samples_B1S = torch.from_numpy(padded)[None, None].to(next(self.model.parameters()).device)
-        codes_BGF = self.kind.encode(self.model, samples_B1S, self.streams)
-        return codes_BGF[0, : self.streams, :frames].T.contiguous().cpu().numpy()
+        codes_BGF = self.kind.encode(self.model, samples_B1S, self.codebooks)
+        return codes_BGF[0, : self.codebooks, :frames].T.contiguous().cpu().numpy()
 
     def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) float32.
@@ -157,11 +157,11 @@ class PretrainedCodec(nn.Module):
         return torch.from_numpy(codes_FG[8].copy())
 
 
-def check_pretrained(named: str, audio: MelConfig, streams: int) -> Any:
+def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
     """The configuration (transformers') of the codec that `named` leads to, a hub id or a folder; its weights are not read.
 
     Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it does not fit `audio`
-    or `streams`.
+    or `codebooks`.
     """
     transformers = _transformers()
     try:
@@ -170,7 +170,7 @@ def check_pretrained(named: str, audio: MelConfig, streams: int) -> Any:
         raise _not_loaded(named, error) from None
     if config.model_type not in KINDS:
         raise SonorantError(f"codec.pretrained: '{named}' is a {config.model_type}; allowed: {', '.join(KINDS)}")
-    _refuse_misfits(named, config, audio, streams)
+    _refuse_misfits(named, config, audio, codebooks)
     return config
 
 
@@ -184,27 +184,27 @@ def refuse_without_graph(named: str, config: Any) -> None:
         )
 
 
-def take_pretrained(named: str, audio: MelConfig, streams: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """The codec that `named` leads to (a hub id or a folder) with `streams` of its streams, and what `model.json` says of it.
+def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
+    """The codec that `named` leads to (a hub id or a folder) with `codebooks` of its codebooks, and what `model.json` says of it.
 
     Raises SonorantError as `check_pretrained`, and where its weights are missing, damaged or no safetensors.
     """
     transformers = _transformers()
-    config = check_pretrained(named, audio, streams)
+    config = check_pretrained(named, audio, codebooks)
     try:
         model = getattr(transformers, KINDS[config.model_type].model).from_pretrained(named, use_safetensors=True).eval().float()
     except (OSError, ValueError, RuntimeError) as error:
         raise _not_loaded(named, error) from None
-    codec = PretrainedCodec(model, hop=audio.hop, streams=streams, context=0)
-    codec.context = measured_context(codec)
+    codec = PretrainedCodec(model, hop=audio.hop, codebooks=codebooks, receptive_field=0)
+    codec.receptive_field = measured_receptive_field(codec)
     local = Path(named) / "model.safetensors"
     about = {
         "name": Path(named).name if local.exists() else named,
         "revision": f"sha256 {sha256_file(local)}" if local.exists() else getattr(config, "_commit_hash", None),
-        "streams": codec.streams,
+        "codebooks": codec.codebooks,
         "codes": codec.codes,
         "frames_per_second": audio.sample_rate / codec.samples_per_frame,
-        "context": codec.context,
+        "receptive_field": codec.receptive_field,
         "transformers": {"version": transformers.__version__, "config": config.to_dict()},
     }
     return codec, about
@@ -216,15 +216,18 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
     settings = about["transformers"]["config"]
     model = getattr(transformers, KINDS[settings["model_type"]].model)
     return PretrainedCodec(
-        model(model.config_class.from_dict(settings)), hop=audio.hop, streams=about["streams"], context=about["context"]
+        model(model.config_class.from_dict(settings)),
+        hop=audio.hop,
+        codebooks=about["codebooks"],
+        receptive_field=about["receptive_field"],
     )
 
 
-def measured_context(codec: PretrainedCodec) -> int:
+def measured_receptive_field(codec: PretrainedCodec) -> int:
     """How many code frames on either side of a changed one are heard to change, `FARTHEST` at most; such a network does not tell."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
-        codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.streams), generator=generator)
+        codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)
         changed_BFG = codes_BFG.clone()
         changed_BFG[:, reach] = (changed_BFG[:, reach] + 1) % codec.codes
         samples_S, changed_S = codec.decode(codes_BFG)[0], codec.decode(changed_BFG)[0]
@@ -240,7 +243,7 @@ def _not_loaded(named: str, error: Exception) -> SonorantError:
     return SonorantError(f"codec.pretrained: '{named}' cannot be loaded ({' '.join(str(error).split())[:200]})")
 
 
-def _refuse_misfits(named: str, config: Any, audio: MelConfig, streams: int) -> None:
+def _refuse_misfits(named: str, config: Any, audio: MelConfig, codebooks: int) -> None:
     kind = KINDS[config.model_type]
     per_frame = int(kind.samples_per_frame(config))
     if config.sampling_rate != audio.sample_rate:
@@ -258,8 +261,8 @@ def _refuse_misfits(named: str, config: Any, audio: MelConfig, streams: int) -> 
             f"codec.pretrained: '{named}' has {config.codebook_size} codes a stream, and a token store holds {LARGEST_CODE + 1}: "
             "take one of fewer"
         )
-    if not 1 <= streams <= kind.streams(config):
-        raise SonorantError(f"codec.streams is {streams}: '{named}' has 1 to {kind.streams(config)} streams")
+    if not 1 <= codebooks <= kind.codebooks(config):
+        raise SonorantError(f"codec.codebooks is {codebooks}: '{named}' has 1 to {kind.codebooks(config)} codebooks")
     if getattr(config, "audio_channels", 1) != 1 or getattr(config, "normalize", False):
         raise SonorantError(f"codec.pretrained: '{named}' is a stereo codec or one that normalises; take a mono one")
 

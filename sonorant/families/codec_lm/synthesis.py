@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.speech import check_candidates, speak
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.chunks import vocode_parts
+from sonorant.runtime.chunks import vocode_chunks
 from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
 
@@ -44,7 +44,7 @@ class CodecLmSpeaking:
 
     runtime: TokenRuntime
     decoding: DecodingDescription
-    context: int
+    receptive_field: int
     """Code frames on either side that a frame's samples depend on."""
 
     @cached_property
@@ -72,11 +72,11 @@ class CodecLmSpeaking:
 
     def _check_prompt(self, prompt_PG: NDArray[np.int64]) -> None:
         described = self.decoding
-        most, streams, codes = described.prompt_frames, described.streams, described.codes
+        most, codebooks, codes = described.prompt_frames, described.codebooks, described.codes
         if not most:
             raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
-        if prompt_PG.ndim != 2 or prompt_PG.shape[1] != streams or not 0 < len(prompt_PG) <= most:
-            raise SonorantError(f"a prompt has 1 to {most} code frames of {streams} codes each, not the shape {prompt_PG.shape}")
+        if prompt_PG.ndim != 2 or prompt_PG.shape[1] != codebooks or not 0 < len(prompt_PG) <= most:
+            raise SonorantError(f"a prompt has 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}")
         if prompt_PG.dtype.kind not in "iu":
             raise SonorantError(f"a prompt's codes are whole numbers, not {prompt_PG.dtype}")
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
@@ -91,13 +91,13 @@ class CodecLmSpeaking:
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = speak(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
-        parts = vocode_parts(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.context, [size], axis=1)
+        parts = vocode_chunks(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.receptive_field, [size], axis=1)
         samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
-        return Synthesized(samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.verdicts_B, spoken.attempts_B)
+        return Synthesized(samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.finish_reasons_B, spoken.attempts_B)
 
     def parts(
         self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
-    ) -> Generator[NDArray[np.float32], None, Verdict]:
+    ) -> Generator[NDArray[np.float32], None, FinishReason]:
         """Speak a piece, as `Speaking.parts`."""
         lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
         states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
@@ -106,25 +106,25 @@ class CodecLmSpeaking:
             spoken = speak(
                 self._stepper, states, lengths, self.decoding, config, seed=seed, candidates=manner.candidates, prompt=prompt
             )
-            yield from self._sound([spoken.codes_BFG], (most,), self.context, taken)
-            return Verdict(int(spoken.verdicts_B[0]))
+            yield from self._sound([spoken.codes_BFG], (most,), self.receptive_field, taken)
+            return FinishReason(int(spoken.finish_reasons_B[0]))
         first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
         session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
         sizes = [min(most, math.ceil(seconds * self.decoding.frames_per_second)) for seconds in PART_SECONDS[0 if first else -1 :]]
         short = first and manner.lookahead is not None
-        after = min(self.context, manner.lookahead or 0) if short else self.context
+        after = min(self.receptive_field, manner.lookahead or 0) if short else self.receptive_field
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
         if first:  # what the first part did not wait for
-            blocks[1] += self.context - after
+            blocks[1] += self.receptive_field - after
         yield from self._sound(_as_asked_for(session, blocks), sizes, after, taken)
-        return Verdict(int(session.verdicts_B[0]))
+        return FinishReason(int(session.finish_reasons_B[0]))
 
     def _sound(
         self, codes: Iterable[NDArray[np.int64]], sizes: Sequence[int], first_after: int, taken: Allowance
     ) -> Iterator[NDArray[np.float32]]:
         """The samples of one row's codes, in parts."""
         rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
-        for samples in vocode_parts(self.runtime, codes, None, self.context, sizes, axis=1, first_after=first_after):
+        for samples in vocode_chunks(self.runtime, codes, None, self.receptive_field, sizes, axis=1, first_after=first_after):
             taken.take_audio(samples.shape[1] / rate)
             yield samples[0]
 

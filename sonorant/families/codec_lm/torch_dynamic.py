@@ -36,8 +36,8 @@ class TorchStep:
         """The next state, all of torch. `drawn`: False skips what only rows need that draw or are penalised."""
         looked_at_BC = looked_at(state, states_BNC, torch_arrays)
         with self._precision():
-            logits_BGK, hop_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
-        return advance(state, rules, logits_BGK, hop_BA, torch_arrays, sampled=drawn, penalised=drawn)
+            logits_BGK, advance_BA = self.model.step(state.codes_BG, looked_at_BC, state.age_B, state.position_B, cache)
+        return advance(state, rules, logits_BGK, advance_BA, torch_arrays, sampled=drawn, penalised=drawn)
 
     def _precision(self) -> AbstractContextManager[None]:
         if self.half is None:  # autocast that does nothing would still keep torch from keeping the traces of a compiled step

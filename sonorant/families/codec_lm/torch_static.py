@@ -74,7 +74,7 @@ class Room:
 
     def __init__(self, step: TorchStep, rows: int, slots: int, memory: list[torch.Tensor]) -> None:
         model, device = step.model, step.device
-        streams, codes = model.streams, model.codes
+        codebooks, codes = model.codebooks, model.codes
 
         def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
             return torch.zeros(rows, *shape, dtype=dtype, device=device)
@@ -82,7 +82,7 @@ class Room:
         self.rows, self.slots = rows, slots
         self.states_BNC = zeros(slots, model.config.channels, dtype=torch.float32)
         self.rules = Rules(
-            noise_BSG=zeros(slots, streams + 1, dtype=torch.float32),
+            noise_BSG=zeros(slots, codebooks + 1, dtype=torch.float32),
             temperature_B=zeros(dtype=torch.float32),
             top_k_B=zeros(),
             top_p_B=zeros(dtype=torch.float32),
@@ -94,23 +94,23 @@ class Room:
             longest_phoneme_B=zeros(),
             longest_silence_B=zeros(),
             longest_repeat_B=zeros(),
-            silence_BG=zeros(streams),
+            silence_BG=zeros(codebooks),
         )
         self.state = State(
             step=torch.zeros((), dtype=torch.int64, device=device),
-            codes_BG=zeros(streams),
+            codes_BG=zeros(codebooks),
             pointer_B=zeros(),
             age_B=zeros(),
             log_survival_B=zeros(dtype=torch.float32),
             position_B=zeros(),
             ended_B=zeros(),
-            verdict_B=zeros(),
+            finish_reason_B=zeros(),
             log_probability_B=zeros(dtype=torch.float32),
             silent_B=zeros(),
-            recent_BRG=zeros(LONGEST_PERIOD, streams),
+            recent_BRG=zeros(LONGEST_PERIOD, codebooks),
             repeats_BR=zeros(LONGEST_PERIOD),
-            used_BGK=zeros(streams, codes),
-            grid_BSG=zeros(slots, streams),
+            used_BGK=zeros(codebooks, codes),
+            grid_BSG=zeros(slots, codebooks),
         )
         self.cache = StaticCache(
             layers=model.config.layers,

@@ -36,7 +36,7 @@ class CodecTrainConfig(VocoderTrainConfig):
 class CodecRecipe(VocoderRecipe):
     """The codec with its features: mel in, samples out, and the vocoder's losses; implements `Recipe`.
 
-    Which streams a row loses is drawn in the model, from the seed of the micro-batch, as all randomness is.
+    Which codebooks a row loses is drawn in the model, from the seed of the micro-batch, as all randomness is.
     """
 
     name = "codec"
@@ -91,7 +91,7 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over streams; `prior` over frames."""
+        """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over codebooks; `prior` over frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, torch.Tensor]:
@@ -103,7 +103,7 @@ class LanguageModelLosses(nn.Module):
         advance = F.cross_entropy(said.advance_BTA.flatten(0, 1), said.advances_BT.flatten(), ignore_index=-1, reduction="sum")
         mel_BTM = self.model.normalize(batch["mel"])
         prior = prior_loss(said.prior_BNM, mel_BTM, said.durations_BN, batch["token_lengths"], batch["mel_lengths"])
-        return {"codes": codes / self.model.streams, "advance": advance, "prior": prior}
+        return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
 
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
         """Logits for every step of a batch, each step told what is right before it but for the corruption of training.
@@ -131,7 +131,7 @@ class LanguageModelLosses(nn.Module):
             self._corrupted(F.pad(grid_BTG, (0, 0, 1, 0), value=model.codes)[:, :-1]),
             standing_BT,
             ages(standing_BT),
-            batch["code_lengths"] + model.streams - 1,
+            batch["code_lengths"] + model.codebooks - 1,
         )
         return Predicted(
             logits_BTGK,

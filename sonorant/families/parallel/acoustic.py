@@ -219,7 +219,7 @@ class AcousticModel(PhonemeEncoder):
         """The half that works on frames: states and ends of `encode_speech`, the frames wanted (T,) int64, in a row -> mel (B, M, T).
 
         Natural logarithm, float32; silence before frame 0 and past each end. A part of an utterance equals the same part of the whole
-        where `context` frames stand on either side of it.
+        where `receptive_field` frames stand on either side of it.
         """
         hidden_BTC, _, mask_BT1 = self.expand(states_BNC, ends_BN, time_T)
         mel_BTM = self.decoder(hidden_BTC, mask_BT1, time_T)
@@ -227,7 +227,7 @@ class AcousticModel(PhonemeEncoder):
         return mel_BTM.transpose(1, 2)
 
     @property
-    def context(self) -> int:
+    def receptive_field(self) -> int:
         """Frames on either side that a frame of the mel depends on."""
         config = self.config
         passes = config.flow_steps if config.decoder == "flow" else 1

@@ -14,7 +14,7 @@ from sonorant.export.onnx import ExportConfig, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.vocoder import Vocoder
 from sonorant.models import load_acoustic, load_vocoder
-from sonorant.runtime.bundle import Context
+from sonorant.runtime.bundle import ReceptiveField
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class ParallelModels:
         export_vocoder(self.sound, self.described["audio"]["n_mels"], files["vocoder"], config)
 
     @property
-    def context(self) -> Context:
+    def receptive_field(self) -> ReceptiveField:
         """How far decoder and vocoder see, in mel frames."""
-        return Context(decoder=self.speech.context, vocoder=self.sound.context)
+        return ReceptiveField(decoder=self.speech.receptive_field, vocoder=self.sound.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """False: it takes no prompts."""

@@ -19,7 +19,7 @@ from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
 from sonorant.families.family import FAMILIES
-from sonorant.families.parallel.parity_checks import check_padding, check_parts, check_values, follow
+from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 
@@ -91,7 +91,7 @@ class ParallelCandidate(Candidate):
 
     def _parts(self) -> dict[str, Any]:
         longest = max(self.expected.cases, key=lambda case: len(case.time))
-        return check_parts(self.loaded, longest, self.bundle.description.context, self.audio, self.tolerance())
+        return check_chunks(self.loaded, longest, self.bundle.description.receptive_field, self.audio, self.tolerance())
 
     def _written(self) -> dict[str, Any]:
         """The graphs under ONNX' reference evaluator, in the very types of their files."""

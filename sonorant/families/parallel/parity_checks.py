@@ -12,8 +12,8 @@ from sonorant.audio.mel import MelConfig
 from sonorant.export.candidate import Expected
 from sonorant.export.comparison import Arrays, Case, Difference, check_ends, difference
 from sonorant.export.tolerance import Fault, Tolerance
-from sonorant.runtime.bundle import Context
-from sonorant.runtime.chunks import decode_parts, vocode_parts
+from sonorant.runtime.bundle import ReceptiveField
+from sonorant.runtime.chunks import decode_chunks, vocode_chunks
 from sonorant.runtime.runtimes import Runtime
 
 NUDGE = 1.003
@@ -115,13 +115,15 @@ def each_alone(runtime: Runtime, case: Case) -> tuple[NDArray[Any], NDArray[Any]
     return states, ends, runtime.decode(case.states, case.ends, case.time), runtime.vocode(case.mel, case.lengths)
 
 
-def check_parts(runtime: Runtime, case: Case, context: Context, audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its context.
+def check_chunks(
+    runtime: Runtime, case: Case, receptive_field: ReceptiveField, audio: MelConfig, tolerance: Tolerance
+) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its receptive_field.
 
     Raises Fault as `check_values`.
     """
-    decoded = list(decode_parts(runtime, case.states, case.ends, context.decoder, PARTS))
-    spoken = list(vocode_parts(runtime, [case.mel], case.lengths, context.vocoder, PARTS))
+    decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
+    spoken = list(vocode_chunks(runtime, [case.mel], case.lengths, receptive_field.vocoder, PARTS))
     found = []
     for graph, output, parts, whole in (
         ("decoder", "mel", decoded, runtime.decode(case.states, case.ends, case.time)),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.decoding.advance import Verdict
+from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.chunks import decode_parts, speak, vocode_parts
+from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import Runtime
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
 
@@ -53,14 +53,14 @@ class ParallelSpeaking:
     ) -> Synthesized:
         """Speak a batch, as `Speaking.synthesize`."""
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
-        samples = speak(self.runtime, states, ends, self.description.context, BATCH_FRAMES)
+        samples = speak(self.runtime, states, ends, self.description.receptive_field, BATCH_FRAMES)
         rows = len(lengths)
-        well, once = np.full(rows, Verdict.WELL, np.int64), np.ones(rows, np.int64)
+        well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
         return Synthesized(samples, ends[:, -1] * self.description.audio.hop, well, once)
 
     def parts(
         self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
-    ) -> Generator[NDArray[np.float32], None, Verdict]:
+    ) -> Generator[NDArray[np.float32], None, FinishReason]:
         """Speak a piece, as `Speaking.parts`."""
         speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
         states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)
@@ -68,9 +68,9 @@ class ParallelSpeaking:
         seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
         taken.check_durations(seconds * manner.speed, len(tokens))
         taken.take_audio(seconds)
-        most, context = taken.limits.frames, self.description.context
+        most, receptive_field = taken.limits.frames, self.description.receptive_field
         sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not manner.whole), most)
-        mel = decode_parts(self.runtime, states, ends, context.decoder, (sizes[0] + context.vocoder, *sizes[1:]))
-        for samples in vocode_parts(self.runtime, mel, frames, context.vocoder, sizes):
+        mel = decode_chunks(self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:]))
+        for samples in vocode_chunks(self.runtime, mel, frames, receptive_field.vocoder, sizes):
             yield samples[0]
-        return Verdict.WELL
+        return FinishReason.WELL

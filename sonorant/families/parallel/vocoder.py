@@ -54,7 +54,7 @@ class Vocoder(nn.Module):
         """Natural-log mel (B, M, T) float32, real frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32, about -1 to 1.
 
         A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part of the whole
-        where `context` frames stand on either side of it.
+        where `receptive_field` frames stand on either side of it.
         """
         mask_BT1 = None
         if lengths_B is not None:
@@ -69,6 +69,6 @@ class Vocoder(nn.Module):
         return self.inverse(magnitude_BTF * phase_BTF.cos(), magnitude_BTF * phase_BTF.sin())
 
     @property
-    def context(self) -> int:
+    def receptive_field(self) -> int:
         """Frames on either side that the samples of a frame depend on."""
         return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2) + self.inverse.overlap // 2

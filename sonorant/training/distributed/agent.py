@@ -15,7 +15,7 @@ from torch.distributed.run import main
 
 from sonorant.training.worker import STOPPED
 
-MEND = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
+HINT = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
 
 
 LINGER_SECONDS = 2.0
@@ -42,7 +42,7 @@ def run() -> None:
     except DistError as error:
         nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
         print(
-            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {MEND}", file=sys.stderr
+            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {HINT}", file=sys.stderr
         )
         raise SystemExit(1) from None
 

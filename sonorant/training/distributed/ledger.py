@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from sonorant.data.features import FeatureStore, store_hash
-from sonorant.data.plan import MicroBatch, Plan, deal
+from sonorant.data.plan import MicroBatch, Plan, shard
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codes import CodeStore, code_hash
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
@@ -30,7 +30,7 @@ EPOCHS_COMPARED = 4
 """Epochs that must not all be planned alike; asked where an epoch has as many micro-batches to shuffle."""
 
 
-MEND = "the code that loads the data is at fault: a rank computes what `deal` gives to its global rank, and nothing else"
+HINT = "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, and nothing else"
 
 
 Samples = list[tuple[int, int]]
@@ -91,7 +91,7 @@ class Ledger:
         for number, (epoch, place, batches) in enumerate(planned):
             shares = [page.computed[number] for page in pages]
             if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
-                raise AllRanksError(f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {MEND}")
+                raise AllRanksError(f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {HINT}")
 
     def _turned(self) -> tuple[int, int]:
         if self._place == len(self._steps):
@@ -122,7 +122,7 @@ class Ledger:
         if missing:
             item, _ = missing[0]
             owners = [
-                rank for rank in range(len(pages)) if missing[0] in samples_of([b for b, _ in deal(batches, rank, len(pages))])
+                rank for rank in range(len(pages)) if missing[0] in samples_of([b for b, _ in shard(batches, rank, len(pages))])
             ]
             instead = f", {len(foreign)} others instead" if foreign else ""
             return (

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from sonorant.data.batches import DRAWN, Batch
-from sonorant.data.plan import MicroBatch, deal
+from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
 from sonorant.training.distributed.ledger import Ledger
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
@@ -85,7 +85,7 @@ class Proof:
         first = self.ledger.open(self.recipe.plan, epoch, place)
         with trained.stopwatch("data"):
             loaded = list(load([first]))
-        weights = [weight for _, weight in deal(first, self.ranks.rank, self.ranks.world_size)]
+        weights = [weight for _, weight in shard(first, self.ranks.rank, self.ranks.world_size)]
         weights += [1.0] * (len(loaded) - len(weights))
         self.ledger.note(batch[DRAWN] for batch, weight in zip(loaded, weights, strict=False) if weight)
         self.ledger.check(step + 1)
@@ -166,7 +166,7 @@ def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], ro
     recipe, ranks = trained.recipe, trained.ranks
     totals = totals_of(recipe, micro_batches)
     summed = [torch.zeros_like(parameter) for phase in recipe.phases for parameter in phase.module.parameters()]
-    for (micro_batch, weight), row in zip(deal(micro_batches, ranks.rank, ranks.world_size), rows, strict=True):
+    for (micro_batch, weight), row in zip(shard(micro_batches, ranks.rank, ranks.world_size), rows, strict=True):
         batch = {name: value.to(ranks.device) for name, value in row.items()}
         torch.manual_seed(seed_of(recipe.config.seed, micro_batch))
         gradients: list[torch.Tensor] = []

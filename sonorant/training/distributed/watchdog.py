@@ -30,7 +30,7 @@ WAITING = ("backward", "communication")
 """Phases in which a rank waits for the others, and may stand still through no fault of its own."""
 
 
-MENDS = {
+HINTS = {
     "data": "its loader waits for storage or for a worker: look at the disk of the features, or set data.preload",
     "checkpoint": "look at the disk of the run directory",
     "sample": "look at the disk of the run directory",
@@ -193,10 +193,10 @@ class Watchdog:
                 faulthandler.dump_traceback(file, all_threads=True)
             _say(f"rank {one.rank}: the stack of what it waits for is in {self.stacks}")
         if speaker:
-            _say(f"warning: {one}: {_mend(one)}; training ends after {self.machine.stall_limit:.0f} s")
+            _say(f"warning: {one}: {_hint(one)}; training ends after {self.machine.stall_limit:.0f} s")
 
     def _end(self, at_fault: list[Whereabouts]) -> None:
-        message = f"{', '.join(map(str, at_fault))}: {_mend(at_fault[0])}"
+        message = f"{', '.join(map(str, at_fault))}: {_hint(at_fault[0])}"
         self.run.fail(message)
         _say(f"error: {message}; the same command resumes from the last checkpoint")
         self._ending.set()
@@ -204,8 +204,8 @@ class Watchdog:
         os._exit(1)  # the training's own thread stands still and cannot be asked
 
 
-def _mend(one: Whereabouts) -> str:
-    return SILENT if one.silent else MENDS.get(one.phase, "look at that machine and its load")
+def _hint(one: Whereabouts) -> str:
+    return SILENT if one.silent else HINTS.get(one.phase, "look at that machine and its load")
 
 
 def _say(line: str) -> None:

@@ -38,7 +38,7 @@ class Cost:
         self.reading = self.transforming = self.computing = self.faults = 0.0
 
     def take(self, batch: Batch) -> Batch:
-        """Count a batch of `Measured`, and return it without its cost."""
+        """Count a batch of `MeasuredDataset`, and return it without its cost."""
         reading, transforming, computing, faults = batch.pop(COST).tolist()
         self.reading += reading
         self.transforming += transforming
@@ -47,7 +47,7 @@ class Cost:
         return batch
 
 
-class Measured(Dataset[Batch]):
+class MeasuredDataset(Dataset[Batch]):
     """The batches of another dataset, each with its cost."""
 
     def __init__(self, dataset: Dataset[Batch], store: FeatureStore) -> None:

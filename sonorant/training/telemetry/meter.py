@@ -2,7 +2,7 @@
 
 How long gradients travel between the ranks, and how much of that the backward pass does not hide. Knows nothing of losses.
 
-Measured by DistributedDataParallel itself: it averages a bucket of gradients as soon as the bucket is full, while the backward pass goes
+MeasuredDataset by DistributedDataParallel itself: it averages a bucket of gradients as soon as the bucket is full, while the backward pass goes
 on computing the next one; only what is left when the pass has computed its last gradient costs time.
 
 What a rank's GPU says of itself while it trains: use, memory, fragmentation, temperature. Knows nothing of steps; silent on CPUs.
