@@ -1,9 +1,10 @@
-"""What helps a language model to find its way through a text in little time: each option changed alone, trained for the same steps.
+"""What helps a language model to find its way through a text in little time: each option changed alone, trained for the
+same steps.
 
     python -m benchmarks.alignment        # after `make demo FAMILY=codec_lm`
 
-Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the model that
-the demo's params.yaml trains, which is taken from its models/acoustic.
+Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the
+model that the demo's params.yaml trains, which is taken from its models/acoustic.
 """
 
 from __future__ import annotations
@@ -39,16 +40,23 @@ def main() -> None:
     """Train, export, listen, print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--project", type=Path, help="folder of a finished demo (default: here, or the demo's copy below runs/workspaces)"
+        "--project",
+        type=Path,
+        help="folder of a finished demo (default: here, or the demo's copy below runs/workspaces)",
     )
-    parser.add_argument("--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all")
+    parser.add_argument(
+        "--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all"
+    )
     parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
     save_option(parser)
     arguments = parser.parse_args()
     project = project_of([arguments.project] if arguments.project else [Path(), *newest_first(Path("runs/workspaces"))])
     with tempfile.TemporaryDirectory() as temporary:
         trained = {AS_IT_IS: project / "models/acoustic"}
-        trained |= {name: train_with(OPTIONS[name], project, Path(temporary) / str(i)) for i, name in enumerate(arguments.options)}
+        trained |= {
+            name: train_with(OPTIONS[name], project, Path(temporary) / str(i))
+            for i, name in enumerate(arguments.options)
+        }
         systems = {name: export(project, folder, Path(temporary) / f"voice-{name}") for name, folder in trained.items()}
         heard = listen(project, systems, arguments.sentences)
     speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
@@ -63,7 +71,8 @@ def main() -> None:
 
 
 def claims_of(speech: dict[str, Any]) -> dict[str, bool]:
-    """What must hold of the options that were tried: what params.yaml has is not worse, and the pointer is better for certain."""
+    """What must hold of the options that were tried: what params.yaml has is not worse, and the pointer is better for
+    certain."""
     above = {name: found["above_as_it_is"]["wer_ci95"] for name, found in speech.items() if "above_as_it_is" in found}
     claims = {f"{name} has not certainly fewer words wrong": high >= 0 for name, (_, high) in above.items()}
     if PREFIX in above:
@@ -72,11 +81,14 @@ def claims_of(speech: dict[str, Any]) -> dict[str, bool]:
 
 
 def project_of(folders: list[Path]) -> Path:
-    """The first of the folders that holds a language model and what it learned from. Raises SonorantError where none does."""
+    """The first of the folders that holds a language model and what it learned from. Raises SonorantError where none
+    does."""
     for folder in folders:
         if all((folder / name).is_dir() for name in NEEDED) and family_of(folder / "models/acoustic") == "codec_lm":
             return folder
-    raise SonorantError(f"{folders[0]}: no codec language model with its data; run `make demo FAMILY=codec_lm`, or give --project")
+    raise SonorantError(
+        f"{folders[0]}: no codec language model with its data; run `make demo FAMILY=codec_lm`, or give --project"
+    )
 
 
 def newest_first(workspaces: Path) -> list[Path]:
@@ -87,10 +99,21 @@ def newest_first(workspaces: Path) -> list[Path]:
 def train_with(changes: dict[str, Any], project: Path, folder: Path) -> Path:
     """The folder of a language model that was trained as the project's params.yaml says but for `changes`."""
     file = project / "params.yaml"
-    as_it_is = load("language_model", LanguageModelConfig, file), load("train_language_model", LanguageModelTrainConfig, file)
+    as_it_is = (
+        load("language_model", LanguageModelConfig, file),
+        load("train_language_model", LanguageModelTrainConfig, file),
+    )
     model, settings = ({key: changes.get(key, value) for key, value in asdict(section).items()} for section in as_it_is)
     out, data = folder / "acoustic", project / "data"
-    train("language_model", model, settings, features=data / "features", codes=data / "codes", runs=folder / "runs", out=out)
+    train(
+        "language_model",
+        model,
+        settings,
+        features=data / "features",
+        codes=data / "codes",
+        runs=folder / "runs",
+        out=out,
+    )
     return out
 
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.attention
 
-Forward and backward of the attention alone, queries, keys and values given, one thread, float32: --rows utterances of 4 heads of 64
-channels, 5 to 40 seconds long, at the frame rate of the demo's codec and of its mels, windows of 4 seconds. `written_out` builds the
-scores as peers do that compute attention operator by operator. Each cell is a process of its own. Memory is what torch's allocator had
-given away at most, beyond what stood before: the same in every run. (Resident memory was not: the C library keeps what was freed, and
-the peak of 37 MiB of the written-out scores of 20 s at the codec's rate showed as 48 or 71.)
+Forward and backward of the attention alone, queries, keys and values given, one thread, float32: --rows utterances of 4
+heads of 64 channels, 5 to 40 seconds long, at the frame rate of the demo's codec and of its mels, windows of 4 seconds.
+`written_out` builds the scores as peers do that compute attention operator by operator. Each cell is a process of its
+own. Memory is what torch's allocator had given away at most, beyond what stood before: the same in every run. (Resident
+memory was not: the C library keeps what was freed, and the peak of 37 MiB of the written-out scores of 20 s at the
+codec's rate showed as 48 or 71.)
 """
 
 from __future__ import annotations
@@ -44,8 +45,12 @@ def main() -> None:
     """Measure every cell and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2, help="utterances of a batch (default 2)")
-    parser.add_argument("--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)")
-    parser.add_argument("--seconds", type=int, nargs="+", default=SECONDS, help="lengths; claims need 20 (default 5 10 20 40)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)"
+    )
+    parser.add_argument(
+        "--seconds", type=int, nargs="+", default=SECONDS, help="lengths; claims need 20 (default 5 10 20 40)"
+    )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--cell", help=argparse.SUPPRESS)  # what a cell's process is given
     save_option(parser)
@@ -70,7 +75,9 @@ def main() -> None:
     for rate in RATES:
         for row in result[rate].values():
             for way in WAYS:
-                row[way]["memory_saved_percent"] = round(100 * (1 - row[way]["peak_mib"] / row["written_out"]["peak_mib"]), 1)
+                row[way]["memory_saved_percent"] = round(
+                    100 * (1 - row[way]["peak_mib"] / row["written_out"]["peak_mib"]), 1
+                )
                 row[way]["over_sdpa"] = {key: round(row[way][key] / row["sdpa"][key], 2) for key in ("peak_mib", "ms")}
     finish("attention", result, claims(result), arguments.save)
 
@@ -88,7 +95,9 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
 def in_own_process(cell: dict[str, Any]) -> dict[str, float]:
     """`measure` in a fresh process with one thread."""
     command = [sys.executable, "-m", "benchmarks.attention", "--cell", json.dumps(cell)]
-    done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True
+    )
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return found
 

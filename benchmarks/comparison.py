@@ -1,8 +1,9 @@
 """A benchmark's times against those of an earlier result: what moved beyond noise. Knows nothing of what was timed.
 
-Noise is what blocks of consecutive rounds show within each run (see `benchmarks.turns`): the ratio of the two medians, divided by how
-much slower the control was, gets a 99 % interval by drawing blocks of both runs. Less than `LEAST` is never called a change, because a
-run also differs from the next in ways that no block within it shows, such as where memory came to lie.
+Noise is what blocks of consecutive rounds show within each run (see `benchmarks.turns`): the ratio of the two medians,
+divided by how much slower the control was, gets a 99 % interval by drawing blocks of both runs. Less than `LEAST` is
+never called a change, because a run also differs from the next in ways that no block within it shows, such as where
+memory came to lie.
 """
 
 from __future__ import annotations
@@ -39,8 +40,12 @@ def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     audio = [dict(_cells(finish_reason["result"], AUDIO)) for finish_reason in (earlier, now)]
     for path in audio[0].keys() & audio[1].keys():
         if audio[0][path] != audio[1][path]:
-            return {"not comparable": f"another speech: {path} was {audio[0][path]} seconds of audio, is {audio[1][path]}"}
-    before, after = ({path: np.array(b) for path, b in _cells(finish_reason["result"], BLOCKS)} for finish_reason in (earlier, now))
+            return {
+                "not comparable": f"another speech: {path} was {audio[0][path]} seconds of audio, is {audio[1][path]}"
+            }
+    before, after = (
+        {path: np.array(b) for path, b in _cells(finish_reason["result"], BLOCKS)} for finish_reason in (earlier, now)
+    )
     rows = [_row(path, before, after) for path in after if path in before and not path.endswith(f"/{CONTROL}")]
     moved = sorted((row for row in rows if _beyond_noise(row)), key=lambda row: -abs(np.log(row["ratio"])))
     versions = {key: [old, machines[1].get(key)] for key, old in machines[0].items() if old != machines[1].get(key)}
@@ -76,7 +81,8 @@ def _medians(blocks: NDArray[np.float64], draw: np.random.Generator) -> NDArray[
 
 
 def _cells(found: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every place in a result that has this key, by its path, whose last part is who was timed (`onnxruntime:int8`: / divides parts)."""
+    """Every place in a result that has this key, by its path, whose last part is who was timed (`onnxruntime:int8`: /
+    divides parts)."""
     if isinstance(found, dict):
         if key in found:
             yield path, found[key]

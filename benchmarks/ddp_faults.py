@@ -2,8 +2,9 @@
 
     python -m benchmarks.ddp_faults
 
-Plants each fault (see `benchmarks.faulty_worker`) in a training of a tiny model on two processes under torchrun. It is caught if the
-training ends by itself, with one error that names a rank, its machine and the cause. Without a fault it must run to its end.
+Plants each fault (see `benchmarks.faulty_worker`) in a training of a tiny model on two processes under torchrun. It is
+caught if the training ends by itself, with one error that names a rank, its machine and the cause. Without a fault it
+must run to its end.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ PATIENCE = 300
 def main() -> None:
     """Plant all faults and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["none", *CAUSES], action="append", help="plant only this fault; may be given again")
+    parser.add_argument(
+        "--only", choices=["none", *CAUSES], action="append", help="plant only this fault; may be given again"
+    )
     save_option(parser)
     arguments = parser.parse_args()
     result = {}
@@ -75,7 +78,8 @@ def faulty_job(features: Path, folder: Path) -> Job:
 
 
 def train(fault: str, job: Job) -> tuple[int, str, float]:
-    """Train with a fault on two ranks of one node or, where that is the fault, on two nodes of one; exit code, output and seconds."""
+    """Train with a fault on two ranks of one node or, where that is the fault, on two nodes of one; exit code, output
+    and seconds."""
     start = time.monotonic()
     job_file = Path(job.run).parent / "job.json"
     common = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -88,9 +92,19 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
             "PET_NPROC_PER_NODE": "1",
         }
         nodes = [common | meeting | {"PET_NODE_RANK": str(number)} for number in range(2)]
-    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "benchmarks.faulty_worker", str(job_file), fault]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.training.distributed.agent",
+        "-m",
+        "benchmarks.faulty_worker",
+        str(job_file),
+        fault,
+    ]
     agents = [
-        subprocess.Popen(command, cwd=ROOT, env=environment(node, 2), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        subprocess.Popen(
+            command, cwd=ROOT, env=environment(node, 2), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         for node in nodes
     ]
     try:

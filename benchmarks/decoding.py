@@ -1,8 +1,9 @@
 """How fast a codec language model is decoded: `python -m benchmarks.decoding`.
 
-Tokens a second (a token is a step of a row, which makes a code of each stream), real-time factor, first audio, start cold and with the
-compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on one thread. Decoders take turns, so
-ratios hold on a busy machine; each start is a process of its own. What cannot run says why.
+Tokens a second (a token is a step of a row, which makes a code of each stream), real-time factor, first audio, start
+cold and with the compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on
+one thread. Decoders take turns, so ratios hold on a busy machine; each start is a process of its own. What cannot run
+says why.
 Knows nothing of how well it speaks.
 """
 
@@ -61,14 +62,22 @@ FASTER_GPU = 3.0
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.decoding", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.decoding", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
-    parser.add_argument("--speech", type=Path, default=Path("models/acoustic"), help="its trained language model, for torch")
+    parser.add_argument(
+        "--speech", type=Path, default=Path("models/acoustic"), help="its trained language model, for torch"
+    )
     parser.add_argument("--sound", type=Path, default=Path("models/vocoder"), help="its trained codec, for torch")
     parser.add_argument("--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8], help="rows (default 1 4 8)")
-    parser.add_argument("--buckets", type=int, nargs="+", default=[128, 256, 512], help="slots of the cache (default 128 256 512)")
-    parser.add_argument("--decoders", nargs="+", default=list(DECODERS), choices=DECODERS, metavar="DECODER", help="default: all")
+    parser.add_argument(
+        "--buckets", type=int, nargs="+", default=[128, 256, 512], help="slots of the cache (default 128 256 512)"
+    )
+    parser.add_argument(
+        "--decoders", nargs="+", default=list(DECODERS), choices=DECODERS, metavar="DECODER", help="default: all"
+    )
     parser.add_argument("--seconds", type=float, default=20.0, help="of each race (default 20)")
     save_option(parser)
     arguments = parser.parse_args()
@@ -117,9 +126,9 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
             if batch == rows and ONNX in cell["decoders"]
         ]
         if ratios:
-            held[f"ONNX Runtime in its fastest precision decodes {rows} row(s) at least {times} times as fast as dynamic eager"] = (
-                min(ratios) >= times
-            )
+            held[
+                f"ONNX Runtime in its fastest precision decodes {rows} row(s) at least {times} times as fast as dynamic eager"
+            ] = min(ratios) >= times
     if twice:
         held["a second start takes at most a third of the first, where steps are prepared"] = all(
             start["second"]["load_s"] <= SECOND_START * start["load_s"] for start in twice
@@ -136,7 +145,9 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
         )
     graphs = [found["speedup"] for name, found in raced if name == "torch-cuda-graphs/fp32"]
     if graphs:
-        held[f"CUDA graphs decode at least {FASTER_GPU} times as fast as dynamic eager on the GPU"] = min(graphs) >= FASTER_GPU
+        held[f"CUDA graphs decode at least {FASTER_GPU} times as fast as dynamic eager on the GPU"] = (
+            min(graphs) >= FASTER_GPU
+        )
     return held
 
 
@@ -157,7 +168,9 @@ def _process(job: Job, mode: str) -> dict[str, Any]:
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     if done.returncode:
-        raise SonorantError(f"decoding: the {mode} process of {', '.join(job.decoders)} ended with {done.returncode}; see above")
+        raise SonorantError(
+            f"decoding: the {mode} process of {', '.join(job.decoders)} ended with {done.returncode}; see above"
+        )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -177,12 +190,17 @@ def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Job, str]]:
         "first_audio": False,
     }
     if bundle is not None:
-        yield Job(bundle=str(bundle), trained={"float": present(trained), "quantized": present(quantized)}, **common), "trained"
+        yield (
+            Job(bundle=str(bundle), trained={"float": present(trained), "quantized": present(quantized)}, **common),
+            "trained",
+        )
         return
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         trained = random_codec_lm(folder)
-        export_voice(*trained, folder / "voice", LENGTHS, load("export", ExportConfig), load("decoding", DecodingConfig))
+        export_voice(
+            *trained, folder / "voice", LENGTHS, load("export", ExportConfig), load("decoding", DecodingConfig)
+        )
         folders = {"float": present(trained), "quantized": None}
         yield (
             Job(bundle=str(folder / "voice"), trained=folders, **common),

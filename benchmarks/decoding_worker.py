@@ -1,6 +1,8 @@
-"""One process of `benchmarks.decoding`: a job as JSON on stdin, its figures as JSON in the last line of stdout. Judges nothing.
+"""One process of `benchmarks.decoding`: a job as JSON on stdin, its figures as JSON in the last line of stdout. Judges
+nothing.
 
-`race` has all decoders speak the same rows in turn; `start` loads one, prepared for its bucket, and speaks once. A decoder is
+`race` has all decoders speak the same rows in turn; `start` loads one, prepared for its bucket, and speaks once. A
+decoder is
 `<runtime>/<variant>`. One thread throughout; what goes wrong with a decoder stands in its place.
 """
 
@@ -70,7 +72,9 @@ class Decoder:
         self._runtime = cast(TokenRuntime, self.voice.runtime)
         self._stepper = self._runtime.stepper()
         self._decoding = decoding(self.voice)
-        self._greedy = replace(self._decoding.defaults, temperature=0.0, advance="median", repetition_penalty=1.0, retries=0)
+        self._greedy = replace(
+            self._decoding.defaults, temperature=0.0, advance="median", repetition_penalty=1.0, retries=0
+        )
         self.took: list[float] = []
         """Seconds of decoding alone, of each call of `speak`."""
 
@@ -99,7 +103,9 @@ def _race(job: Job) -> dict[str, Any]:
     spoken = {name: decoder.speak(tokens) for name, decoder in decoders.items()}
     for decoder in decoders.values():
         decoder.took.clear()
-    whole = take_turns({name: partial(decoder.speak, tokens) for name, decoder in decoders.items()}, job.seconds, least=5)
+    whole = take_turns(
+        {name: partial(decoder.speak, tokens) for name, decoder in decoders.items()}, job.seconds, least=5
+    )
     found |= {"phonemes": tokens.shape[1]}
     for name, decoder in decoders.items():
         steps = int(spoken[name].lengths_B.sum())
@@ -153,7 +159,8 @@ def load(job: Job, name: str) -> Voice:
 
 
 def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
-    """Phoneme ids (B, N, 3) of a passage, each row from another place, N as many as the bucket has room for with their whole budget."""
+    """Phoneme ids (B, N, 3) of a passage, each row from another place, N as many as the bucket has room for with their
+    whole budget."""
     described = decoding(voice)
     before = 1 if described.text == "pointer" else 2
     slots_a_phoneme = described.defaults.budget * described.frames_per_phoneme.p99 + before - 1
@@ -162,7 +169,9 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
         raise SonorantError(f"a bucket of {bucket} slots has no room for any text; take a larger one")
     phonemes = voice.frontend.speak(TEXTS["paragraph"]).phonemes
     enough = phonemes * (1 + (count + 13 * batch) // len(phonemes))
-    return np.stack([voice.symbols.encode(enough[13 * row :][: count - EMPTY]).astype(np.int64) for row in range(batch)])
+    return np.stack(
+        [voice.symbols.encode(enough[13 * row :][: count - EMPTY]).astype(np.int64) for row in range(batch)]
+    )
 
 
 def first_audio(voices: dict[str, Voice], seconds: float) -> dict[str, Any]:
@@ -175,7 +184,10 @@ def first_audio(voices: dict[str, Voice], seconds: float) -> dict[str, Any]:
 
     work: dict[str, Callable[[], object]] = {name: partial(hear_first, voice) for name, voice in voices.items()}
     took = take_turns(work, seconds, least=8)
-    return {name: {key: value for key, value in figures(took[name]).items() if key in ("p50_ms", "p95_ms")} for name in voices}
+    return {
+        name: {key: value for key, value in figures(took[name]).items() if key in ("p50_ms", "p95_ms")}
+        for name in voices
+    }
 
 
 def decoding(voice: Voice) -> DecodingDescription:

@@ -2,9 +2,10 @@
 
     python -m benchmarks.exact_resume --kills 20
 
-Real trainings of tiny models under torchrun, on one and two processes, in fp32 and bf16, are killed with SIGKILL at random steps: all
-processes at once, one rank, and inside the write of a checkpoint. Each is also asked to stop once with SIGTERM, and one goes on with
-another number of processes. What is left at the end is compared with a training of the same settings that nobody disturbed.
+Real trainings of tiny models under torchrun, on one and two processes, in fp32 and bf16, are killed with SIGKILL at
+random steps: all processes at once, one rank, and inside the write of a checkpoint. Each is also asked to stop once
+with SIGTERM, and one goes on with another number of processes. What is left at the end is compared with a training of
+the same settings that nobody disturbed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Case:
     @property
     def name(self) -> str:
         """For the report."""
-        details = " ".join([self.kind, *(str(value) if value is not True else key for key, value in self.changes.items())])
+        details = " ".join(
+            [self.kind, *(str(value) if value is not True else key for key, value in self.changes.items())]
+        )
         return f"{details}, {self.processes} process{'es' if self.processes > 1 else ''}"
 
 
@@ -81,9 +84,18 @@ class Training:
 
     def start(self, processes: int, worker: str = "sonorant.training.worker") -> subprocess.Popen[str]:
         """Start or resume it under torchrun."""
-        env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"])
+        env = environment(
+            {**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"]
+        )
         env["OMP_NUM_THREADS"] = "1"
-        command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(self.folder / "job.json")]
+        command = [
+            sys.executable,
+            "-m",
+            "sonorant.training.distributed.agent",
+            "-m",
+            worker,
+            str(self.folder / "job.json"),
+        ]
         log = (self.folder / "log.txt").open("a")
         return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=log, stderr=log, start_new_session=True)
 
@@ -116,11 +128,18 @@ class Training:
 
 
 def kill(training: Training, kind: str, step: int, dice: random.Random) -> bool:
-    """Start `training`, kill it with SIGKILL after `step`, wait for all to end; return whether it was hit as planned."""
+    """Start `training`, kill it with SIGKILL after `step`, wait for all to end; return whether it was hit as
+    planned."""
     inside = kind == "inside a write"
-    agent = training.start(training.case.processes, "benchmarks.slow_disk_worker" if inside else "sonorant.training.worker")
+    agent = training.start(
+        training.case.processes, "benchmarks.slow_disk_worker" if inside else "sonorant.training.worker"
+    )
     training.wait_for_step(agent, step)
-    ranks = {process.environ()["RANK"]: process for process in psutil.Process(agent.pid).children() if "RANK" in process.environ()}
+    ranks = {
+        process.environ()["RANK"]: process
+        for process in psutil.Process(agent.pid).children()
+        if "RANK" in process.environ()
+    }
     deadline = time.monotonic() + PATIENCE
     while inside and not training.unfinished_write() and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -153,7 +172,8 @@ def stop(training: Training, step: int) -> dict[str, Any]:
 
 
 def disturb(case: Case, features: Path, folder: Path, kills: int, first: int, seed: int) -> Case:
-    """Train twice, once in peace and once under `kills` kills, of each kind in turn from `first` on, and a stop; compare the ends."""
+    """Train twice, once in peace and once under `kills` kills, of each kind in turn from `first` on, and a stop;
+    compare the ends."""
     dice = random.Random(seed)
     steps = STEPS_PER_KILL * (kills + 2)
     peace = Training(case, features, folder / "peace", steps)
@@ -181,7 +201,9 @@ def compare(peace: Training, disturbed: Training) -> dict[str, Any]:
         "saved_model": identical(
             *(torch.load(training.folder / "model/weights.pt", weights_only=True) for training in (peace, disturbed))
         ),
-        "best": identical(*(checkpoint.load(training.run.checkpoints / checkpoint.BEST) for training in (peace, disturbed))),
+        "best": identical(
+            *(checkpoint.load(training.run.checkpoints / checkpoint.BEST) for training in (peace, disturbed))
+        ),
         "curve": _losses(peace) == _losses(disturbed),
         "steps_logged_twice": len(steps) - len(set(steps)),
         "steps_missing": len(set(range(1, disturbed.steps + 1)) - set(steps)),
@@ -245,7 +267,9 @@ def main() -> None:
         for number, case in enumerate(cases()):
             (folder / str(number)).mkdir()
             kills = arguments.kills // 4 + (number < arguments.kills % 4)
-            running.append(pool.submit(disturb, case, features, folder / str(number), kills, number, arguments.seed + number))
+            running.append(
+                pool.submit(disturb, case, features, folder / str(number), kills, number, arguments.seed + number)
+            )
         differences = pool.submit(other_world_size, features, folder)
         done = [future.result() for future in running]
         rounding = differences.result()
@@ -272,7 +296,9 @@ def main() -> None:
         and (kills["inside a write"] > 0 or arguments.kills < len(KINDS)),
         "no step is logged twice and none is missing": result["steps_logged_twice"] == result["steps_missing"] == 0,
         "SIGTERM saves within the grace time, and no step is repeated": all(
-            case.stop["state"] == "stopped" and case.stop["seconds"] < SHUTDOWN_SECONDS and case.stop["steps_to_repeat"] == 0
+            case.stop["state"] == "stopped"
+            and case.stop["seconds"] < SHUTDOWN_SECONDS
+            and case.stop["steps_to_repeat"] == 0
             for case in done
         ),
         "another number of processes resumes to rounding": rounding["loss"] < 1e-3,

@@ -1,4 +1,5 @@
-"""A rank with a fault planted in it, as bugs and machines have planted them in other trainers. Knows nothing of who is to notice.
+"""A rank with a fault planted in it, as bugs and machines have planted them in other trainers. Knows nothing of who is
+to notice.
 
     python -m benchmarks.faulty_worker JOB FAULT
 
@@ -78,7 +79,9 @@ def _deal_by(dealing: Callable[[list[MicroBatch], int, int], Dealt]) -> None:
 
 
 def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> Dealt:
-    return [(batch, weight) for batch, weight in shard(batches, own, world_size) if not (own == 1 and batch.number == 3)]
+    return [
+        (batch, weight) for batch, weight in shard(batches, own, world_size) if not (own == 1 and batch.number == 3)
+    ]
 
 
 def never_reshuffled() -> None:

@@ -1,7 +1,8 @@
-"""How fast the stage `features` is, and which part of it takes the time: audio-seconds per second and core. Trains nothing.
+"""How fast the stage `features` is, and which part of it takes the time: audio-seconds per second and core. Trains
+nothing.
 
-Claims: the mel of the project is at least as fast as a plain loop of NumPy Fourier transforms over the frames, measured beside it;
-and gives the same values.
+Claims: the mel of the project is at least as fast as a plain loop of NumPy Fourier transforms over the frames, measured
+beside it; and gives the same values.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
         ours.append(duration)
         duration, references = timed(lambda samples: looped_log_mel(samples, audio), recordings)
         theirs.append(duration)
-    difference = max(float(np.abs(mel.numpy() - reference).max()) for mel, reference in zip(mels, references, strict=True))
+    difference = max(
+        float(np.abs(mel.numpy() - reference).max()) for mel, reference in zip(mels, references, strict=True)
+    )
     training = [replace(u, split="train") for u in utterances]  # the first of a corpus may all be of another split
     whole, _ = timed(lambda _: write_features(folder, training, out, audio, text, processes=1), [None])
     result = {
@@ -116,7 +119,9 @@ def timed(function: Callable[[Item], Result], items: Iterable[Item]) -> tuple[fl
 def looped_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
     """The same log-mel (M, T) as a plain loop over frames."""
     frames = -(-len(samples) // config.hop)
-    padded = np.pad(np.pad(samples, (0, frames * config.hop - len(samples))), (config.n_fft - config.hop) // 2, mode="reflect")
+    padded = np.pad(
+        np.pad(samples, (0, frames * config.hop - len(samples))), (config.n_fft - config.hop) // 2, mode="reflect"
+    )
     window = np.hanning(config.n_fft + 1)[:-1].astype(np.float32)
     filters = mel_filterbank(config)
     columns = [filters @ np.abs(np.fft.rfft(window * padded[t * config.hop :][: config.n_fft])) for t in range(frames)]
@@ -136,9 +141,15 @@ def make_corpus(folder: Path, count: int) -> tuple[list[Utterance], str]:
         if flite:
             subprocess.run([flite, "-voice", "rms", "-t", text, "-o", str(file)], check=True)
         else:
-            write_wav(file, np.random.default_rng(number).uniform(-0.3, 0.3, 16000 * len(text) // 15).astype(np.float32), 16000)
+            write_wav(
+                file,
+                np.random.default_rng(number).uniform(-0.3, 0.3, 16000 * len(text) // 15).astype(np.float32),
+                16000,
+            )
         utterances.append(
-            Utterance(id=file.stem, audio=f"audio/{file.name}", text=text, speaker="demo", language="en-us", split="train")
+            Utterance(
+                id=file.stem, audio=f"audio/{file.name}", text=text, speaker="demo", language="en-us", split="train"
+            )
         )
     return utterances, "flite" if flite else "noise"
 

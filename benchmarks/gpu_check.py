@@ -2,9 +2,10 @@
 
     python -m benchmarks.gpu_check --save
 
-Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL, so on one of them
-too. A check that fails says why and the others go on; without a GPU nothing is run, and that is said by name. `--dry-run` walks
-through the checks on a CPU with tiny models, to see that the script itself is in order: nothing is claimed then.
+Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL, so
+on one of them too. A check that fails says why and the others go on; without a GPU nothing is run, and that is said by
+name. `--dry-run` walks through the checks on a CPU with tiny models, to see that the script itself is in order: nothing
+is claimed then.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ SIZES: dict[str, dict[str, Any]] = {
 """About 24 M parameters and about 13 M, as FastPitch and Vocos are; the demo's are ten times smaller."""
 FRAMES, SEGMENTS = 48_000, 256
 ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
-"""A resumed training may be so many times as far from an undisturbed one as two undisturbed ones are from each other, and so much more."""
+"""A resumed training may be so many times as far from an undisturbed one as two undisturbed ones are from each other,
+and so much more."""
 
 
 def main() -> None:
@@ -101,34 +103,55 @@ Answer = tuple[dict[str, Any], bool]
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
     """The suite's own tests that a machine without a GPU skips."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/training", "tests/decoding", "-k", "gpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/training",
+        "tests/decoding",
+        "-k",
+        "gpu",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
     return {"pytest": done.stdout.strip().splitlines()[-1:]}, done.returncode == 0
 
 
 def together(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Every model and precision through torchrun and NCCL, all proofs before the first step and after it; each must learn."""
+    """Every model and precision through torchrun and NCCL, all proofs before the first step and after it; each must
+    learn."""
     found = {}
-    for kind, changes in (("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("vocoder", {"adversarial": True})):
+    for kind, changes in (
+        ("acoustic", {}),
+        ("acoustic", {"decoder": "flow"}),
+        ("vocoder", {}),
+        ("vocoder", {"adversarial": True}),
+    ):
         for precision in ("fp32", "bf16", "fp16") if device.type == "cuda" else ("bf16",):
             name = " ".join([kind, *map(str, changes), precision])
             job = tiny_job(kind, folder / "tiny" / "features", place / name.replace(" ", "-"), steps=40, checkpoint_every=20,
                            **changes, precision=precision)  # fmt: skip
             launch(job)
             rows = [row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics)]
-            losses = [row["train/mel"] for row in rows if "train/mel" in row]  # an adversary's terms may rise as it learns
+            losses = [
+                row["train/mel"] for row in rows if "train/mel" in row
+            ]  # an adversary's terms may rise as it learns
             found[name] = {"first_loss": round(fmean(losses[:5]), 4), "last_loss": round(fmean(losses[-5:]), 4)}
     return found, all(losses["last_loss"] < losses["first_loss"] for losses in found.values())
 
 
 def resume(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A training killed with SIGKILL and resumed, as far from one left alone as another one left alone is: a GPU adds in any order."""
+    """A training killed with SIGKILL and resumed, as far from one left alone as another one left alone is: a GPU adds
+    in any order."""
     found: dict[str, Any] = {}
     for kind in ("acoustic", "vocoder"):
         changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
         whole, again, cut = (
-            tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-{name}", **changes) for name in ("whole", "again", "cut")
+            tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-{name}", **changes)
+            for name in ("whole", "again", "cut")
         )
         launch(whole)
         launch(again)
@@ -139,7 +162,8 @@ def resume(folder: Path, place: Path, device: torch.device) -> Answer:
         found[kind] = {"tensors": len(first), "bit_identical": same, "largest_relative_difference": _distance(first, second),
                        "of_two_undisturbed": _distance(first, control)}  # fmt: skip
     return found, all(
-        one["largest_relative_difference"] <= ROUNDING_FACTOR * one["of_two_undisturbed"] + ROUNDING for one in found.values()
+        one["largest_relative_difference"] <= ROUNDING_FACTOR * one["of_two_undisturbed"] + ROUNDING
+        for one in found.values()
     )
 
 
@@ -157,12 +181,16 @@ def _kill_after_a_checkpoint(job: Job, file: Path) -> None:
 def _start(job: Job, file: Path) -> subprocess.Popen[bytes]:
     job.write(file)
     command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "sonorant.training.worker", str(file)]
-    return subprocess.Popen(command, env=environment(os.environ, job.train["micro_batches_per_step"]), start_new_session=True)
+    return subprocess.Popen(
+        command, env=environment(os.environ, job.train["micro_batches_per_step"]), start_new_session=True
+    )
 
 
 def stop(folder: Path, place: Path, device: torch.device) -> Answer:
     """A SIGTERM to a training with loader processes, as on a GPU by default."""
-    job = tiny_job("acoustic", folder / "tiny" / "features", place, steps=100_000, checkpoint_every=100_000, validate_every=100_000)
+    job = tiny_job(
+        "acoustic", folder / "tiny" / "features", place, steps=100_000, checkpoint_every=100_000, validate_every=100_000
+    )
     run = RunDirectory(Path(job.run))
     agent = _start(replace(job, data={"workers": 2}), place / "job.json")
     try:
@@ -176,14 +204,16 @@ def stop(folder: Path, place: Path, device: torch.device) -> Answer:
             agent.wait()
     status, kept = run.status(), checkpoint.existing(run.checkpoints)
     saved = checkpoint.load(kept[0])["step"] if kept else None
-    return {"state": status["state"], "step": status["step"], "saved": saved}, status["state"] == "stopped" and saved == status[
-        "step"
-    ]
+    return {"state": status["state"], "step": status["step"], "saved": saved}, status[
+        "state"
+    ] == "stopped" and saved == status["step"]
 
 
 def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
     return max(
-        float((first[n] - second[n]).norm() / first[n].norm().clamp(min=1e-9)) for n in first if first[n].is_floating_point()
+        float((first[n] - second[n]).norm() / first[n].norm().clamp(min=1e-9))
+        for n in first
+        if first[n].is_floating_point()
     )
 
 
@@ -202,7 +232,9 @@ def speed(folder: Path, place: Path, device: torch.device) -> Answer:
                 recipe = _recipe(kind, folder / "speech", device, precision=precision, compile=compiled)
                 trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
                 name = f"{kind} {precision}{' compiled' if compiled else ''}"
-                found[name] = _measured(trainer, warm_up=40 if compiled else 10, steps=40 if device.type == "cuda" else 2)
+                found[name] = _measured(
+                    trainer, warm_up=40 if compiled else 10, steps=40 if device.type == "cuda" else 2
+                )
                 found["parameters " + kind] = sum(p.numel() for p in recipe.model.parameters())
     best = max(one["mel_frames_per_second"] for name, one in found.items() if name.startswith("acoustic"))
     return found | {"to_beat": FASTPITCH, "ratio": round(best / FASTPITCH, 2)}, best > FASTPITCH
@@ -253,7 +285,11 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
             _settle()
             times.append(time.perf_counter() - start)
     share = median(times) / step
-    return {"step_ms": round(1000 * step, 2), "search_ms": round(1000 * median(times), 2), "share": round(share, 4)}, share < 0.05
+    return {
+        "step_ms": round(1000 * step, 2),
+        "search_ms": round(1000 * median(times), 2),
+        "share": round(share, 4),
+    }, share < 0.05
 
 
 def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
@@ -269,7 +305,11 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
             _measured(trainer, warm_up=0, steps=20)
             allowed = memory.allowance(device, share)
             peak = memory.peak(device)
-            found[kind] = {"budget": amount_found, "peak_gib": round(peak / 2**30, 2), "allowed_gib": round(allowed / 2**30, 2)}
+            found[kind] = {
+                "budget": amount_found,
+                "peak_gib": round(peak / 2**30, 2),
+                "allowed_gib": round(allowed / 2**30, 2),
+            }
     return found, all(one["peak_gib"] <= 1.05 * one["allowed_gib"] for one in found.values())
 
 
@@ -314,7 +354,12 @@ def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
 def _recipe(kind: str, features: Path, device: torch.device, **changes: Any) -> Recipe:
     small, _ = settings(kind)
     _, train = settings(
-        kind, steps=100_000, micro_batches_per_step=1, validate_every=100_000, checkpoint_every=100_000, precision="bf16"
+        kind,
+        steps=100_000,
+        micro_batches_per_step=1,
+        validate_every=100_000,
+        checkpoint_every=100_000,
+        precision="bf16",
     )
     frames, segments = (FRAMES, SEGMENTS) if device.type == "cuda" else (2000, 8)
     train |= {"frames_per_micro_batch": frames} if kind == "acoustic" else {"segments_per_micro_batch": segments}
@@ -329,7 +374,10 @@ def _alone(folder: Path) -> Iterator[RunDirectory]:
     """This process as a group of one, with a run directory in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", init_method=f"file://{folder}/group", rank=0, world_size=1
+        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
+        init_method=f"file://{folder}/group",
+        rank=0,
+        world_size=1,
     )
     try:
         yield RunDirectory(folder)

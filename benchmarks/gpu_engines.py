@@ -1,7 +1,9 @@
-"""What speaks on a GPU: the same answers as the CPU's, and how fast. Part of `make gpu-check`; alone: `python -m benchmarks.gpu_engines`.
+"""What speaks on a GPU: the same answers as the CPU's, and how fast. Part of `make gpu-check`; alone: `python -m
+benchmarks.gpu_engines`.
 
-Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of two sizes, because
-neither values nor speed depend on what they say. `--dry-run` walks through it on a CPU with tiny models: nothing is claimed then.
+Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of
+two sizes, because neither values nor speed depend on what they say. `--dry-run` walks through it on a CPU with tiny
+models: nothing is claimed then.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def engines(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, 
     holds = []
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         bundle, trained = write_voice(place / name, size)
-        result[name], good = _one_size(export(bundle, trained, [_tokens(count)[0] for count in LADDER]), trained, device)
+        result[name], good = _one_size(
+            export(bundle, trained, [_tokens(count)[0] for count in LADDER]), trained, device
+        )
         holds.append(good)
     return result, all(holds)
 
@@ -98,7 +102,9 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> tuple[d
                 loaded = _load(runtime, precision, bundle, trained)
                 found["ladder"][candidate] = _ladder(loaded, reference, bundle, precision)
             except (SonorantError, RuntimeError) as error:  # torch raises the latter where a GPU refuses
-                found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}".replace(f"{bundle.folder}/", "")
+                found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}".replace(
+                    f"{bundle.folder}/", ""
+                )
                 continue
             runtimes[candidate] = loaded
             found["memory"][candidate] = _peak_mib(before)
@@ -159,7 +165,9 @@ def _latency(found: dict[str, Any], runtimes: dict[str, Runtime], bundle: Bundle
         found["spoken"][length] = _cell(runtimes, partial(_speak, bundle, sentences), seconds_per_frame, baseline)
         found["first_audio"][length] = _cell(runtimes, partial(_first_audio, bundle, sentences[0]), None, baseline)
     batch = [np.repeat(_tokens(48), TOGETHER, axis=0)]
-    found["batch"][f"{TOGETHER} of medium"] = _cell(runtimes, partial(_speak, bundle, batch), seconds_per_frame, baseline)
+    found["batch"][f"{TOGETHER} of medium"] = _cell(
+        runtimes, partial(_speak, bundle, batch), seconds_per_frame, baseline
+    )
 
 
 def _cell(

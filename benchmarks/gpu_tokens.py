@@ -2,7 +2,8 @@
 
     python -m benchmarks.gpu_tokens
 
-Needs torch with CUDA and numpy. Weights are random, of two sizes, because neither tokens' equality nor speed depends on what they say.
+Needs torch with CUDA and numpy. Weights are random, of two sizes, because neither tokens' equality nor speed depends on
+what they say.
 `--dry-run` walks through it on a CPU with a tiny model: nothing is claimed then.
 """
 
@@ -66,7 +67,9 @@ def main() -> None:
     """Run this part alone and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
-    parser.add_argument("--start", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)  # what a second start is given
+    parser.add_argument(
+        "--start", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS
+    )  # what a second start is given
     save_option(parser)
     arguments = parser.parse_args()
     if arguments.start:
@@ -90,7 +93,9 @@ def tokens(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, A
 
 
 def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
-    names = ("torch-cuda-graphs", "torch-cuda-compiled") if device.type == "cuda" else ("torch-static", "torch-compiled")
+    names = (
+        ("torch-cuda-graphs", "torch-cuda-compiled") if device.type == "cuda" else ("torch-static", "torch-compiled")
+    )
     found: dict[str, Any] = {"start": {}, "rows": {}}
     model, _ = load_language_model(folder / "language_model")
     step = TorchStep(model.to(device), device)
@@ -173,7 +178,12 @@ class WrittenOut(DynamicCache):
     """A growing cache whose scores are built operator by operator, as eager attention does it."""
 
     def attend(
-        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+        self,
+        layer: int,
+        query_BHQD: torch.Tensor,
+        key_BHQD: torch.Tensor,
+        value_BHQD: torch.Tensor,
+        mask_B1QS: torch.Tensor,
     ) -> torch.Tensor:
         """As `Cache.attend`."""
         keys, values = self.extend(layer, key_BHQD, value_BHQD)
@@ -198,7 +208,9 @@ def request(rows: int, channels: int) -> Request:
     states = np.random.default_rng(rows).standard_normal((rows, PHONEMES, channels)).astype(np.float32)
     lengths, no_prompt = np.full(rows, PHONEMES), (np.zeros((rows, 1, 2), np.int64), np.zeros(rows, np.int64))
     described = decoding(channels, 0, 0)
-    rules: Rules = make_rules(lengths, described, GREEDY, lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32))
+    rules: Rules = make_rules(
+        lengths, described, GREEDY, lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32)
+    )
     return (states, lengths, *no_prompt, rules), start(rules, lengths, no_prompt[1], described)
 
 
@@ -223,7 +235,8 @@ def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
 
 
 def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
-    """Write trained folders of a language model of that size, which stays on each phoneme for long, and of the demo's codec."""
+    """Write trained folders of a language model of that size, which stays on each phoneme for long, and of the demo's
+    codec."""
     channels, layers, heads, feed_forward = size
     common: dict[str, Any] = {"audio": AUDIO, "symbols": [f"p{number}" for number in range(60)], "speakers": ["speaker"], "mel_mean": -5.0,
                               "mel_std": 2.0, "frontend": {"name": "none", "version": "none", "language": "none"}}  # fmt: skip

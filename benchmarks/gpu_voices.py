@@ -26,7 +26,9 @@ LENGTHS = Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024))
 """Two sizes a graph: compiling takes half a minute for each."""
 
 
-def _size(channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple[int, int]) -> dict[str, dict[str, Any]]:
+def _size(
+    channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple[int, int]
+) -> dict[str, dict[str, Any]]:
     return {
         "acoustic": {"decoder": "regression", "channels": channels, "expansion": expansion, "encoder_blocks": blocks[0],
                      "encoder_kernel": 5, "decoder_blocks": blocks[1], "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 4},

@@ -1,7 +1,8 @@
 """How fast every runtime and precision speaks: `python -m benchmarks.latency`.
 
-Latency, throughput and time to first audio of whatever the voice's bundle holds, by length of text, speakers at once and threads, cold
-and warm. All candidates take turns, so ratios hold on a busy machine; milliseconds are of this one. What cannot run says why.
+Latency, throughput and time to first audio of whatever the voice's bundle holds, by length of text, speakers at once
+and threads, cold and warm. All candidates take turns, so ratios hold on a busy machine; milliseconds are of this one.
+What cannot run says why.
 Knows nothing of how well they speak.
 """
 
@@ -44,11 +45,19 @@ FIRST_AUDIO = 1.5
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.latency", description=__doc__.splitlines()[0] if __doc__ else None
+    )
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
-    parser.add_argument("--acoustic", type=Path, default=Path("models/acoustic"), help="its trained model that speaks, for torch")
-    parser.add_argument("--vocoder", type=Path, default=Path("models/vocoder"), help="its trained vocoder or codec, for torch")
-    parser.add_argument("--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8, for torch")
+    parser.add_argument(
+        "--acoustic", type=Path, default=Path("models/acoustic"), help="its trained model that speaks, for torch"
+    )
+    parser.add_argument(
+        "--vocoder", type=Path, default=Path("models/vocoder"), help="its trained vocoder or codec, for torch"
+    )
+    parser.add_argument(
+        "--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8, for torch"
+    )
     parser.add_argument("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
     parser.add_argument("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")
     parser.add_argument("--against", type=Path, help="an earlier result of the same voice: say what moved beyond noise")
@@ -79,13 +88,17 @@ def measure(job: Job, full: bool) -> dict[str, Any]:
         for candidate in (name for name in candidates if name not in not_run):
             cell = result["cold"].setdefault(f"threads_{threads}", {}).setdefault(candidate, {})
             for lengths in starts:
-                cell[lengths[0]] = _process(replace(job, candidates=[candidate], threads=threads, lengths=lengths), "cold")
+                cell[lengths[0]] = _process(
+                    replace(job, candidates=[candidate], threads=threads, lengths=lengths), "cold"
+                )
     return result
 
 
 def _candidates(job: Job, full: bool) -> tuple[list[str], dict[str, str]]:
     """Those to be tried, the baseline first, and why the others are not."""
-    exported = set.intersection(*(set(graph.variants) for graph in read_bundle(Path(job.bundle)).description.graphs.values()))
+    exported = set.intersection(
+        *(set(graph.variants) for graph in read_bundle(Path(job.bundle)).description.graphs.values())
+    )
     tried, not_run = [], {}
     for candidate in (f"{runtime}/{precision}" for runtime in RUNTIMES for precision in PRECISIONS):
         runtime, precision = candidate.split("/")
@@ -115,7 +128,9 @@ def _claims(result: dict[str, Any]) -> dict[str, bool]:
     medium = warm["spoken"]["medium"]["concurrency_1"]
     first = {length: warm["first_audio"][length][BASELINE]["p50_ms"] for length in ("short", "paragraph")}
     claims = {
-        "ONNX Runtime on one thread speaks a medium sentence at a real-time factor of at most 0.05": medium[BASELINE]["rtf"]
+        "ONNX Runtime on one thread speaks a medium sentence at a real-time factor of at most 0.05": medium[BASELINE][
+            "rtf"
+        ]
         <= 0.05,
         f"the first audio of a paragraph comes within {FIRST_AUDIO} times that of a short text": first["paragraph"]
         <= FIRST_AUDIO * first["short"],
@@ -151,7 +166,10 @@ def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Job, str]]:
         trained = random_models(folder)
         export_voice(*trained, folder / "voice", LENGTHS, load("export", ExportConfig))
         folders = {"float": present(trained), "quantized": None}
-        yield Job(bundle=str(folder / "voice"), trained=folders, **common), "random, of the sizes in params.yaml (no voice found)"
+        yield (
+            Job(bundle=str(folder / "voice"), trained=folders, **common),
+            "random, of the sizes in params.yaml (no voice found)",
+        )
 
 
 def present(folders: tuple[Path, Path]) -> list[str] | None:

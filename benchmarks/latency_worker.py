@@ -1,7 +1,8 @@
-"""One process of `benchmarks.latency`: a job as JSON on stdin, its figures as JSON in the last line of stdout. Judges nothing.
+"""One process of `benchmarks.latency`: a job as JSON on stdin, its figures as JSON in the last line of stdout. Judges
+nothing.
 
-`warm` times all candidates in turn; `cold` loads one and speaks its first request. A number of threads is a process each, because torch has
-one pool of threads a process; a cold start is one anyway.
+`warm` times all candidates in turn; `cold` loads one and speaks its first request. A number of threads is a process
+each, because torch has one pool of threads a process; a cold start is one anyway.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ def _warm(job: Job) -> dict[str, Any]:
     for length in job.lengths:
         tokens = _tokens(next(iter(voices.values())), TEXTS[length])
         audio = {candidate: _speak(voice, tokens) for candidate, voice in voices.items()}
-        cells = {f"concurrency_{many}": _cell(voices, tokens, audio, many, job.seconds) for many in job.concurrency[length]}
+        cells = {
+            f"concurrency_{many}": _cell(voices, tokens, audio, many, job.seconds) for many in job.concurrency[length]
+        }
         found["spoken"][length] = {"phonemes": sum(map(len, tokens)), "sentences": len(tokens)} | cells
     found["first_audio"] = _first_audio(voices, job)
     return found
@@ -151,7 +154,8 @@ def _cold(job: Job) -> dict[str, Any]:
 
 
 def load(job: Job, candidate: str) -> Voice:
-    """A candidate's voice, prepared for every shape it is prepared for. Raises SonorantError saying why it cannot run."""
+    """A candidate's voice, prepared for every shape it is prepared for. Raises SonorantError saying why it cannot
+    run."""
     runtime, variant = candidate.split("/")
     trained = trained_folders(job.trained, candidate)
     bundle = read_bundle(Path(job.bundle))
@@ -162,7 +166,8 @@ def load(job: Job, candidate: str) -> Voice:
 
 
 def trained_folders(trained: dict[str, list[str] | None], candidate: str) -> tuple[Path, Path] | None:
-    """Those that a torch runtime runs for a candidate; None for other runtimes. Raises SonorantError where there are none."""
+    """Those that a torch runtime runs for a candidate; None for other runtimes. Raises SonorantError where there are
+    none."""
     runtime, variant = candidate.split("/")
     if not runtime.startswith("torch"):
         return None
@@ -183,7 +188,9 @@ def _speak(voice: Voice, tokens: list[NDArray[np.int64]]) -> float:
     return float(sum(int(length[0]) for length in lengths)) / voice.sample_rate
 
 
-def _burst(pool: ThreadPoolExecutor, many: int, voice: Voice, tokens: list[NDArray[np.int64]], took: list[float]) -> None:
+def _burst(
+    pool: ThreadPoolExecutor, many: int, voice: Voice, tokens: list[NDArray[np.int64]], took: list[float]
+) -> None:
     def timed(_: int) -> float:
         begin = time.perf_counter()
         _speak(voice, tokens)

@@ -1,4 +1,5 @@
-"""Several people listening to one voice at once: how soon each hears something, and whether speech ever breaks off for them.
+"""Several people listening to one voice at once: how soon each hears something, and whether speech ever breaks off for
+them.
 
 Each listens in real time, as a loudspeaker does, sentence after sentence, in a thread of their own. Claims nothing.
 """
@@ -30,7 +31,8 @@ class Listened:
 
 
 def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, Any]:
-    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the share of sentences with a gap, over `sentences` for each listener."""
+    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the share of sentences with a gap, over `sentences` for each
+    listener."""
     spoken = [list(text(10 * (sentences + 1)))[1:]] * listeners
 
     def listen(number: int) -> list[Listened]:
@@ -42,7 +44,11 @@ def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, An
         heard = [one for row in pool.map(listen, range(listeners)) for one in row]
     p50, p95 = np.percentile([one.first * 1000 for one in heard], [50, 95])
     broke_off = float(np.mean([one.waited > 0 for one in heard]))
-    return {"first_p50_ms": round(float(p50), 1), "first_p95_ms": round(float(p95), 1), "broke_off": round(broke_off, 3)}
+    return {
+        "first_p50_ms": round(float(p50), 1),
+        "first_p95_ms": round(float(p95), 1),
+        "broke_off": round(broke_off, 3),
+    }
 
 
 def _listen(voice: Voice, sentence: str) -> Listened:

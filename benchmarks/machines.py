@@ -1,7 +1,8 @@
-"""Several machines on one: network namespaces with addresses of their own, joined by a bridge. Knows nothing of what runs in them.
+"""Several machines on one: network namespaces with addresses of their own, joined by a bridge. Knows nothing of what
+runs in them.
 
-All of it lives in a user namespace that ends with its processes: it needs no root where the system allows such namespaces, and nothing
-of the machine's own network is touched.
+All of it lives in a user namespace that ends with its processes: it needs no root where the system allows such
+namespaces, and nothing of the machine's own network is touched.
 """
 
 from __future__ import annotations
@@ -31,7 +32,11 @@ def why_not() -> str | None:
         return f"the command {missing[0]} is absent"
     probe = ["unshare", "-rn", "sh", "-c", "ip link add probe0 type bridge && unshare -nu true"]
     done = subprocess.run(probe, capture_output=True, text=True)
-    return None if done.returncode == 0 else f"this system allows no network namespaces ({done.stderr.strip().splitlines()[-1]})"
+    return (
+        None
+        if done.returncode == 0
+        else f"this system allows no network namespaces ({done.stderr.strip().splitlines()[-1]})"
+    )
 
 
 def enter() -> None:
@@ -60,7 +65,9 @@ class Machine:
         for command in ("link set lo up", f"addr add {address}/24 dev eth0", "link set eth0 up"):
             subprocess.run([*self._inside(), "ip", *command.split()], check=True)
 
-    def start(self, command: list[str], folder: Path, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    def start(
+        self, command: list[str], folder: Path, environment: Mapping[str, str], log: Path
+    ) -> subprocess.Popen[bytes]:
         """Start a command on the machine, in `folder`, what it prints appended to `log`."""
         with log.open("ab") as output:
             return subprocess.Popen(
@@ -109,7 +116,12 @@ class Machine:
 def machines(*names: str) -> Iterator[list[Machine]]:
     """As many machines, each with a core of its own where there are enough; call `enter` first."""
     cores = sorted(os.sched_getaffinity(0))
-    for command in ("link set lo up", "link add bridge0 type bridge", f"addr add {BRIDGE}/24 dev bridge0", "link set bridge0 up"):
+    for command in (
+        "link set lo up",
+        "link add bridge0 type bridge",
+        f"addr add {BRIDGE}/24 dev bridge0",
+        "link set bridge0 up",
+    ):
         _ip(command)
     made: list[Machine] = []
     try:

@@ -1,10 +1,11 @@
-"""What orchestration and tracking cost: the same stages bare, with MLflow, through DVC, through the flow; and a run with nothing to do.
+"""What orchestration and tracking cost: the same stages bare, with MLflow, through DVC, through the flow; and a run
+with nothing to do.
 
     python -m benchmarks.overhead
 
-Each stage imports nothing heavy and works for --work seconds, so all beyond that is overhead. MLflow is imported and fed beside the
-work, as in the real stages. Every way starts from a fresh project; of several rounds the fastest counts, because a neighbour on the
-machine only ever adds.
+Each stage imports nothing heavy and works for --work seconds, so all beyond that is overhead. MLflow is imported and
+fed beside the work, as in the real stages. Every way starts from a fresh project; of several rounds the fastest counts,
+because a neighbour on the machine only ever adds.
 """
 
 from __future__ import annotations
@@ -60,8 +61,10 @@ def main() -> None:
     most = max(result[f"added_s_per_stage_{way}"] for way in ADDING)
     claims = {
         f"MLflow, DVC and Prefect together add at most {MAX_ADDED:g} s to a stage": most <= MAX_ADDED,
-        f"a run with nothing to do takes at most {MAX_NOTHING:g} s by dvc repro": result["nothing_to_do_s_dvc"] <= MAX_NOTHING,
-        f"a run with nothing to do takes at most {MAX_NOTHING:g} s in the flow": result["nothing_to_do_s_flow"] <= MAX_NOTHING,
+        f"a run with nothing to do takes at most {MAX_NOTHING:g} s by dvc repro": result["nothing_to_do_s_dvc"]
+        <= MAX_NOTHING,
+        f"a run with nothing to do takes at most {MAX_NOTHING:g} s in the flow": result["nothing_to_do_s_flow"]
+        <= MAX_NOTHING,
     }
     finish("overhead", result, claims, arguments.save)
 
@@ -120,10 +123,16 @@ def by_hand(root: Path, work: float, tracked: bool) -> float:
 
 
 def run_flow(root: Path) -> dict[str, Any]:
-    """The flow in a process of its own, which starts a Prefect server for itself: seconds of each stage, of import, of the whole run."""
+    """The flow in a process of its own, which starts a Prefect server for itself: seconds of each stage, of import, of
+    the whole run."""
     (root / "runs" / "prefect").mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-c", FLOW], cwd=root, env=environment(root, tracked=True), stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", FLOW],
+        cwd=root,
+        env=environment(root, tracked=True),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -1,10 +1,11 @@
-"""The recipe that training is compared with: what one writes first. Knows nothing of ranks, plans or of this project's engine.
+"""The recipe that training is compared with: what one writes first. Knows nothing of ranks, plans or of this project's
+engine.
 
     python -m benchmarks.plain_training job.json
 
-The same model, losses and data in torch's own layers, in fp32, with random batches of 32 padded to the longest, a plain loader, AdamW as
-it comes, one process with a thread a core. No average of the weights, no checkpoints: it may be as fast as it likes. The alignment
-search is the compiled one.
+The same model, losses and data in torch's own layers, in fp32, with random batches of 32 padded to the longest, a plain
+loader, AdamW as it comes, one process with a thread a core. No average of the weights, no checkpoints: it may be as
+fast as it likes. The alignment search is the compiled one.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def plain_layers(module: nn.Module) -> None:
     for name, child in module.named_children():
         if isinstance(child, DepthwiseConv):
             kernel = child.kernel_size[0]
-            plain = PlainDepthwise(child.in_channels, child.out_channels, kernel, padding=kernel // 2, groups=child.groups)
+            plain = PlainDepthwise(
+                child.in_channels, child.out_channels, kernel, padding=kernel // 2, groups=child.groups
+            )
             setattr(module, name, plain)
         elif isinstance(child, Dropout):
             setattr(module, name, nn.Dropout(child.p))
@@ -87,7 +90,9 @@ def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
         optimizer.step()
         frames += counts["frames"]
     else:
-        raise SystemExit(f"{len(plan)} batches of {BATCH} utterances are too few for {warmup + steps} steps: lower --steps")
+        raise SystemExit(
+            f"{len(plan)} batches of {BATCH} utterances are too few for {warmup + steps} steps: lower --steps"
+        )
     seconds = time.perf_counter() - start
     return {
         "audio_seconds_per_second": frames * recipe.seconds_per_frame / seconds,

@@ -24,9 +24,12 @@ PREFECT = [sys.executable, "-m", "prefect"]
 
 
 class Pool:
-    """The first machine works for the pool of the flow, the others for the pool of nodes. A way to train (benchmarks/two_nodes.py)."""
+    """The first machine works for the pool of the flow, the others for the pool of nodes. A way to train
+    (benchmarks/two_nodes.py)."""
 
-    def __init__(self, copies: dict[Machine, Path], folder: Path, environment: Callable[[Path], dict[str, str]]) -> None:
+    def __init__(
+        self, copies: dict[Machine, Path], folder: Path, environment: Callable[[Path], dict[str, str]]
+    ) -> None:
         self.copies, self.folder, self._environment = copies, folder, environment
         self.api = f"http://{BRIDGE}:{PORT}/api"
         self._workers: dict[Machine, subprocess.Popen[bytes]] = {}
@@ -42,7 +45,9 @@ class Pool:
                 self.revive(machine)
             first = next(iter(self.copies.values()))
             deploy = [*PREFECT, "--no-prompt", "deploy", "--all"]
-            subprocess.run(deploy, cwd=first, env=self.environment("deploy", first), stdout=subprocess.DEVNULL, check=True)
+            subprocess.run(
+                deploy, cwd=first, env=self.environment("deploy", first), stdout=subprocess.DEVNULL, check=True
+            )
         except BaseException:
             self.__exit__()
             raise
@@ -89,7 +94,8 @@ class Pool:
         deployment = self.ask("/deployments/name/train-and-export/local")
         parameters = {"stages": ["train_acoustic"], "register": False, "nodes": nodes}
         run = self.ask(
-            f"/deployments/{deployment['id']}/create_flow_run", {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+            f"/deployments/{deployment['id']}/create_flow_run",
+            {"parameters": parameters, "state": {"type": "SCHEDULED"}},
         )
         self._flow_run = run["id"]
 
@@ -109,7 +115,8 @@ class Pool:
         return {worker.pid for worker in self._workers.values()}
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """The server's answer; a body is posted. Where its database is busy (503) it is asked again, as Prefect's own clients do."""
+        """The server's answer; a body is posted. Where its database is busy (503) it is asked again, as Prefect's own
+        clients do."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.api + path, data=data, headers={"Content-Type": "application/json"})
         deadline = time.monotonic() + BUSY_SECONDS

@@ -1,9 +1,11 @@
-"""What int8 costs and brings, by calibration (PTQ) and by training (QAT), beside float and beside float trained on for as long.
+"""What int8 costs and brings, by calibration (PTQ) and by training (QAT), beside float and beside float trained on for
+as long.
 
     python -m benchmarks.quantization        # in the folder of a finished demo
 
-The control, float weights trained on for the same steps, says how much of what QAT gains is training and not int8. WER is judged on
-the held-out sentences of the demo, log-mel on the validation split, speed in turn on one thread under ONNX Runtime, all graphs.
+The control, float weights trained on for the same steps, says how much of what QAT gains is training and not int8. WER
+is judged on the held-out sentences of the demo, log-mel on the validation split, speed in turn on one thread under ONNX
+Runtime, all graphs.
 """
 
 from __future__ import annotations
@@ -95,16 +97,22 @@ def claims_of(result: dict[str, Any]) -> dict[str, bool]:
     return {
         "int8 as shipped: WER at most 2 points above float": result["wer"]["shipped"]["above_float"]["wer"] <= 2.0,
         "int8 as shipped: at most a third of float's size": result["size_over_float"] <= 1 / 3,
-        "int8 as shipped: certainly faster than float on one thread": result["speed"]["shipped"]["speedup_ci95"][0] > 1.0,
+        "int8 as shipped: certainly faster than float on one thread": result["speed"]["shipped"]["speedup_ci95"][0]
+        > 1.0,
     }
 
 
 def what_qat_brought(result: dict[str, Any]) -> str:
-    """One line: what training in int8 changed over calibration alone, in words understood, and of how much the control is capable too."""
+    """One line: what training in int8 changed over calibration alone, in words understood, and of how much the control
+    is capable too."""
     words, control = result["qat_above_ptq"], result["wer"]["control"]["above_float"]
     low, high = words["wer_ci95"]
     finish_reason = (
-        "fewer words wrong" if high < 0 else "more words wrong" if low > 0 else "nothing that these sentences could show"
+        "fewer words wrong"
+        if high < 0
+        else "more words wrong"
+        if low > 0
+        else "nothing that these sentences could show"
     )
     return (
         f"QAT over PTQ: {finish_reason} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
@@ -115,7 +123,10 @@ def what_qat_brought(result: dict[str, Any]) -> str:
 def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]], dict[str, Any], dict[str, str]]:
     """Trained folders by system and kind, validation figures by kind, and which of `ptq` and `qat` ships, by kind."""
     config = dataclasses.replace(load("quantize", QuantizeConfig), method="auto")
-    settings = {"acoustic": load("train_acoustic", AcousticTrainConfig), "vocoder": load("train_vocoder", VocoderTrainConfig)}
+    settings = {
+        "acoustic": load("train_acoustic", AcousticTrainConfig),
+        "vocoder": load("train_vocoder", VocoderTrainConfig),
+    }
     folders = {name: {kind: temporary / name / kind for kind in KINDS} for name in ("ptq", "qat", "control")}
     folders["float"] = {kind: project / "models" / kind for kind in KINDS}
     losses, shipped = {}, {}
@@ -137,14 +148,21 @@ def control_figures(ptq: PostTrained, folder: Path) -> dict[str, Any]:
     return summary(judged) | {"above_float": above(judged, ptq.as_float)}
 
 
-def export_all(project: Path, folders: dict[str, dict[str, Path]], shipped: dict[str, str], temporary: Path) -> dict[str, System]:
-    """The bundles' variants by system: float, control, ptq, qat and what ships, which may be one of the two or a mixture."""
+def export_all(
+    project: Path, folders: dict[str, dict[str, Path]], shipped: dict[str, str], temporary: Path
+) -> dict[str, System]:
+    """The bundles' variants by system: float, control, ptq, qat and what ships, which may be one of the two or a
+    mixture."""
     methods = set(shipped.values())
     folders = folders | {"mixture": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
     store = FeatureStore.open(project / "data" / "features")
     lengths, config = corpus_lengths(store.tokens_count, store.frames), load("export", ExportConfig)
     systems: dict[str, System] = {}
-    for as_float, int8 in (("float", "ptq"), ("control", "qat"), *((("float", "mixture"),) if len(methods) > 1 else ())):
+    for as_float, int8 in (
+        ("float", "ptq"),
+        ("control", "qat"),
+        *((("float", "mixture"),) if len(methods) > 1 else ()),
+    ):
         bundle = temporary / "voices" / int8
         quantized = folders[int8]["acoustic"], folders[int8]["vocoder"]
         sources = Sources(folders[as_float]["acoustic"], folders[as_float]["vocoder"], quantized=quantized)
@@ -156,7 +174,9 @@ def export_all(project: Path, folders: dict[str, dict[str, Path]], shipped: dict
 def listen(project: Path, systems: dict[str, System], sentences: int | None) -> dict[str, ErrorCounts]:
     """What the recogniser gets wrong of each system, on the same sentences."""
     config = load("recognizer", RecognizerConfig)
-    utterances = held_out(read_manifest(project / "data" / "prepared" / "manifest.jsonl"), sentences or config.sentences)
+    utterances = held_out(
+        read_manifest(project / "data" / "prepared" / "manifest.jsonl"), sentences or config.sentences
+    )
     references = [spoken_text(utterance) for utterance in utterances]
     language = utterances[0].language
     counts: dict[System, ErrorCounts] = {}
@@ -174,14 +194,17 @@ def size_of(system: System) -> int:
 
 
 def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
-    """A sentence on one thread, every system in turn: `{system: {ms, speedup, speedup_ci95}}`, speedup as times float's speed."""
+    """A sentence on one thread, every system in turn: `{system: {ms, speedup, speedup_ci95}}`, speedup as times float's
+    speed."""
     text = "The train was late again, so we walked along the river."
     voices = {system.name: Voice.load(system.bundle, threads=1, variant=system.variant) for system in systems.values()}
     speaker = voices[systems["float"].name]
     tokens = speaker.symbols.encode(speaker.frontend.speak(text).phonemes).astype(np.int64)[None]
     one = np.ones(1, np.int64)
     inputs = (tokens, one * tokens.shape[1], 0 * one, one.astype(np.float32))
-    took = take_turns({name: partial(voice.synthesize, *inputs) for name, voice in voices.items()}, seconds=0.0, least=repeats)
+    took = take_turns(
+        {name: partial(voice.synthesize, *inputs) for name, voice in voices.items()}, seconds=0.0, least=repeats
+    )
     as_float = took[systems["float"].name]
     return {
         name: {"ms": round(1000 * float(np.median(took[system.name])), 2)} | ratio(as_float, took[system.name])

@@ -1,4 +1,5 @@
-"""Voices of random weights, of the sizes in params.yaml: as fast as trained ones. They say nothing a person would understand."""
+"""Voices of random weights, of the sizes in params.yaml: as fast as trained ones. They say nothing a person would
+understand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What all benchmarks share: the machine they ran on and the finish_reason they end with. Knows nothing of what is measured."""
+"""What all benchmarks share: the machine they ran on and the finish_reason they end with. Knows nothing of what is
+measured."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores this process may use, GPUs, memory in GiB, system and versions; nothing that names the machine or its folders."""
+    """Processor, cores this process may use, GPUs, memory in GiB, system and versions; nothing that names the machine
+    or its folders."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _processor(),
@@ -39,9 +41,11 @@ def save_option(parser: argparse.ArgumentParser) -> None:
 
 
 def finish(name: str, result: dict[str, Any], claims: dict[str, bool], save: bool = False) -> None:
-    """Print the finish_reason as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
+    """Print the finish_reason as one JSON line, the last of the output, and exit with status 1 if a claim does not
+    hold.
 
-    `claims` maps each claim, in words, to whether it held. With `save`, benchmarks/results/<name>.json keeps the finish_reason too.
+    `claims` maps each claim, in words, to whether it held. With `save`, benchmarks/results/<name>.json keeps the
+    finish_reason too.
     """
     holds = all(claims.values())
     finish_reason = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}

@@ -1,4 +1,5 @@
-"""A rank whose checkpoints reach the disk slowly, so that a kill can be aimed inside a write. Knows nothing of who kills it.
+"""A rank whose checkpoints reach the disk slowly, so that a kill can be aimed inside a write. Knows nothing of who
+kills it.
 
 Takes the arguments of `sonorant.training.worker`; started by torchrun in its place.
 """

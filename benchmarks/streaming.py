@@ -2,8 +2,8 @@
 
 Knows nothing of how well the voice sounds.
 
-Texts take turns within each repeat and claims are ratios, so that what else the machine does falls on all of them alike. Memory is the
-peak of a process of its own that speaks a text whose sentences all differ.
+Texts take turns within each repeat and claims are ratios, so that what else the machine does falls on all of them
+alike. Memory is the peak of a process of its own that speaks a text whose sentences all differ.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ from tasks.params import load
 from tasks.stage import run
 
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int8": 1e-3}
-"""Of full scale, streamed against one shot, by variant: fp16 was found to differ by one step of its own, and bf16's are eight times as
-wide; where an int8 runtime rounds to the other neighbour, that is one of 255 steps."""
+"""Of full scale, streamed against one shot, by variant: fp16 was found to differ by one step of its own, and bf16's are
+eight times as wide; where an int8 runtime rounds to the other neighbour, that is one of 255 steps."""
 MORE_MEMORY = 0.1
 """By how much ten times the words may raise the peak."""
 FIRST_AUDIO_MS = 150.0
 """Until a sentence of a voice of the family codec_lm is first heard, on one thread, for one listener."""
 AS_SOON = 1.4
-"""How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be asked."""
+"""How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be
+asked."""
 
 
 def main() -> None:
@@ -150,7 +151,8 @@ def _difference(voice: Voice) -> float:
 
 
 def _lookahead_db(voice: Voice) -> dict[str, float]:
-    """For each lookahead in code frames short of the full one: signal over difference, over the first part of a long text."""
+    """For each lookahead in code frames short of the full one: signal over difference, over the first part of a long
+    text."""
     how, receptive_field = _taken_as_it_comes(voice), voice.description.receptive_field.vocoder
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
     found = {}

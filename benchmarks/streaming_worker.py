@@ -1,4 +1,5 @@
-"""One process that speaks a text of so many words and tells what memory that took. Knows nothing of what is claimed of it."""
+"""One process that speaks a text of so many words and tells what memory that took. Knows nothing of what is claimed of
+it."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def main() -> None:
 
 
 def peak_mib() -> float:
-    """Most memory this process ever held. Not by getrusage, whose peak begins with that of the process it was started from."""
+    """Most memory this process ever held. Not by getrusage, whose peak begins with that of the process it was started
+    from."""
     found = re.search(r"^VmHWM:\s+(\d+) kB$", Path("/proc/self/status").read_text(), flags=re.MULTILINE)
     assert found, "this system does not tell a process' peak memory"
     return int(found[1]) / 1024

@@ -1,8 +1,10 @@
-"""A corpus of tones with a phoneme a tone, written as a feature store: real data for measurements that need no recordings.
+"""A corpus of tones with a phoneme a tone, written as a feature store: real data for measurements that need no
+recordings.
 
     python -m benchmarks.synthetic_corpus FOLDER --hours 2
 
-Needs torch and numpy alone, so that it can be made on a machine that only trains. Not speech: nothing is to be learned of quality.
+Needs torch and numpy alone, so that it can be made on a machine that only trains. Not speech: nothing is to be learned
+of quality.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ VALIDATION = 0.2
 
 
 def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[float, float], seed: int = 0) -> None:
-    """Write a feature store of `utterances`, their lengths drawn evenly from `seconds`, spoken by two voices in turn."""
+    """Write a feature store of `utterances`, their lengths drawn evenly from `seconds`, spoken by two voices in
+    turn."""
     random = np.random.default_rng(seed)
     table = SymbolTable(SYMBOLS)
     held_out = min(100, max(1, round(VALIDATION * utterances)))
@@ -77,7 +80,9 @@ def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) ->
         phrases.append(0.3 * np.sin(2 * np.pi * pitch * time) * np.exp(-6.0 * time))
     wave = np.concatenate(phrases)
     wave = np.concatenate([wave, np.zeros(frames_of(len(wave), audio) * audio.hop - len(wave))])
-    return np.clip(np.rint(32768.0 * (wave + 0.003 * random.standard_normal(len(wave)))), -32768, 32767).astype(np.int16)
+    return np.clip(np.rint(32768.0 * (wave + 0.003 * random.standard_normal(len(wave)))), -32768, 32767).astype(
+        np.int16
+    )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""A training small enough to be run many times: its features, settings and job. Knows nothing of what is measured with it."""
+"""A training small enough to be run many times: its features, settings and job. Knows nothing of what is measured with
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ def tiny_codes(features: Path) -> Path:
                             codebook_dropout=0.0, pretrained=None)  # fmt: skip
         torch.manual_seed(1)
         audio = store.audio
-        write_codes(out, store, Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval(), "of a codec never saved")
+        write_codes(
+            out,
+            store,
+            Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval(),
+            "of a codec never saved",
+        )
     return out
 
 

@@ -2,9 +2,10 @@
 
     python -m benchmarks.tracking_outage
 
-A real MLflow server over an sqlite file and a real stage, `train_acoustic` with a tiny model, which runs on all cores. First the server
-is killed and does not come back before the training has ended; `sonorant sync-tracking` then delivers the rest. Then, in one training,
-times with and without an answering server take turns: killed (connections are refused), and stopped by SIGSTOP (requests hang).
+A real MLflow server over an sqlite file and a real stage, `train_acoustic` with a tiny model, which runs on all cores.
+First the server is killed and does not come back before the training has ended; `sonorant sync-tracking` then delivers
+the rest. Then, in one training, times with and without an answering server take turns: killed (connections are
+refused), and stopped by SIGSTOP (requests hang).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ ROOT = Path(__file__).parents[1]
 PATIENCE = 240
 """Seconds after which something that should have happened has not."""
 SLOWER = 0.10
-"""How much slower than the times around it a time without a server may seem: neighbours on the machine are not ours to rule out."""
+"""How much slower than the times around it a time without a server may seem: neighbours on the machine are not ours to
+rule out."""
 
 
 class Server:
@@ -54,9 +56,16 @@ class Server:
     def start(self) -> None:
         """Start it, on the same files as before, and wait until it answers."""
         command = [sys.executable, "-m", "mlflow", "server", "--port", str(self.port), "--workers", "1"]
-        command += ["--backend-store-uri", f"sqlite:///{self.folder}/server.db", "--artifacts-destination", f"{self.folder}/server"]
+        command += [
+            "--backend-store-uri",
+            f"sqlite:///{self.folder}/server.db",
+            "--artifacts-destination",
+            f"{self.folder}/server",
+        ]
         with (self.folder / "server.log").open("a") as log:
-            environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # processes that nothing here needs
+            environment = os.environ | {
+                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"
+            }  # processes that nothing here needs
             self.process = subprocess.Popen(command, start_new_session=True, env=environment, stdout=log, stderr=log)
         wait_until(self.answers, "the MLflow server answers")
 
@@ -95,7 +104,9 @@ class Stage:
         self.folder = folder
         folder.mkdir()
         sections = yaml.safe_load((ROOT / "params.yaml").read_text())
-        model, train = settings("acoustic", steps=steps, validate_every=max(1, steps // 6), checkpoint_every=steps, log_every=5)
+        model, train = settings(
+            "acoustic", steps=steps, validate_every=max(1, steps // 6), checkpoint_every=steps, log_every=5
+        )
         sections["acoustic"] |= model
         sections["train_acoustic"] |= train
         (folder / "params.yaml").write_text(yaml.safe_dump(sections))
@@ -104,7 +115,17 @@ class Stage:
 
     def start(self, uri: str) -> subprocess.Popen[str]:
         """Start it, tracked by the server at `uri`."""
-        words = ["tasks.train_acoustic", "--features", "features", "--codes", "codes", "--runs", "runs", "--out", "model"]
+        words = [
+            "tasks.train_acoustic",
+            "--features",
+            "features",
+            "--codes",
+            "codes",
+            "--runs",
+            "runs",
+            "--out",
+            "model",
+        ]
         return subprocess.Popen(
             [sys.executable, "-m", *words],
             cwd=self.folder,
@@ -122,7 +143,9 @@ class Stage:
 
     def environment(self, uri: str) -> dict[str, str]:
         """This process's, without what could lead elsewhere."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "SONORANT_", "PET_"))}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "SONORANT_", "PET_"))
+        }
         return kept | {"PYTHONPATH": str(ROOT), "SONORANT_EXECUTION": "benchmark", "MLFLOW_TRACKING_URI": uri}
 
     @property
@@ -156,7 +179,11 @@ class Stage:
     def delivered(self) -> dict[str, Any]:
         """What MLflow has, beside what the run directory has."""
         store = open_store()
-        runs = [run for run in store.client.search_runs([store.experiment]) if run.data.tags.get("stage") == "train_acoustic"]
+        runs = [
+            run
+            for run in store.client.search_runs([store.experiment])
+            if run.data.tags.get("stage") == "train_acoustic"
+        ]
         rows = [row for name in ("metrics.jsonl", "system.jsonl") for row in read_metrics(self.run / name)]
         local = Counter((name, row["step"]) for row in rows for name in row["metrics"])
         there: Counter[tuple[str, int]] = Counter()
@@ -177,8 +204,12 @@ class Stage:
 def main() -> None:
     """Measure and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)")
-    parser.add_argument("--steps", type=int, default=600, help="steps of the training whose server never returns (default 600)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)"
+    )
+    parser.add_argument(
+        "--steps", type=int, default=600, help="steps of the training whose server never returns (default 600)"
+    )
     save_option(parser)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +232,8 @@ def main() -> None:
 
 
 def never_returns(server: Server, steps: int) -> dict[str, Any]:
-    """Kill the server as soon as it has points, or a third of the steps is taken; start it again after the stage, send the rest by hand."""
+    """Kill the server as soon as it has points, or a third of the steps is taken; start it again after the stage, send
+    the rest by hand."""
     stage = Stage(server.folder / "project", steps)
     with running(stage.start(server.uri)) as process:
         wait_until(lambda: stage.sent() > 0 or stage.step() > steps / 3, "the first points are in MLflow", process)
@@ -225,7 +257,8 @@ def never_returns(server: Server, steps: int) -> dict[str, Any]:
 
 
 def goes_and_comes(server: Server, steps: int, seconds: float) -> dict[str, Any]:
-    """Let times with and without the server take turns in one training; compare each outage's speed with the times around it."""
+    """Let times with and without the server take turns in one training; compare each outage's speed with the times
+    around it."""
     stage = Stage(server.folder / "project", steps)
     windows: list[tuple[str, float, float]] = []
 

@@ -1,10 +1,13 @@
-"""How fast training is, by model, precision and processes, against a plain recipe of equal size; and where a step's time goes.
+"""How fast training is, by model, precision and processes, against a plain recipe of equal size; and where a step's
+time goes.
 
     python -m benchmarks.training --features data/features
 
-Trains the models of params.yaml for a few steps with the engine that the stages use, under a real torchrun, and in turn with
-`benchmarks.plain_training`, both with as much audio in an optimizer step. What the stages do by default takes turns with it in every
-round, everything else in the first. Each figure is also a ratio to the plain recipe of its own round, so it holds on any machine.
+Trains the models of params.yaml for a few steps with the engine that the stages use, under a real torchrun, and in turn
+with
+`benchmarks.plain_training`, both with as much audio in an optimizer step. What the stages do by default takes turns
+with it in every round, everything else in the first. Each figure is also a ratio to the plain recipe of its own round,
+so it holds on any machine.
 Reference: FastPitch reaches 101,730 mel frames/s on one A100 (NVIDIA's published figure).
 """
 
@@ -55,7 +58,8 @@ class Case:
 
 
 def settings(features: Path) -> dict[str, dict[str, Any]]:
-    """Job fields of each model, from params.yaml, with as much in an optimizer step as the plain recipe's batches hold."""
+    """Job fields of each model, from params.yaml, with as much in an optimizer step as the plain recipe's batches
+    hold."""
     acoustic, vocoder = asdict(params.load("acoustic", AcousticConfig)), asdict(params.load("vocoder", VocoderConfig))
     train = asdict(params.load("train_acoustic", AcousticTrainConfig))
     of_vocoder = asdict(params.load("train_vocoder", VocoderTrainConfig))
@@ -74,7 +78,11 @@ def cases(model: str, rounds: int, processes: int) -> Iterator[list[Case]]:
     """What takes turns in each round, the plain recipe first."""
     plain = Case(model=model, precision="fp32", processes=1, plain=True)
     default = Case(model=model, precision="bf16", processes=processes)
-    every = [Case(model=model, precision=precision, processes=count) for precision in ("bf16", "fp32") for count in {1, processes}]
+    every = [
+        Case(model=model, precision=precision, processes=count)
+        for precision in ("bf16", "fp32")
+        for count in {1, processes}
+    ]
     yield [plain, default, *(case for case in every if case != default)]
     for _ in range(rounds - 1):
         yield [plain, default]
@@ -90,9 +98,18 @@ def run(case: Case, job: dict[str, Any], steps: int) -> dict[str, Any]:
             env = {name: value for name, value in os.environ.items() if name not in THREADS}
         else:
             job = {**job, "train": {**job["train"], "precision": case.precision}, "steps": steps, "warmup": 4}
-            command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "benchmarks.training_worker", str(file)]
+            command = [
+                sys.executable,
+                "-m",
+                "sonorant.training.distributed.agent",
+                "-m",
+                "benchmarks.training_worker",
+                str(file),
+            ]
             given = {name: value for name, value in os.environ.items() if name not in THREADS}
-            env = environment({**given, "PET_NPROC_PER_NODE": str(case.processes)}, job["train"]["micro_batches_per_step"])
+            env = environment(
+                {**given, "PET_NPROC_PER_NODE": str(case.processes)}, job["train"]["micro_batches_per_step"]
+            )
         file.write_text(json.dumps({**job, "out": str(out)}), encoding="utf-8")
         done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True)
         if done.returncode or not out.exists():
@@ -111,7 +128,9 @@ def measure(jobs: dict[str, dict[str, Any]], rounds: int, steps: int, processes:
                 if not case.plain:
                     plain = rows[turn[0]][-1]["audio_seconds_per_second"]
                     rows[case][-1]["ratio_to_plain"] = rows[case][-1]["audio_seconds_per_second"] / plain
-                print(f"{case}: {rows[case][-1]['audio_seconds_per_second']:.0f} audio-s/s", file=sys.stderr, flush=True)
+                print(
+                    f"{case}: {rows[case][-1]['audio_seconds_per_second']:.0f} audio-s/s", file=sys.stderr, flush=True
+                )
         found |= {str(case): summary(measured) for case, measured in rows.items()}
     return found
 
@@ -142,10 +161,16 @@ def padding(features: Path, job: dict[str, Any]) -> dict[str, float]:
 def main() -> None:
     """Measure and print the finish_reason."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--features", type=Path, default=Path("data/features"), help="feature store (default data/features)")
+    parser.add_argument(
+        "--features", type=Path, default=Path("data/features"), help="feature store (default data/features)"
+    )
     parser.add_argument("--steps", type=int, default=16, help="steps of each measurement (default 16)")
-    parser.add_argument("--rounds", type=int, default=3, help="how often ours and the plain recipe take turns (default 3)")
-    parser.add_argument("--models", nargs="+", choices=("regression", "flow", "vocoder"), default=["regression", "flow", "vocoder"])
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often ours and the plain recipe take turns (default 3)"
+    )
+    parser.add_argument(
+        "--models", nargs="+", choices=("regression", "flow", "vocoder"), default=["regression", "flow", "vocoder"]
+    )
     save_option(parser)
     arguments = parser.parse_args()
     try:

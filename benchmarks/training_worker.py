@@ -1,4 +1,5 @@
-"""One rank of a measured training: what benchmarks.training starts under torchrun. Knows nothing of what it is compared with."""
+"""One rank of a measured training: what benchmarks.training starts under torchrun. Knows nothing of what it is compared
+with."""
 
 from __future__ import annotations
 
@@ -21,10 +22,13 @@ from sonorant.training.waveform import VocoderRecipe
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
-    """Take `warmup` and then `steps` steps with the engine, and return what the latter reached and where their time went.
+    """Take `warmup` and then `steps` steps with the engine, and return what the latter reached and where their time
+    went.
 
-    A step is what the training loop does for each: the optimizer step, the ledger's note, the question whether a rank is to stop.
-    Left out is what it does every so many steps: a row of metrics (one is read, within the time), proofs, validation, checkpoints.
+    A step is what the training loop does for each: the optimizer step, the ledger's note, the question whether a rank
+    is to stop.
+    Left out is what it does every so many steps: a row of metrics (one is read, within the time), proofs, validation,
+    checkpoints.
     """
     stream = _loop(trainer)
     for _ in range(warmup):
@@ -42,7 +46,9 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
         "mel_frames_per_second": speed / trainer.recipe.seconds_per_frame,
         "steps_per_second": steps / seconds,
         "shares": {
-            name.removeprefix("time/"): value for name, value in row.items() if name.startswith("time/") and name.count("/") == 1
+            name.removeprefix("time/"): value
+            for name, value in row.items()
+            if name.startswith("time/") and name.count("/") == 1
         },
     }
 

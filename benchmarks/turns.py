@@ -1,8 +1,8 @@
 """Several ways to do the same, timed in turn. Knows nothing of what they do.
 
-Whatever else the machine does falls on all of them alike, so a ratio of two is taken round by round. Noise is read from blocks of
-consecutive rounds: how far their medians lie apart is how far another run's would. `CONTROL` is a fixed phrase of arithmetic timed in every
-round; it tells whether the machine itself was slower in another run.
+Whatever else the machine does falls on all of them alike, so a ratio of two is taken round by round. Noise is read from
+blocks of consecutive rounds: how far their medians lie apart is how far another run's would. `CONTROL` is a fixed
+phrase of arithmetic timed in every round; it tells whether the machine itself was slower in another run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Times = dict[str, NDArray[np.float64]]
 def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: int = 10, most: int = 200) -> Times:
     """Seconds that each phrase of work, and `CONTROL`, took in each round (R,).
 
-    As many rounds as fit into `seconds`, but at least `least` and at most `most`; each begins with another phrase of work.
+    As many rounds as fit into `seconds`, but at least `least` and at most `most`; each begins with another phrase of
+    work.
     """
     phrases = {**work, CONTROL: _control}
     names = list(phrases)
@@ -43,10 +44,17 @@ def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: 
 
 
 def figures(took: NDArray[np.float64]) -> dict[str, Any]:
-    """Percentiles of seconds (R,) in milliseconds, and the medians of blocks of consecutive rounds to compare another run with."""
+    """Percentiles of seconds (R,) in milliseconds, and the medians of blocks of consecutive rounds to compare another
+    run with."""
     p50, p95, p99 = np.percentile(took, [50, 95, 99]) * 1000.0
     blocks = [round(float(np.median(block)) * 1000.0, 4) for block in np.array_split(took, min(BLOCKS, len(took)))]
-    return {"p50_ms": _short(p50), "p95_ms": _short(p95), "p99_ms": _short(p99), "rounds": len(took), "blocks_ms": blocks}
+    return {
+        "p50_ms": _short(p50),
+        "p95_ms": _short(p95),
+        "p99_ms": _short(p99),
+        "rounds": len(took),
+        "blocks_ms": blocks,
+    }
 
 
 def ratio(baseline: NDArray[np.float64], took: NDArray[np.float64]) -> dict[str, Any]:

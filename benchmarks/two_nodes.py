@@ -1,11 +1,12 @@
-"""That a training on two machines survives the loss of one: the other ends, nothing is left behind, and it resumes to the same bits.
+"""That a training on two machines survives the loss of one: the other ends, nothing is left behind, and it resumes to
+the same bits.
 
-    python -m benchmarks.two_nodes              # through Prefect: a server, a worker on each machine, train-and-export with nodes=2
-    python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
+    python -m benchmarks.two_nodes              # through Prefect: a server, a worker on each machine, train-and-export
+    with nodes=2 python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
 
-Two machines are made of network namespaces (benchmarks/machines.py), each with a working copy of the project in a folder of its own and
-one core. A small voice is trained on both for real; in a second training one machine is killed with all that runs on it. How much
-faster two machines are than one is printed too.
+Two machines are made of network namespaces (benchmarks/machines.py), each with a working copy of the project in a
+folder of its own and one core. A small voice is trained on both for real; in a second training one machine is killed
+with all that runs on it. How much faster two machines are than one is printed too.
 """
 
 from __future__ import annotations
@@ -145,7 +146,9 @@ class Scene:
 
     def steps_per_second(self) -> float:
         """Of the training that just ended, between its first steps and its last."""
-        rows = [row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"] and row["step"] >= WARM_UP]
+        rows = [
+            row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"] and row["step"] >= WARM_UP
+        ]
         return (rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"])
 
     def forget(self) -> None:
@@ -157,11 +160,17 @@ class Scene:
     def trainers(self) -> list[psutil.Process]:
         """All processes on the machines that are there for a training."""
         servants = self.way.servants()
-        return [process for machine in (self.first, self.second) for process in machine.processes() if process.pid not in servants]
+        return [
+            process
+            for machine in (self.first, self.second)
+            for process in machine.processes()
+            if process.pid not in servants
+        ]
 
 
 def wait(condition: Callable[[], bool], scene: Scene) -> float:
-    """Return when the condition holds, with the seconds it took; end this program with what was said if it does not come to hold."""
+    """Return when the condition holds, with the seconds it took; end this program with what was said if it does not
+    come to hold."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > PATIENCE:
@@ -220,7 +229,8 @@ def errors_in(said: str) -> list[str]:
 
 
 def project(folder: Path, steps: int) -> Path:
-    """A working copy of this project in `folder` with a small voice to train, its features in DVC's remote beside it."""
+    """A working copy of this project in `folder` with a small voice to train, its features in DVC's remote beside
+    it."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -229,12 +239,17 @@ def project(folder: Path, steps: int) -> Path:
         check=True,
     )
     for name in filter(None, listed.stdout.split("\0")):
-        if name.startswith(("sonorant/", "tasks/", "flows/", ".dvc", ".gitignore", "dvc.yaml", "params.yaml", "prefect.yaml")):
+        if name.startswith(
+            ("sonorant/", "tasks/", "flows/", ".dvc", ".gitignore", "dvc.yaml", "params.yaml", "prefect.yaml")
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     store = tiny_features(folder.parent)
     stage = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][STAGE]
-    graph = {"features": {"cmd": f"mkdir -p data && cp -r {store} data/features", "outs": ["data/features"]}, STAGE: stage}
+    graph = {
+        "features": {"cmd": f"mkdir -p data && cp -r {store} data/features", "outs": ["data/features"]},
+        STAGE: stage,
+    }
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     # Large enough that a step is mostly computing, as on real machines.
@@ -259,7 +274,9 @@ def copy_for(folder: Path, original: Path) -> Path:
     """The second machine's working copy: what git and DVC bring there."""
     subprocess.run(["git", "clone", "-q", str(original), str(folder)], check=True)
     shutil.copy(original / "dvc.lock", folder)
-    subprocess.run([sys.executable, "-m", "dvc", "pull", "-q", "features"], cwd=folder, env=environment(folder), check=True)
+    subprocess.run(
+        [sys.executable, "-m", "dvc", "pull", "-q", "features"], cwd=folder, env=environment(folder), check=True
+    )
     (folder / "dvc.lock").unlink()
     return folder
 
@@ -281,7 +298,9 @@ def environment(folder: Path) -> dict[str, str]:
 def main() -> None:
     """Play it and print the finish_reason."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes", description=__doc__.splitlines()[0])
-    parser.add_argument("--by-hand", action="store_true", help="without Prefect, and without the training on one machine")
+    parser.add_argument(
+        "--by-hand", action="store_true", help="without Prefect, and without the training on one machine"
+    )
     parser.add_argument("--steps", type=int, default=120, help="optimizer steps (default 120)")
     save_option(parser)
     arguments = parser.parse_args()
@@ -295,12 +314,17 @@ def main() -> None:
         one = project(folder / "node-a", arguments.steps)
         two = copy_for(folder / "node-b", one)
         if arguments.by_hand:
-            result = play(Scene(first, second, one, ByHand({first: one, second: two}, folder)), arguments.steps // 3, one_too=False)
+            result = play(
+                Scene(first, second, one, ByHand({first: one, second: two}, folder)),
+                arguments.steps // 3,
+                one_too=False,
+            )
         else:
             with Pool({first: one, second: two}, folder, environment) as pool:
                 result = play(Scene(first, second, one, pool), arguments.steps // 3, one_too=True)
     claims = {
-        f"when a machine dies the training ends within {WITHIN[way]:g} s": result["seconds_until_it_said_so"] <= WITHIN[way],
+        f"when a machine dies the training ends within {WITHIN[way]:g} s": result["seconds_until_it_said_so"]
+        <= WITHIN[way],
         "it says so in one line": len(result["errors"]) == 1 and "training failed after step" in result["errors"][0],
         f"no process is left after {WITHIN[way]:g} s": result["seconds_until_no_process_was_left"] <= WITHIN[way],
         "the next start resumes from the last checkpoint": (result["resumed_at"] or 0) == result["last_checkpoint"] > 0,

@@ -1,12 +1,13 @@
-"""That one loss curve comes out, whatever the number of processes: 1, 2 and 4 of them accumulate 4, 2 and 1 micro-batches a step.
+"""That one loss curve comes out, whatever the number of processes: 1, 2 and 4 of them accumulate 4, 2 and 1
+micro-batches a step.
 
     python -m benchmarks.world_size
 
-Trains tiny models under torchrun in fp32 and compares the losses of every step with those of one process. A step adds the same numbers in
-another order, so the curves start within 1e-7. Training then multiplies the difference, as it would any other: fast where the loss is
-steep, as the vocoder's logarithms of small magnitudes are (one process that adds in reverse order departs from itself as far), hardly
-in the acoustic model. Hence two bounds, on the first steps and on all, and a small learning rate for the vocoder. Ranks that do not
-average their gradients are beyond both.
+Trains tiny models under torchrun in fp32 and compares the losses of every step with those of one process. A step adds
+the same numbers in another order, so the curves start within 1e-7. Training then multiplies the difference, as it would
+any other: fast where the loss is steep, as the vocoder's logarithms of small magnitudes are (one process that adds in
+reverse order departs from itself as far), hardly in the acoustic model. Hence two bounds, on the first steps and on
+all, and a small learning rate for the vocoder. Ranks that do not average their gradients are beyond both.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ def main() -> None:
         features = tiny_features(Path(folder))
         for case in tqdm(arguments.only or list(CASES), desc="world size", unit="case"):
             kind, changes = CASES[case]
-            found = {n: curves(kind, features, Path(folder) / f"{case} {n}", n, arguments.steps, **changes) for n in PROCESSES}
+            found = {
+                n: curves(kind, features, Path(folder) / f"{case} {n}", n, arguments.steps, **changes)
+                for n in PROCESSES
+            }
             result[case] = {
                 f"{n} processes": {
                     "first_steps": difference(found[1], found[n], FIRST_STEPS),
@@ -67,16 +71,21 @@ def main() -> None:
             }
             print(f"{case}: {result[case]}", file=sys.stderr)
             rows = result[case].values()
-            claims[f"{case}: within {FIRST_BOUND:g} of one process in {FIRST_STEPS} steps, {BOUND:g} in {arguments.steps}"] = all(
-                row["first_steps"] < FIRST_BOUND and row["all_steps"] < BOUND for row in rows
-            )
+            claims[
+                f"{case}: within {FIRST_BOUND:g} of one process in {FIRST_STEPS} steps, {BOUND:g} in {arguments.steps}"
+            ] = all(row["first_steps"] < FIRST_BOUND and row["all_steps"] < BOUND for row in rows)
     largest = max(row["all_steps"] for rows in result.values() for row in rows.values())
     finish(
-        "world_size", {"largest_relative_difference": largest, "steps": arguments.steps, "cases": result}, claims, arguments.save
+        "world_size",
+        {"largest_relative_difference": largest, "steps": arguments.steps, "cases": result},
+        claims,
+        arguments.save,
     )
 
 
-def curves(kind: str, features: Path, folder: Path, processes: int, steps: int, **changes: Any) -> dict[str, np.ndarray]:
+def curves(
+    kind: str, features: Path, folder: Path, processes: int, steps: int, **changes: Any
+) -> dict[str, np.ndarray]:
     """The loss of each phase in each step, (steps,) float64, of a training on so many processes."""
     folder.mkdir()
     every = {"validate_every": steps, "checkpoint_every": steps, "log_every": 1}
@@ -94,8 +103,12 @@ def curves(kind: str, features: Path, folder: Path, processes: int, steps: int, 
     done = subprocess.run(command, cwd=ROOT, env=environment(given, MICRO_BATCHES), capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    rows = [row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics) if "train/loss" in row["metrics"]]
-    return {name: np.array([row[name] for row in rows]) for name in ("train/loss", "train/discriminator") if name in rows[0]}
+    rows = [
+        row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics) if "train/loss" in row["metrics"]
+    ]
+    return {
+        name: np.array([row[name] for row in rows]) for name in ("train/loss", "train/discriminator") if name in rows[0]
+    }
 
 
 def difference(alone: dict[str, np.ndarray], together: dict[str, np.ndarray], steps: int) -> float:

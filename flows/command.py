@@ -35,9 +35,9 @@ def run_command(
 ) -> None:
     """Run `command` in a session of its own, passing each line it prints to `say`; progress bars are thinned out.
 
-    Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) or by `check`, which is called at least every
-    second, ends the command, with SIGTERM and after `GRACE` seconds SIGKILL, and is raised on once no process of it is left. Raises
-    CommandFailed for a status other than 0.
+    Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) or by `check`, which is
+    called at least every second, ends the command, with SIGTERM and after `GRACE` seconds SIGKILL, and is raised on
+    once no process of it is left. Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -65,7 +65,8 @@ def run_command(
 
 
 def end_group(process: subprocess.Popen[bytes], token: str) -> None:
-    """End the command's processes, also those that outlived it: SIGTERM to its group, SIGKILL to what is left after `GRACE` seconds."""
+    """End the command's processes, also those that outlived it: SIGTERM to its group, SIGKILL to what is left after
+    `GRACE` seconds."""
     with _signals_held():
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

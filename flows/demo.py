@@ -25,7 +25,8 @@ from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params, params
 from tasks.stage import run
 
-# Read by prefect when it is imported. Without PREFECT_API_URL it starts a server of its own for as long as the flow runs.
+# Read by prefect when it is imported. Without PREFECT_API_URL it starts a server of its own for as long as the flow
+# runs.
 PREFECT_ENVIRONMENT = {
     "PREFECT_HOME": str(Path("runs/prefect").resolve()),
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -65,7 +66,8 @@ def main() -> None:
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """The flow's overrides for a voice of the family, which has a champion of its own; None where params.yaml has that family.
+    """The flow's overrides for a voice of the family, which has a champion of its own; None where params.yaml has that
+    family.
 
     Raises SonorantError for an unknown one.
     """
@@ -97,7 +99,9 @@ def summary(found: Mapping[str, Any]) -> str:
         sections["Gates"] = plain_table(gate_rows(found["gates"]))
         sections["Registry"] = registry_lines(version, found["champion"])
     samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))
-    sections["To listen to"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples[:6]) or "  no samples"
+    sections["To listen to"] = (
+        "\n".join(f"  {here / path.relative_to(where)}" for path in samples[:6]) or "  no samples"
+    )
     sections["To look at"] = f"  {here / 'reports/index.html'}"
     sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())

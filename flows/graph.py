@@ -31,19 +31,23 @@ class Pipeline:
     """Absolute folder of DVC's cache."""
 
     def order(self, wanted: Sequence[str] | None) -> list[str]:
-        """Names of the wanted stages (None = all) and of all they need, in the order to run them; as `dvc repro <wanted>` would.
+        """Names of the wanted stages (None = all) and of all they need, in the order to run them; as `dvc repro
+        <wanted>` would.
 
         Raises SonorantError for a stage that does not exist.
         """
         for name in wanted or ():
             if name not in self.stages:
                 raise SonorantError(f"unknown stage '{name}'; dvc.yaml has: {', '.join(self.stages)}")
-        chosen = set(self.stages) if wanted is None else {*wanted, *(need for name in wanted for need in self.needs[name])}
+        chosen = (
+            set(self.stages) if wanted is None else {*wanted, *(need for name in wanted for need in self.needs[name])}
+        )
         return [name for name in self.stages if name in chosen]
 
 
 def up_to_date(root: Path, stage: str) -> bool:
-    """Whether `dvc repro --single-item` of this stage would find nothing to do. Raises SonorantError if DVC refuses the project."""
+    """Whether `dvc repro --single-item` of this stage would find nothing to do. Raises SonorantError if DVC refuses the
+    project."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -55,7 +59,8 @@ def up_to_date(root: Path, stage: str) -> bool:
 
 
 def read_graph(root: Path) -> Pipeline:
-    """Read dvc.yaml in the folder `root`, its templates filled in from params.yaml. Raises SonorantError if DVC refuses it."""
+    """Read dvc.yaml in the folder `root`, its templates filled in from params.yaml. Raises SonorantError if DVC refuses
+    it."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from dvc.stage import PipelineStage
@@ -77,14 +82,17 @@ def read_graph(root: Path) -> Pipeline:
             return Pipeline(
                 stages=tuple(named[stage] for stage in order if stage in named),
                 needs={
-                    name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named) for stage, name in named.items()
+                    name: tuple(named[s] for s in networkx.descendants(graph, stage) if s in named)
+                    for stage, name in named.items()
                 },
                 inputs={
-                    name: tuple(sorted(dep.relative_to(root) for dep in read if dep in written)) for name, read in deps.items()
+                    name: tuple(sorted(dep.relative_to(root) for dep in read if dep in written))
+                    for name, read in deps.items()
                 },
                 outs=tuple(sorted(out.relative_to(root) for out in outs)),
                 commands={
-                    name: stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd) for stage, name in named.items()
+                    name: stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd)
+                    for stage, name in named.items()
                 },
                 sources=tuple(sorted(dep.relative_to(root) for dep in sources)),
                 cache=Path(repo.cache.local_cache_dir),

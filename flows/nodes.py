@@ -92,7 +92,10 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
     if not nodes.shared:
         push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
         run_logged(
-            f"stage '{stage}': other nodes fetch its features from a DVC remote (dvc remote add, or shared=true)", push, where, {}
+            f"stage '{stage}': other nodes fetch its features from a DVC remote (dvc remote add, or shared=true)",
+            push,
+            where,
+            {},
         )
     return Part(
         stage=stage,
@@ -110,7 +113,8 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
 
 @contextmanager
 def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
-    """Start the nodes beside the first and yield a check to call now and then, which raises SonorantError when one has failed.
+    """Start the nodes beside the first and yield a check to call now and then, which raises SonorantError when one has
+    failed.
 
     When the body is done the nodes are waited for, when it raises they are cancelled: no node outlives it.
     """
@@ -138,13 +142,17 @@ class OtherNodes:
         self._runs: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Ask Prefect for a flow run a node. Where it raises, those that were started before are there to be cancelled."""
+        """Ask Prefect for a flow run a node. Where it raises, those that were started before are there to be
+        cancelled."""
         first = self._first
         try:
             for rank in range(1, first.count):
                 part = asdict(replace(first, rank=rank))
                 run: Any = run_deployment(
-                    DEPLOYMENT, parameters={"part": part}, flow_run_name=f"{first.stage} {first.meeting} {rank}", timeout=0
+                    DEPLOYMENT,
+                    parameters={"part": part},
+                    flow_run_name=f"{first.stage} {first.meeting} {rank}",
+                    timeout=0,
                 )
                 self._runs[rank] = run.id
         except ObjectNotFound:
@@ -165,15 +173,19 @@ class OtherNodes:
                 if state.is_final() and not state.is_completed():
                     raise SonorantError(f"node {rank} ended as {state.name}: {' '.join((state.message or '').split())}")
                 if now > self._deadline and not (state.is_running() or state.is_final()):
-                    raise SonorantError(f"no worker took node {rank} in time (it is {state.name}); on each other node: {WORKER}")
+                    raise SonorantError(
+                        f"no worker took node {rank} in time (it is {state.name}); on each other node: {WORKER}"
+                    )
 
     def finish(self) -> None:
-        """Wait for the nodes to end by themselves; one that had nothing to do is still waiting to be met, and is cancelled."""
+        """Wait for the nodes to end by themselves; one that had nothing to do is still waiting to be met, and is
+        cancelled."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """End all nodes. One that does not answer for `patience` seconds is given up, so that it holds no place in its pool."""
+        """End all nodes. One that does not answer for `patience` seconds is given up, so that it holds no place in its
+        pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
             self._set(Cancelled(message="the node did not answer"), force=True)
@@ -207,7 +219,8 @@ class OtherNodes:
 
 
 def own_address() -> str:
-    """This machine's address as other nodes see it: SONORANT_NODE_ADDRESS, or the one by which it reaches Prefect's server.
+    """This machine's address as other nodes see it: SONORANT_NODE_ADDRESS, or the one by which it reaches Prefect's
+    server.
 
     Raises SonorantError where that is loopback.
     """

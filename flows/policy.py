@@ -1,7 +1,7 @@
 """What is tried again, and how often. Knows nothing of the stages.
 
-Stages are not retried: the same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions talk to
-servers, so an answer that did not come is asked for again; a refusal is not.
+Stages are not retried: the same input fails the same way, and a trainer resumes from its checkpoint when a person asks.
+Actions talk to servers, so an answer that did not come is asked for again; a refusal is not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a pipeline run found, for people: rows and Markdown from what the stages wrote. Knows nothing of Prefect and of files."""
+"""What a pipeline run found, for people: rows and Markdown from what the stages wrote. Knows nothing of Prefect and of
+files."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ COPIED = {"parallel": "vocoder's copy of them", "codec_lm": "codec's copy of the
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """Who speaks: the recordings, the copy of them that what makes sound gives (the key `vocoder`), or a variant of the voice."""
+    """Who speaks: the recordings, the copy of them that what makes sound gives (the key `vocoder`), or a variant of the
+    voice."""
     names = {"recordings": "the recordings", "vocoder": COPIED[metrics.get("family", "parallel")]}
     return names.get(kind, f"the voice, {kind}")
 
 
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for recordings, vocoder's copy and each variant: error rates in percent, the 95 % interval, points above fp32 in pairs."""
+    """One row for recordings, vocoder's copy and each variant: error rates in percent, the 95 % interval, points above
+    fp32 in pairs."""
     rows = []
     for key, found in metrics.get("intelligibility", {}).items():
         row = {"spoken by": spoken_by(key, metrics)}
@@ -31,7 +34,9 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
                 "WER %": f"{found['wer']:.1f}",
                 "95 % interval": f"{low:.1f} - {high:.1f}",
                 "CER %": f"{found['cer']:.1f}",
-                "above fp32": f"{above['wer']:+.1f} ({above['wer_ci95'][0]:+.1f} to {above['wer_ci95'][1]:+.1f})" if above else "",
+                "above fp32": f"{above['wer']:+.1f} ({above['wer_ci95'][0]:+.1f} to {above['wer_ci95'][1]:+.1f})"
+                if above
+                else "",
                 "words": str(found["words"]),
             }
         )
@@ -39,7 +44,8 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row a candidate, the chosen one marked: median latency, speed beside fp32's, error rate, size, and why it ships or not."""
+    """One row a candidate, the chosen one marked: median latency, speed beside fp32's, error rate, size, and why it
+    ships or not."""
     chosen = f"{choice.get('runtime')}/{choice.get('variant')}"
     return [
         {
@@ -55,7 +61,8 @@ def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for the recordings, vocoder's copy and each variant: distances from the recordings, DNSMOS; what did not run is a dash."""
+    """One row for the recordings, vocoder's copy and each variant: distances from the recordings, DNSMOS; what did not
+    run is a dash."""
     return [
         {
             "spoken by": spoken_by(key, metrics),
@@ -86,7 +93,8 @@ def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row a variant of an autoregressive voice: how often a sentence ran away, whether another attempt helped, how soon it is heard."""
+    """One row a variant of an autoregressive voice: how often a sentence ran away, whether another attempt helped, how
+    soon it is heard."""
     return [
         {
             "variant": variant,
@@ -105,11 +113,14 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for each candidate, sentence class and number of threads: real-time factor, milliseconds, times fp32's speed in turn."""
+    """One row for each candidate, sentence class and number of threads: real-time factor, milliseconds, times fp32's
+    speed in turn."""
     rows = []
     for candidate, lengths in metrics.get("speed", {}).items():
         if isinstance(lengths, str):
-            empty = dict.fromkeys(("sentences", "threads", "real-time factor", "p50 ms", "p95 ms", "times fp32's speed"), "")
+            empty = dict.fromkeys(
+                ("sentences", "threads", "real-time factor", "p50 ms", "p95 ms", "times fp32's speed"), ""
+            )
             rows.append({"candidate": candidate} | empty | {"sentences": lengths})
             continue
         rows += [
@@ -152,7 +163,11 @@ def markdown(title: str, sections: Mapping[str, Sequence[Mapping[str, str]]], li
     parts = [f"# {title}"]
     for name, rows in sections.items():
         if rows:
-            lines = [list(rows[0]), ["---"] * len(rows[0]), *([cell.replace("|", "/") for cell in row.values()] for row in rows)]
+            lines = [
+                list(rows[0]),
+                ["---"] * len(rows[0]),
+                *([cell.replace("|", "/") for cell in row.values()] for row in rows),
+            ]
             parts.append(f"## {name}\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
     if links:
         parts.append("## Where it is\n" + "\n".join(f"- {name}: {_link(target)}" for name, target in links.items()))

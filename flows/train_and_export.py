@@ -31,7 +31,8 @@ from tasks import promote as promoting
 from tasks import register as registering
 from tasks.origin import origin_tags
 
-# pydantic would remark on every run that this parameter's name is also that of a method of the model prefect makes of it.
+# pydantic would remark on every run that this parameter's name is also that of a method of the model prefect makes of
+# it.
 warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
 
 METRICS = Path("reports/metrics.json")
@@ -51,11 +52,12 @@ def train_and_export(
     shared: bool = False,
     join_timeout: int = 600,
 ) -> Any:
-    """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates decide on `champion`.
+    """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates decide on
+    `champion`.
 
     Args:
-        overrides: Settings of params.yaml for this run alone, such as {"train_acoustic.steps": 300}. The run then works in a copy
-            of the project below runs/workspaces; the working tree stays as it is.
+        overrides: Settings of params.yaml for this run alone, such as {"train_acoustic.steps": 300}. The run then works
+            in a copy of the project below runs/workspaces; the working tree stays as it is.
         stages: Stages to bring up to date, with all they need; none = all. Fewer than all register nothing.
         register: Whether to register and promote.
         nodes: Machines to train on: this one, and workers of the pool sonorant-nodes for the others.
@@ -91,7 +93,8 @@ def train_and_export(
 
 @task(task_run_name="{stage}", **STAGE)
 def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None) -> State[Any] | None:
-    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`, with its output in this task's log."""
+    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`, with its output in this
+    task's log."""
     environment = {"SONORANT_EXECUTION": execution}
     if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
@@ -116,7 +119,11 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
     root = Path(where)
     try:
         found = registering.register_files(
-            voice=root / VOICE, metrics=root / METRICS, report=root / REPORTS, params_file=root / "params.yaml", execution=execution
+            voice=root / VOICE,
+            metrics=root / METRICS,
+            report=root / REPORTS,
+            params_file=root / "params.yaml",
+            execution=execution,
         )
     except SonorantError as error:
         return refused(error)
@@ -126,7 +133,8 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
 
 @task(task_run_name="promote", **ACTION)
 def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
-    """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said and what came of it."""
+    """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said and what came
+    of it."""
     try:
         verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
     except SonorantError as error:
@@ -138,14 +146,16 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Bad input as a failed state: one line, and no retry. A store that was away is raised on, and asked again (policy.py)."""
+    """Bad input as a failed state: one line, and no retry. A store that was away is raised on, and asked again
+    (policy.py)."""
     if isinstance(error, TrackingUnavailable):
         raise error
     return Failed(message=str(error))
 
 
 def outcome(state: Any) -> Any:
-    """A task's result. Raises SonorantError with its one line if it failed, and whatever ended it if that was something else."""
+    """A task's result. Raises SonorantError with its one line if it failed, and whatever ended it if that was something
+    else."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()
@@ -158,7 +168,12 @@ def report(
     verdict = verdict or {"gates": {}, "champion": False}
     metrics, choice = (read_json(where / file) if (where / file).exists() else {} for file in (METRICS, CHOICE))
     wer, times = results.intelligibility_rows(metrics), results.stage_rows(seconds)
-    links = {"project": str(where), "report": str(where / REPORT), "voice": str(where / VOICE), "MLflow": shown(store_uri())}
+    links = {
+        "project": str(where),
+        "report": str(where / REPORT),
+        "voice": str(where / VOICE),
+        "MLflow": shown(store_uri()),
+    }
     links = {name: target for name, target in links.items() if not target.startswith("/") or Path(target).exists()}
     if version:
         links["registry"] = f"models:/{version['name']}/{version['version']}"
@@ -175,8 +190,17 @@ def report(
         "Gates": results.gate_rows(verdict["gates"]),
         "Stages": times,
     }
-    create_table_artifact(key="results", table=wer or times, description="Word error rates, or the stages where none were measured")
+    create_table_artifact(
+        key="results", table=wer or times, description="Word error rates, or the stages where none were measured"
+    )
     create_markdown_artifact(
         key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links"
     )
-    return {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version, **verdict}
+    return {
+        "where": str(where),
+        "seconds": seconds,
+        "metrics": metrics,
+        "choice": choice,
+        "version": version,
+        **verdict,
+    }

@@ -1,4 +1,5 @@
-"""One of the machines of a training that Prefect starts on several; the first is the stage's own process (train_and_export.py).
+"""One of the machines of a training that Prefect starts on several; the first is the stage's own process
+(train_and_export.py).
 
 Knows nothing of the others but where to meet them.
 """

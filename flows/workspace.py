@@ -1,4 +1,5 @@
-"""A copy of the project to run with other settings: the working tree stays as it is, cache and run directories are shared.
+"""A copy of the project to run with other settings: the working tree stays as it is, cache and run directories are
+shared.
 
 Knows nothing of Prefect and of the stages.
 """
@@ -27,7 +28,8 @@ SIDE_BY_SIDE = Path("reports/families")
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse an override of a key that `file` (params.yaml) does not have, or by a value of another type, in one line."""
+    """Refuse an override of a key that `file` (params.yaml) does not have, or by a value of another type, in one
+    line."""
     settings = params.read(file)
     for key, value in overrides.items():
         here: Any = settings
@@ -38,17 +40,20 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
                 raise SonorantError(f"override of unknown key '{key}'{hint}")
             here = here[part]
         if isinstance(here, dict):
-            raise SonorantError(f"override of '{key}': it is a section; name one of {', '.join(_keys(here, key + '.'))}")
+            raise SonorantError(
+                f"override of '{key}': it is a section; name one of {', '.join(_keys(here, key + '.'))}"
+            )
         if not _fits(value, here):
             raise SonorantError(f"override of '{key}': expected {type(here).__name__} such as {here!r}, not {value!r}")
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
-    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return `folder`.
+    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return
+    `folder`.
 
-    What is in `folder` goes, as when Prefect runs a flow run again: DVC's cache has what its stages wrote. Copied is what git tracks
-    and what it neither tracks nor ignores, and what other runs left in `SIDE_BY_SIDE`. Shared by links are `runs/` and sources that git
-    ignores; DVC's cache is the project's own.
+    What is in `folder` goes, as when Prefect runs a flow run again: DVC's cache has what its stages wrote. Copied is
+    what git tracks and what it neither tracks nor ignores, and what other runs left in `SIDE_BY_SIDE`. Shared by links
+    are `runs/` and sources that git ignores; DVC's cache is the project's own.
     Raises SonorantError for a wrong override or if `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
@@ -72,14 +77,17 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy what the workspace `folder` has for others' reports to the project `root`; what the project's own stages write stays theirs."""
+    """Copy what the workspace `folder` has for others' reports to the project `root`; what the project's own stages
+    write stays theirs."""
     _copy_side_by_side(folder, root, not_these=read_graph(root).outs)
 
 
 def _copy_side_by_side(source: Path, target: Path, not_these: Collection[Path]) -> None:
     for path in sorted((source / SIDE_BY_SIDE).glob("[!.]*/")):
         if SIDE_BY_SIDE / path.name not in not_these:
-            with atomic_folder(target / SIDE_BY_SIDE / path.name) as copied:  # not its mode: DVC's cache makes links read-only
+            with atomic_folder(
+                target / SIDE_BY_SIDE / path.name
+            ) as copied:  # not its mode: DVC's cache makes links read-only
                 shutil.copytree(path, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 

@@ -1,6 +1,7 @@
 """Prefect server, Prefect worker and MLflow server of this project on loopback: `make serve` and `make stop`.
 
-All they keep lies in runs/: nothing of the user's own Prefect or MLflow is read or changed. Knows nothing of the pipeline.
+All they keep lies in runs/: nothing of the user's own Prefect or MLflow is read or changed. Knows nothing of the
+pipeline.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Ports:
     @property
     def addresses(self) -> dict[str, str]:
         """What clients need."""
-        return {"PREFECT_API_URL": f"http://127.0.0.1:{self.prefect}/api", "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{self.mlflow}"}
+        return {
+            "PREFECT_API_URL": f"http://127.0.0.1:{self.prefect}/api",
+            "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{self.mlflow}",
+        }
 
 
 def start(ports: Ports) -> None:
@@ -103,7 +107,8 @@ def launch_all(ports: Ports) -> None:
 
 
 def stop() -> None:
-    """End what `start` started, with all that runs in it, and nothing else: a pid that now is another process's is left alone."""
+    """End what `start` started, with all that runs in it, and nothing else: a pid that now is another process's is left
+    alone."""
     for name in NAMES:
         process = alive(name)
         if process is not None:
@@ -160,7 +165,9 @@ def check_free(ports: Ports) -> None:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
-                raise SonorantError(f"port {port} is in use; choose another: SONORANT_{name}_PORT=<port> make serve") from None
+                raise SonorantError(
+                    f"port {port} is in use; choose another: SONORANT_{name}_PORT=<port> make serve"
+                ) from None
 
 
 def launch(name: str, command: list[str], environment: dict[str, str]) -> None:
@@ -170,7 +177,12 @@ def launch(name: str, command: list[str], environment: dict[str, str]) -> None:
     print(f"starting {name}", file=sys.stderr)
     with (STATE / f"{name}.log").open("w") as log:
         child = subprocess.Popen(
-            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     write_json(STATE / f"{name}.json", {"pid": child.pid, "created": psutil.Process(child.pid).create_time()})
 
@@ -180,7 +192,9 @@ def wait_for(name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not ready():
         if alive(name) is None or time.monotonic() > deadline:
-            last = [line for line in (STATE / f"{name}.log").read_text(errors="replace").splitlines() if line.strip()][-1:]
+            last = [line for line in (STATE / f"{name}.log").read_text(errors="replace").splitlines() if line.strip()][
+                -1:
+            ]
             raise SonorantError(f"{name} did not start; {STATE / name}.log ends: {' '.join(last)}")
         time.sleep(0.3)
 
@@ -207,7 +221,9 @@ def worker_is_online(ports: Ports) -> bool:
 
 def call(command: list[str], environment: dict[str, str]) -> None:
     """Run a client command. Raises SonorantError with its last line if it fails."""
-    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     if done.returncode != 0:
         last = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-1:]
         raise SonorantError(f"{shlex.join(command[2:])} failed: {' '.join(last)}")

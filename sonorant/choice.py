@@ -1,9 +1,11 @@
-"""Which candidate (`<runtime>/<variant>`) becomes the default: a pure function of what was measured. Knows nothing of files.
+"""Which candidate (`<runtime>/<variant>`) becomes the default: a pure function of what was measured. Knows nothing of
+files.
 
-fp32 ships unless another passes every rung, is understood about as well, and is certainly faster: by the interval of ratios measured in
-turn with fp32, not by two medians of which either may be noise.
+fp32 ships unless another passes every rung, is understood about as well, and is certainly faster: by the interval of
+ratios measured in turn with fp32, not by two medians of which either may be noise.
 
-The bundle that ships: of all exported variants those that passed, the chosen one as the default. Knows nothing of the reasons."""
+The bundle that ships: of all exported variants those that passed, the chosen one as the default. Knows nothing of the
+reasons."""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class ChooseConfig:
     """Section `choose` of params.yaml: what another variant must reach to take the place of fp32."""
 
     target: Target
-    """latency: one sentence of medium length on all cores; throughput: the same on one thread, as where each core has a request."""
+    """latency: one sentence of medium length on all cores; throughput: the same on one thread, as where each core has a
+    request."""
     max_wer_above_fp32: float
     """Points of word error rate on the same sentences."""
     min_speedup: float
@@ -49,7 +52,9 @@ class ChooseConfig:
         if self.max_wer_above_fp32 < 0:
             raise ValueError(f"max_wer_above_fp32 must be at least 0, not {self.max_wer_above_fp32}")
         if self.min_speedup < 1:
-            raise ValueError(f"min_speedup must be at least 1 (slower than fp32 is never chosen), not {self.min_speedup}")
+            raise ValueError(
+                f"min_speedup must be at least 1 (slower than fp32 is never chosen), not {self.min_speedup}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +121,9 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
     ran = isinstance(parity, dict) and parity["passed"]
-    own = candidate.split("/", 1)[0] in STANDALONE  # torch speaks with the trained models, which nobody heard or weighed
+    own = (
+        candidate.split("/", 1)[0] in STANDALONE
+    )  # torch speaks with the trained models, which nobody heard or weighed
     judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
@@ -189,9 +196,13 @@ def _standing(row: CandidateRow, config: ChooseConfig) -> str:
 
 def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig) -> str:
     if best.candidate == BASELINE:
-        others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.runtime in STANDALONE]
+        others = [
+            f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.runtime in STANDALONE
+        ]
         tried = [other for other in others if "not run: " not in other]
-        return f"{BASELINE} ships ({config.target})" + (f": {'; '.join(tried)}" if tried else ", nothing else could be judged here")
+        return f"{BASELINE} ships ({config.target})" + (
+            f": {'; '.join(tried)}" if tried else ", nothing else could be judged here"
+        )
     above, size = best.wer_above_fp32, rows[0].bytes
     low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)
     smaller = f", {best.bytes / size:.2f} of its size" if best.bytes and size else ""
@@ -207,7 +218,8 @@ def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
     """
     variants = shipped_variants(choice)
     graphs = {
-        name: _kept(exported, name, graph, variants, choice["variant"]) for name, graph in exported.description.graphs.items()
+        name: _kept(exported, name, graph, variants, choice["variant"])
+        for name, graph in exported.description.graphs.items()
     }
     files = [exported.graph_file(name, variant) for name, graph in graphs.items() for variant in graph.variants]
     reference = exported.reference_file()
@@ -217,5 +229,9 @@ def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
 
 def _kept(exported: Bundle, name: str, graph: Graph, variants: list[str], default: str) -> Graph:
     if default not in graph.variants:
-        raise SonorantError(f"{exported.folder}: graph {name} has no variant '{default}', which was chosen; run evaluate again")
-    return replace(graph, variants={v: graph.variants[v] for v in variants if v in graph.variants}, default_variant=default)
+        raise SonorantError(
+            f"{exported.folder}: graph {name} has no variant '{default}', which was chosen; run evaluate again"
+        )
+    return replace(
+        graph, variants={v: graph.variants[v] for v in variants if v in graph.variants}, default_variant=default
+    )

@@ -2,7 +2,8 @@
 
 
 class SonorantError(Exception):
-    """Bad input, settings or surroundings. The message is one line: it names the file, row or key, and says what to do."""
+    """Bad input, settings or surroundings. The message is one line: it names the file, row or key, and says what to
+    do."""
 
 
 class Stopped(SonorantError):

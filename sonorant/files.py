@@ -1,4 +1,5 @@
-"""Files that are either whole or absent: written under a temporary name, flushed, renamed. Knows nothing of what they hold."""
+"""Files that are either whole or absent: written under a temporary name, flushed, renamed. Knows nothing of what they
+hold."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder beside `path`; on success it takes the place of `path`, on error it is removed."""
+    """Yield an empty temporary folder beside `path`; on success it takes the place of `path`, on error it is
+    removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -112,7 +114,11 @@ def sha256_tree(paths: Iterable[Path]) -> str:
     """Hex SHA-256 over the relative names and bytes of all files below `paths` (caches of Python left out)."""
     digest = hashlib.sha256()
     for root in sorted(paths):
-        files = [root] if root.is_file() else sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+        files = (
+            [root]
+            if root.is_file()
+            else sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
+        )
         for file in files:
             digest.update(f"{file.relative_to(root.parent)}\0{sha256_file(file)}\n".encode())
     return digest.hexdigest()

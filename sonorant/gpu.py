@@ -1,6 +1,8 @@
-"""What NVIDIA's management library (NVML) says of the GPUs of this machine. Knows nothing of torch or of what runs on them.
+"""What NVIDIA's management library (NVML) says of the GPUs of this machine. Knows nothing of torch or of what runs on
+them.
 
-NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says: a process finds its own by the UUID that CUDA gives it.
+NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says: a process finds its own by the UUID that CUDA
+gives it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class GpuLoad:
 
 
 class Nvml:
-    """An open NVML; `close` it or use it in a `with`. Raises NoNvml where there is no driver, no GPU or no nvidia-ml-py."""
+    """An open NVML; `close` it or use it in a `with`. Raises NoNvml where there is no driver, no GPU or no
+    nvidia-ml-py."""
 
     def __init__(self) -> None:
         try:
@@ -97,7 +100,8 @@ class Nvml:
             raise NoNvml(f"a GPU does not answer: {error}") from None
 
     def load(self, uuid: str) -> GpuLoad:
-        """The GPU, or instance of one, of a UUID with or without its prefix (torch leaves it out). Raises NoNvml if it is not here."""
+        """The GPU, or instance of one, of a UUID with or without its prefix (torch leaves it out). Raises NoNvml if it
+        is not here."""
         ask, handle = self._library, self._handle(uuid)
         milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
         return GpuLoad(
@@ -119,7 +123,11 @@ class Nvml:
             mig=self._told(lambda: bool(ask.nvmlDeviceGetMigMode(handle)[0])),
             ecc=self._told(lambda: bool(ask.nvmlDeviceGetEccMode(handle)[0])),
             uncorrected_errors=self._told(
-                lambda: int(ask.nvmlDeviceGetTotalEccErrors(handle, ask.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, ask.NVML_VOLATILE_ECC))
+                lambda: int(
+                    ask.nvmlDeviceGetTotalEccErrors(
+                        handle, ask.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, ask.NVML_VOLATILE_ECC
+                    )
+                )
             ),
             persistence=self._told(lambda: bool(ask.nvmlDeviceGetPersistenceMode(handle))),
             power_limit=None if milliwatts is None else milliwatts / 1000,

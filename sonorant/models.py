@@ -83,10 +83,14 @@ def build(description: dict[str, Any]) -> torch.nn.Module:
     return model
 
 
-def describe(kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The content of `model.json`: all that is needed to rebuild and to use the model, from its config and the features' header.
+def describe(
+    kind: str, config: Any, header: dict[str, Any], quantization: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The content of `model.json`: all that is needed to rebuild and to use the model, from its config and the
+    features' header.
 
-    `quantization`: `layers`, names of those that compute in int8, and what else is to be known of them; None: all compute in float.
+    `quantization`: `layers`, names of those that compute in int8, and what else is to be known of them; None: all
+    compute in float.
     `symbols` are the phonemes alone; `SymbolTable` adds padding and sentence ends and so knows the embedding's size.
     """
     kept = ("audio", "symbols", "speakers", "frontend", "mel_mean", "mel_std")
@@ -102,7 +106,8 @@ def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict
 
 
 def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The model in evaluation mode on the CPU, and its description. Raises SonorantError if the folder holds something else."""
+    """The model in evaluation mode on the CPU, and its description. Raises SonorantError if the folder holds something
+    else."""
     description = read_json(folder / "model.json")
     if description.get("kind") != kind:
         raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")
@@ -111,7 +116,9 @@ def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]
         weights = torch.load(folder / "weights.pt", map_location="cpu", weights_only=True)
         model.load_state_dict(weights)
     except (OSError, RuntimeError) as error:
-        raise SonorantError(f"{folder / 'weights.pt'}: cannot be loaded ({str(error).splitlines()[0]}); train again") from None
+        raise SonorantError(
+            f"{folder / 'weights.pt'}: cannot be loaded ({str(error).splitlines()[0]}); train again"
+        ) from None
     return model.eval(), description
 
 

@@ -38,9 +38,10 @@ def spread(
 ) -> list[Result]:
     """Return `function` of each item, in the order of the items, with a progress bar on stderr.
 
-    Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime have started. Each runs
-    `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises SonorantError if one of them dies;
-    what `function` raises is raised here.
+    Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime have
+    started. Each runs
+    `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises SonorantError if one
+    of them dies; what `function` raises is raised here.
     """
     workers = max(1, min(processes or usable_cores(), len(items)))
     pool = ProcessPoolExecutor(
@@ -54,7 +55,9 @@ def spread(
                 progress.update()
         return results
     except BrokenProcessPool:
-        raise SonorantError(f"{label}: a process ended unexpectedly; its message is above, or it ran out of memory") from None
+        raise SonorantError(
+            f"{label}: a process ended unexpectedly; its message is above, or it ran out of memory"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -1,4 +1,5 @@
-"""Action `build_engine`: a voice bundle's graphs -> TensorRT engines for this machine's GPU. Knows nothing of TensorRT."""
+"""Action `build_engine`: a voice bundle's graphs -> TensorRT engines for this machine's GPU. Knows nothing of
+TensorRT."""
 
 from __future__ import annotations
 
@@ -22,8 +23,12 @@ def main() -> None:
         epilog="Needs TensorRT 10 or 11 and a GPU: docs/deploy.md.",
     )
     parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
-    parser.add_argument("--variant", action="append", help="variant of the graphs, may be repeated (default: all of the bundle)")
-    parser.add_argument("--engines", type=Path, help="folder for the engines (default: the bundle's in the user's cache)")
+    parser.add_argument(
+        "--variant", action="append", help="variant of the graphs, may be repeated (default: all of the bundle)"
+    )
+    parser.add_argument(
+        "--engines", type=Path, help="folder for the engines (default: the bundle's in the user's cache)"
+    )
     arguments = parser.parse_args()
     config, bundle = load("engine", EngineConfig), read_bundle(arguments.voice)
     variants = arguments.variant or all_variants(bundle)
@@ -37,7 +42,9 @@ def all_variants(bundle: Bundle) -> list[str]:
     """The variants that all graphs come in. Raises SonorantError if there is none."""
     shared = [variant for variant in bundle.description.graphs["encoder"].variants if _has(bundle, variant)]
     if not shared:
-        raise SonorantError(f"{bundle.folder}: no variant that all of {', '.join(bundle.graphs)} come in; export the voice again")
+        raise SonorantError(
+            f"{bundle.folder}: no variant that all of {', '.join(bundle.graphs)} come in; export the voice again"
+        )
     return shared
 
 

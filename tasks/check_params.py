@@ -1,4 +1,5 @@
-"""Check every section of params.yaml at once, before anything runs: what a stage would refuse in an hour is refused now."""
+"""Check every section of params.yaml at once, before anything runs: what a stage would refuse in an hour is refused
+now."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ OWNERS: dict[str, type] = {
 
 
 def check(path: Path = params.PARAMS) -> None:
-    """Raises SonorantError naming the first key that is unknown, missing, of the wrong type or in contradiction with another.
+    """Raises SonorantError naming the first key that is unknown, missing, of the wrong type or in contradiction with
+    another.
 
     Of a pretrained codec the configuration is read too, from its folder or hub.
     """

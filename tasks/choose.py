@@ -1,4 +1,5 @@
-"""Stage `choose`: what was measured of the variants -> which ships, and the bundle that does. Knows nothing of how it was measured."""
+"""Stage `choose`: what was measured of the variants -> which ships, and the bundle that does. Knows nothing of how it
+was measured."""
 
 from __future__ import annotations
 
@@ -21,9 +22,13 @@ def main() -> None:
         "Settings: params.yaml, section 'choose'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
-    parser.add_argument("--variants", type=Path, required=True, help="the bundle with all variants, which the stage export wrote")
+    parser.add_argument(
+        "--variants", type=Path, required=True, help="the bundle with all variants, which the stage export wrote"
+    )
     parser.add_argument("--metrics", type=Path, required=True, help="JSON the stage evaluate wrote")
-    parser.add_argument("--choice", type=Path, required=True, help="JSON to write: the choice and the table that led to it")
+    parser.add_argument(
+        "--choice", type=Path, required=True, help="JSON to write: the choice and the table that led to it"
+    )
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
     arguments = parser.parse_args()
     bundle, config = read_bundle(arguments.variants), load("choose", ChooseConfig)

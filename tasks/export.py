@@ -1,4 +1,5 @@
-"""Stage `export`: the trained models, in float and quantised -> a voice bundle of every precision. Knows nothing of ONNX."""
+"""Stage `export`: the trained models, in float and quantised -> a voice bundle of every precision. Knows nothing of
+ONNX."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tasks.params import load
 from tasks.stage import run
 
 MEASURED = 3
-"""Utterances that the ranges of the 16-bit variants are measured on: the shortest, a middle one, the longest, alone and together."""
+"""Utterances that the ranges of the 16-bit variants are measured on: the shortest, a middle one, the longest, alone and
+together."""
 
 
 def main() -> None:
@@ -36,7 +38,9 @@ def main() -> None:
     )
     parser.add_argument("--features", type=Path, required=True, help="feature store that they were trained on")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
-    parser.add_argument("--report", type=Path, help="JSON to write: which nodes of the 16-bit variants stay in float32, and why")
+    parser.add_argument(
+        "--report", type=Path, help="JSON to write: which nodes of the 16-bit variants stay in float32, and why"
+    )
     arguments = parser.parse_args()
     store = FeatureStore.open(arguments.features)
     sources = Sources(

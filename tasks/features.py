@@ -18,16 +18,26 @@ from tasks.stage import run
 
 def main() -> None:
     """Read the manifest of `prepare` and write the feature store."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder written by tasks.corpus, with the audio files")
-    parser.add_argument("--prepared", type=Path, required=True, help="folder written by tasks.prepare, with manifest.jsonl")
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.features", description=__doc__.splitlines()[0] if __doc__ else None
+    )
+    parser.add_argument(
+        "--corpus", type=Path, required=True, help="folder written by tasks.corpus, with the audio files"
+    )
+    parser.add_argument(
+        "--prepared", type=Path, required=True, help="folder written by tasks.prepare, with manifest.jsonl"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")
-    parser.add_argument("--processes", type=int, help="worker processes (default: one a core); the result does not depend on it")
+    parser.add_argument(
+        "--processes", type=int, help="worker processes (default: one a core); the result does not depend on it"
+    )
     options = parser.parse_args()
     if options.processes is not None and options.processes < 1:
         parser.error("--processes must be at least 1")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
-    write_features(options.corpus, read_manifest(options.prepared / "manifest.jsonl"), options.out, audio, text, options.processes)
+    write_features(
+        options.corpus, read_manifest(options.prepared / "manifest.jsonl"), options.out, audio, text, options.processes
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What `init_from` of params.yaml names: files here, the run a voice bundle came from, or weights kept with a registered voice.
+"""What `init_from` of params.yaml names: files here, the run a voice bundle came from, or weights kept with a
+registered voice.
 
 Knows nothing of how weights are fitted to a model.
 """
@@ -16,7 +17,8 @@ from sonorant.training.initial import Initial, read_initial
 
 
 def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
-    """Read the trained model of `kind` that `named` leads to; run directories are below `runs`, `out` is what the stage will write.
+    """Read the trained model of `kind` that `named` leads to; run directories are below `runs`, `out` is what the stage
+    will write.
 
     Raises SonorantError, in one line, if it leads nowhere, to another kind of model or to the stage's own output.
     """

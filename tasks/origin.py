@@ -17,7 +17,8 @@ DATA = "data/corpus"  # the out of dvc.yaml that is the recordings
 def origin_tags(root: Path = Path()) -> dict[str, str]:
     """Tags of the project folder `root`; what is not known yet is left out.
 
-    `git_commit`, `git_dirty` (dvc.lock aside: the pipeline writes it), `dvc_lock` (SHA-256), `data` (DVC's hash of the corpus).
+    `git_commit`, `git_dirty` (dvc.lock aside: the pipeline writes it), `dvc_lock` (SHA-256), `data` (DVC's hash of the
+    corpus).
     """
     tags: dict[str, str] = {}
     commit = _git(root, "rev-parse", "HEAD")

@@ -1,4 +1,5 @@
-"""params.yaml, read as typed settings. The file is closed: an unknown key, a wrong type or a contradiction is one clear line."""
+"""params.yaml, read as typed settings. The file is closed: an unknown key, a wrong type or a contradiction is one clear
+line."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
     try:
         checked = _closed_model(config).model_validate(values)
     except pydantic.ValidationError as error:
-        raise SonorantError(f"{path}: {_one_line(section, error, [field.name for field in dataclasses.fields(config)])}") from None  # type: ignore[arg-type]
+        names = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
+        raise SonorantError(f"{path}: {_one_line(section, error, names)}") from None
     try:
         return config(**dict(checked))
     except ValueError as error:

@@ -1,4 +1,5 @@
-"""`sonorant plan`: what a training of params.yaml will take on this machine, found by a short probe; nothing is trained for keeps."""
+"""`sonorant plan`: what a training of params.yaml will take on this machine, found by a short probe; nothing is trained
+for keeps."""
 
 from __future__ import annotations
 
@@ -32,16 +33,22 @@ CONFIGS: dict[str, tuple[type, type]] = {
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
-    """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor speed.
+    """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor
+    speed.
 
-    Raises SonorantError for a language model without the `codes` it learns, and for a codec that is taken and not trained.
+    Raises SonorantError for a language model without the `codes` it learns, and for a codec that is taken and not
+    trained.
     """
     if kind == "language_model" and codes is None:
-        raise SonorantError("a language model is planned with the codes it learns: give --codes, the token store of train_vocoder")
+        raise SonorantError(
+            "a language model is planned with the codes it learns: give --codes, the token store of train_vocoder"
+        )
     model_config, train_config = CONFIGS[kind]
     model = asdict(params.load(kind, model_config, path))
     if model.get("pretrained"):
-        raise SonorantError(f"{kind}.pretrained is '{model['pretrained']}', which is taken as it is: there is no training to plan")
+        raise SonorantError(
+            f"{kind}.pretrained is '{model['pretrained']}', which is taken as it is: there is no training to plan"
+        )
     return Job(
         recipe=kind,
         model=model,
@@ -73,14 +80,25 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print the plan."""
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
-    parser.add_argument("model", choices=CONFIGS, help="what would be trained: the settings' sections <model> and train_<model>")
+    parser.add_argument(
+        "model", choices=CONFIGS, help="what would be trained: the settings' sections <model> and train_<model>"
+    )
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
-    parser.add_argument("--codes", type=Path, help="token store, an output of the stage train_vocoder; for a language model")
-    parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: those of the settings)")
-    parser.add_argument("--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)")
     parser.add_argument(
-        "--price", type=float, metavar="X", help="of an hour of this machine, or of the GPU that is named, in your currency"
+        "--codes", type=Path, help="token store, an output of the stage train_vocoder; for a language model"
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="optimizer steps to plan for (default: those of the settings)"
+    )
+    parser.add_argument(
+        "--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)"
+    )
+    parser.add_argument(
+        "--price",
+        type=float,
+        metavar="X",
+        help="of an hour of this machine, or of the GPU that is named, in your currency",
     )
     parser.add_argument("--watts", type=float, metavar="W", help="what this machine draws while it trains")
     parser.add_argument("--gpu", metavar="NAME", help=f"estimate for a GPU that is not here: {', '.join(GPUS)}")

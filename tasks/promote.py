@@ -1,4 +1,5 @@
-"""Let the gates of params.yaml decide whether a registered voice becomes `champion`; a refused one stays `challenger`."""
+"""Let the gates of params.yaml decide whether a registered voice becomes `champion`; a refused one stays
+`challenger`."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tasks.stage import run
 def promote_version(
     version: int | None, params_file: Path = params.PARAMS, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Judge a version (None = the alias challenger) by the gates of `params_file`; the rest as `sonorant.registry.promote`."""
+    """Judge a version (None = the alias challenger) by the gates of `params_file`; the rest as
+    `sonorant.registry.promote`."""
     model = params.load("register", RegisterConfig, params_file).model
     config = params.load("promote", PromoteConfig, params_file)
     return promote(model, config, version, without_champion=without_champion, again=again)

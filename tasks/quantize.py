@@ -1,7 +1,8 @@
-"""Stage `quantize`: both trained models in int8, by calibration alone or by training on in int8, whichever is measurably better.
+"""Stage `quantize`: both trained models in int8, by calibration alone or by training on in int8, whichever is
+measurably better.
 
-What they are, of either family, their `model.json` says. The training in int8 runs in runs/quantize_<kind>/<fingerprint> and resumes what
-is there.
+What they are, of either family, their `model.json` says. The training in int8 runs in
+runs/quantize_<kind>/<fingerprint> and resumes what is there.
 """
 
 from __future__ import annotations
@@ -85,8 +86,11 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
     return report
 
 
-def go_on(kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig) -> None:
-    """Train on from the model in `start`, in int8 if it is an int8 one, as section `quantize` says, and leave the result in `out`.
+def go_on(
+    kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig
+) -> None:
+    """Train on from the model in `start`, in int8 if it is an int8 one, as section `quantize` says, and leave the
+    result in `out`.
 
     `named`: what to call it where the result says what it came from; `start` may be a folder that is gone tomorrow.
     """
@@ -96,7 +100,17 @@ def go_on(kind: str, start: Path, named: Path, data: Data, out: Path, settings: 
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
     codes = data.codes if kind == LanguageModelRecipe.name else None
-    train(kind, model, changed, features=data.features, codes=codes, runs=data.runs, out=out, stage="quantize", initial=initial)
+    train(
+        kind,
+        model,
+        changed,
+        features=data.features,
+        codes=codes,
+        runs=data.runs,
+        out=out,
+        stage="quantize",
+        initial=initial,
+    )
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:

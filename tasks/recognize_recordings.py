@@ -1,4 +1,5 @@
-"""Stage `recognize_recordings`: held-out recordings -> what a recogniser hears in them, the floor of every error rate."""
+"""Stage `recognize_recordings`: held-out recordings -> what a recogniser hears in them, the floor of every error
+rate."""
 
 from __future__ import annotations
 

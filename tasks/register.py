@@ -16,7 +16,8 @@ from tasks.origin import origin_tags
 from tasks.stage import run
 
 SPEECH, SOUND = Path("models/acoustic"), Path("models/vocoder")
-"""Outs of dvc.yaml, the trained models that speak and that sound: kept with a version so that it can be fine-tuned anywhere."""
+"""Outs of dvc.yaml, the trained models that speak and that sound: kept with a version so that it can be fine-tuned
+anywhere."""
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
@@ -39,9 +40,15 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
 def main() -> None:
     """Read section `register`, register, print the version."""
     parser = argparse.ArgumentParser(prog="python -m tasks.register", description=__doc__)
-    parser.add_argument("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default: %(default)s)")
-    parser.add_argument("--metrics", type=Path, default=Path("reports/metrics.json"), help="its figures (default: %(default)s)")
-    parser.add_argument("--report", type=Path, default=Path("reports"), help="page, sentences, samples (default: %(default)s)")
+    parser.add_argument(
+        "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--metrics", type=Path, default=Path("reports/metrics.json"), help="its figures (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--report", type=Path, default=Path("reports"), help="page, sentences, samples (default: %(default)s)"
+    )
     given = parser.parse_args()
     print(register_files(given.voice, given.metrics, given.report, params.PARAMS, execution_id()).says())
 

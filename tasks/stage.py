@@ -22,8 +22,8 @@ GRAPH = Path("dvc.yaml")
 def run(main: Callable[[], None], stage: str | None = None) -> None:
     """Run a task's `main`; a SonorantError becomes one line and exit status 1, any other exception is a defect.
 
-    With the name of a `stage` of dvc.yaml and as part of a pipeline execution, the work is kept as an MLflow run with the stage's
-    params, its metrics and the pages among its outs.
+    With the name of a `stage` of dvc.yaml and as part of a pipeline execution, the work is kept as an MLflow run with
+    the stage's params, its metrics and the pages among its outs.
     """
     try:
         if stage is None or execution_id() is None:

@@ -23,11 +23,18 @@ def main() -> None:
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     parser.add_argument("--codes", type=Path, required=True, help="token store, an output of the stage train_vocoder")
     parser.add_argument(
-        "--runs", type=Path, required=True, help="where run directories are kept; outside DVC, so that checkpoints survive"
+        "--runs",
+        type=Path,
+        required=True,
+        help="where run directories are kept; outside DVC, so that checkpoints survive",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
     parser.add_argument(
-        "--profile", nargs="?", const="auto", metavar="FIRST:LAST", help="write a trace of these steps, by default a few"
+        "--profile",
+        nargs="?",
+        const="auto",
+        metavar="FIRST:LAST",
+        help="write a trace of these steps, by default a few",
     )
     arguments = parser.parse_args()
     paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}

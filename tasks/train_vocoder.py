@@ -1,5 +1,5 @@
-"""Stage `train_vocoder`: train what sounds, a vocoder or a codec, under torchrun in runs/train_<kind>/<fingerprint>, resuming what is
-there.
+"""Stage `train_vocoder`: train what sounds, a vocoder or a codec, under torchrun in runs/train_<kind>/<fingerprint>,
+resuming what is there.
 
 A codec's codes of the whole corpus are the stage's second output; a pretrained codec is taken instead of trained.
 """
@@ -36,12 +36,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tasks.train_vocoder", description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     parser.add_argument(
-        "--runs", type=Path, required=True, help="where run directories are kept; outside DVC, so that checkpoints survive"
+        "--runs",
+        type=Path,
+        required=True,
+        help="where run directories are kept; outside DVC, so that checkpoints survive",
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
-    parser.add_argument("--codes", type=Path, required=True, help="token store to write; of the family parallel a header alone")
     parser.add_argument(
-        "--profile", nargs="?", const="auto", metavar="FIRST:LAST", help="write a trace of these steps, by default a few"
+        "--codes", type=Path, required=True, help="token store to write; of the family parallel a header alone"
+    )
+    parser.add_argument(
+        "--profile",
+        nargs="?",
+        const="auto",
+        metavar="FIRST:LAST",
+        help="write a trace of these steps, by default a few",
     )
     arguments = parser.parse_args()
     paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}
@@ -56,17 +65,24 @@ def main() -> None:
         if not Node.of(os.environ).first:
             return
         # A training keeps a run of its own; what is taken is to be found beside the other stages too.
-        with stage_run("train_codec", stage_params("train_vocoder"), {**origin_tags(), "features": hash_of(arguments.features)}):
+        with stage_run(
+            "train_codec", stage_params("train_vocoder"), {**origin_tags(), "features": hash_of(arguments.features)}
+        ):
             take(config, arguments.features, arguments.out)
     elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):
         return
     codec, _ = load_codec(arguments.out)
-    codec.to("cuda" if torch.cuda.is_available() else "cpu")  # a pretrained one takes hours for a day of speech on a CPU
-    write_codes(arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt"))
+    codec.to(
+        "cuda" if torch.cuda.is_available() else "cpu"
+    )  # a pretrained one takes hours for a day of speech on a CPU
+    write_codes(
+        arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt")
+    )
 
 
 def take(config: CodecConfig, features: Path, out: Path) -> None:
-    """Write the codec that `codec.pretrained` names as if it had been trained here. Raises SonorantError for one that cannot ship."""
+    """Write the codec that `codec.pretrained` names as if it had been trained here. Raises SonorantError for one that
+    cannot ship."""
     assert config.pretrained
     data_hash = hash_of(features)
     store = FeatureStore.open(features)
@@ -80,7 +96,10 @@ def take(config: CodecConfig, features: Path, out: Path) -> None:
     }
     described = describe("codec", config, store.header) | {"pretrained": about, "provenance": provenance}
     save_model(out, codec.state_dict(), described)
-    print(f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, taken as it is", flush=True)
+    print(
+        f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, taken as it is",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

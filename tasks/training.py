@@ -1,4 +1,5 @@
-"""What the training stages share: a run directory by fingerprint, a job, MLflow fed beside it. Knows nothing of the models."""
+"""What the training stages share: a run directory by fingerprint, a job, MLflow fed beside it. Knows nothing of the
+models."""
 
 from __future__ import annotations
 
@@ -45,11 +46,12 @@ def train(
 ) -> bool:
     """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
 
-    `codes`: the token store of `features`, for recipes that learn codes. `stage`: the stage of dvc.yaml this is part of, whose code and
-    params count; None: the one that trains such models. `initial`: weights to start from, where it is not `settings` that name them.
+    `codes`: the token store of `features`, for recipes that learn codes. `stage`: the stage of dvc.yaml this is part
+    of, whose code and params count; None: the one that trains such models. `initial`: weights to start from, where it
+    is not `settings` that name them.
 
-    Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow, writes `out` and
-    returns true.
+    Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow,
+    writes `out` and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
     stage = stage or STAGES[recipe]
@@ -108,6 +110,7 @@ def hash_of(features: Path) -> str:
 
 
 def hash_of_codes(codes: Path, features: Path) -> str:
-    """`code_hash` of the token store of `features`; one that is damaged or of other features is refused here, in one line."""
+    """`code_hash` of the token store of `features`; one that is damaged or of other features is refused here, in one
+    line."""
     CodeStore.open(codes, FeatureStore.open(features))
     return code_hash(codes)

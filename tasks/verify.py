@@ -1,4 +1,5 @@
-"""Stage `verify`: every runtime and precision of a voice against the trained models -> reports/parity.json. Knows nothing of either."""
+"""Stage `verify`: every runtime and precision of a voice against the trained models -> reports/parity.json. Knows
+nothing of either."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tasks.params import load
 from tasks.stage import run
 
 UTTERANCES = 8
-"""Utterances of the features compared, shortest to longest; before them come the first one and two phonemes of the shortest."""
+"""Utterances of the features compared, shortest to longest; before them come the first one and two phonemes of the
+shortest."""
 
 
 def main() -> None:

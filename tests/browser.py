@@ -1,4 +1,5 @@
-"""A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for. Knows no page."""
+"""A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for.
+Knows no page."""
 
 from __future__ import annotations
 
@@ -24,9 +25,12 @@ class Browser:
         self.driver = driver
 
     def open(self, address: str | Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
-        """Load a page, a file or a URL, in a window of `width` x `height` CSS pixels; forget what earlier pages said."""
+        """Load a page, a file or a URL, in a window of `width` x `height` CSS pixels; forget what earlier pages
+        said."""
         view = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)  # a real window is never narrower than 500
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride", view
+        )  # a real window is never narrower than 500
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         self.driver.get("about:blank")
@@ -43,9 +47,12 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self) -> list[str]:
-        """Addresses the page asked for since it was opened or this was last asked, its own first; `data:` and the like left out."""
+        """Addresses the page asked for since it was opened or this was last asked, its own first; `data:` and the like
+        left out."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        asked = [
+            event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
+        ]
         return [address for address in asked if not address.startswith(OWN)]
 
     def overflow(self) -> int:
@@ -54,7 +61,8 @@ class Browser:
 
 
 def start_browser() -> Browser:
-    """Start Chromium without a window. Skips the test by name where Chromium, its driver or selenium is not installed."""
+    """Start Chromium without a window. Skips the test by name where Chromium, its driver or selenium is not
+    installed."""
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
     program = next((found for found in map(shutil.which, BROWSERS) if found), None)
     chromedriver = shutil.which("chromedriver")
@@ -64,7 +72,11 @@ def start_browser() -> Browser:
     options.binary_location = program
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--no-first-run"]
-    arguments += ["--autoplay-policy=no-user-gesture-required", "--force-prefers-reduced-motion", "--disable-background-networking"]
+    arguments += [
+        "--autoplay-policy=no-user-gesture-required",
+        "--force-prefers-reduced-motion",
+        "--disable-background-networking",
+    ]
     if os.geteuid() == 0:
         arguments.append("--no-sandbox")  # root has no namespaces to give it
     for argument in arguments:

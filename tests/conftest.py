@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only those tests are run that need a GPU
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
+    settings.register_profile(
+        "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )  # a busy machine is no failure
     settings.load_profile("busy")
 
 
@@ -42,7 +44,8 @@ def prepare_config() -> PrepareConfig:
 
 @pytest.fixture(scope="session")
 def murmur() -> Callable[..., np.ndarray]:
-    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise that swells and fades, sound by every measure of `prepare`."""
+    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise that swells and fades, sound by every measure of
+    `prepare`."""
 
     def make(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
         count = round(seconds * rate)

@@ -1,4 +1,5 @@
-"""Which project files a module imports, directly or not, read from the source. Knows nothing of what the tests demand of it."""
+"""Which project files a module imports, directly or not, read from the source. Knows nothing of what the tests demand
+of it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def imported_names(file: Path) -> set[str]:
 
 
 def project_files(names: set[str]) -> set[Path]:
-    """The project files that these names are. A package's `__init__.py` counts when the package itself is named, not a module in it."""
+    """The project files that these names are. A package's `__init__.py` counts when the package itself is named, not a
+    module in it."""
     files = set()
     for name in names:
         stem = ROOT.joinpath(*name.split("."))

@@ -40,8 +40,21 @@ def test_say_writes_a_wav(voice_bundle: Path, tmp_path: Path) -> None:
 
 
 def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
-    sonorant("say", "Hello there.", "--voice", voice_bundle, "-o", tmp_path / "hello.wav", "--speaker", "ben", "--speed", "1.5")
-    piped = sonorant("say", "-", "--voice", voice_bundle, "-o", "-", "--speaker", "ben", "--speed", "1.5", text=b"Hello there.\n")
+    sonorant(
+        "say",
+        "Hello there.",
+        "--voice",
+        voice_bundle,
+        "-o",
+        tmp_path / "hello.wav",
+        "--speaker",
+        "ben",
+        "--speed",
+        "1.5",
+    )
+    piped = sonorant(
+        "say", "-", "--voice", voice_bundle, "-o", "-", "--speaker", "ben", "--speed", "1.5", text=b"Hello there.\n"
+    )
     assert piped.returncode == 0
     assert piped.stdout == (tmp_path / "hello.wav").read_bytes()
     assert soundfile.info(io.BytesIO(piped.stdout)).samplerate == 16000
@@ -57,10 +70,22 @@ def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
         (["Hi.", "--voice", "BUNDLE", "--speed", "9"], b"", "error: speed must be 0.5 to 2.0"),
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "error: threads must be at least 1"),
         (["Hi.", "--voice", "BUNDLE", "--variant", "int3"], b"", "error: BUNDLE: no variant 'int3'"),
-        (["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"], b"", "error: unknown runtime 'abacus'; there are: onnxruntime"),
+        (
+            ["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"],
+            b"",
+            "error: unknown runtime 'abacus'; there are: onnxruntime",
+        ),
         (["...", "--voice", "BUNDLE", "--stream"], b"", "error: nothing in the text can be spoken"),
-        (["-", "--voice", "BUNDLE", "--stream"], b"Hello there. And a caf\xe9", "error: standard input: not UTF-8 (byte 22)"),
-        (["-", "--voice", "BUNDLE", "--stream"], b"Fine. " * 400 + b"x" * 9000, "error: a word of more than 300 characters"),
+        (
+            ["-", "--voice", "BUNDLE", "--stream"],
+            b"Hello there. And a caf\xe9",
+            "error: standard input: not UTF-8 (byte 22)",
+        ),
+        (
+            ["-", "--voice", "BUNDLE", "--stream"],
+            b"Fine. " * 400 + b"x" * 9000,
+            "error: a word of more than 300 characters",
+        ),
     ],
 )
 def test_an_error_is_one_line_and_no_file(
@@ -95,7 +120,18 @@ def test_a_parallel_voice_refuses_what_concerns_decoding(
 
 
 def test_a_voice_of_codes_says_the_same_for_the_same_seed(codec_lm_bundle: Path, tmp_path: Path) -> None:
-    drawn = ["--voice", str(codec_lm_bundle), "--threads", "1", "--temperature", "0.9", "--top-k", "10", "--top-p", "0.95"]
+    drawn = [
+        "--voice",
+        str(codec_lm_bundle),
+        "--threads",
+        "1",
+        "--temperature",
+        "0.9",
+        "--top-k",
+        "10",
+        "--top-p",
+        "0.95",
+    ]
     for name, seed in (("one", "1"), ("again", "1"), ("other", "2")):
         assert sonorant("say", TEXT, *drawn, "--seed", seed, "-o", tmp_path / f"{name}.wav").returncode == 0
     one, again, other = ((tmp_path / f"{name}.wav").read_bytes() for name in ("one", "again", "other"))
@@ -137,7 +173,10 @@ def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path
     for more in ((), ("--stream",)):
         done = sonorant("say", "Hello there.", "--voice", bundle, *more, "-o", tmp_path / "hello.wav")
         assert done.returncode == 0
-        assert done.stderr == b"WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
+        assert (
+            done.stderr
+            == b"WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
+        )
         assert soundfile.info(tmp_path / "hello.wav").duration > 0
 
 
@@ -230,7 +269,19 @@ def test_speech_comes_while_the_text_is_still_written(voice_bundle: Path) -> Non
 @pytest.mark.parametrize("typed", [b"Hello there.\n", b"(Who is it?) \n", b"Then he said:\n"])
 def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bundle: Path, typed: bytes) -> None:
     keyboard, terminal = pty.openpty()
-    command = [sys.executable, "-m", "sonorant.cli", "say", "-", "--stream", "--raw", "--voice", voice_bundle, "-o", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.cli",
+        "say",
+        "-",
+        "--stream",
+        "--raw",
+        "--voice",
+        voice_bundle,
+        "-o",
+        "-",
+    ]
     with (
         os.fdopen(keyboard, "wb", buffering=0) as typing,
         subprocess.Popen(command, stdin=terminal, stdout=subprocess.PIPE) as process,
@@ -285,7 +336,18 @@ def test_a_pipe_as_output_is_spoken_into_and_stays_a_pipe(voice_bundle: Path, tm
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     options = ["--raw"] if raw else []
-    command = [sys.executable, "-m", "sonorant.cli", "say", "One.", "--voice", voice_bundle, *options, "-o", tmp_path / "pipe"]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.cli",
+        "say",
+        "One.",
+        "--voice",
+        voice_bundle,
+        *options,
+        "-o",
+        tmp_path / "pipe",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process, os.fdopen(reader, "rb") as pipe:
         heard = b""
         while process.poll() is None:
@@ -332,7 +394,9 @@ def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_b
         ("say One. --stream --raw -o - > /dev/full", "standard output: cannot be written"),
     ],
 )
-def test_standard_input_or_output_that_is_none_is_said_in_a_line(voice_bundle: Path, tmp_path: Path, shell: str, line: str) -> None:
+def test_standard_input_or_output_that_is_none_is_said_in_a_line(
+    voice_bundle: Path, tmp_path: Path, shell: str, line: str
+) -> None:
     say = f"'{sys.executable}' -m sonorant.cli say --voice '{voice_bundle}'"
     done = subprocess.run(["bash", "-c", shell.replace("say", say, 1)], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1

@@ -67,7 +67,9 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
             pytest.skip("needs a registry: tests/test_cli.py speaks from one")
         voice_bundle = request.getfixturevalue("voice_bundle")
         words = [str(voice_bundle) if word == "artifacts/voice" else word for word in words[1:]]
-        done = subprocess.run([sys.executable, "-m", "sonorant.cli", *words], cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "sonorant.cli", *words], cwd=tmp_path, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "morning.wav").stat().st_size > 1000
     elif words[:2] == ["python", "-m"]:
@@ -85,11 +87,19 @@ def test_commands_in_tables_exist() -> None:
 
 
 def test_every_benchmark_is_run_by_make_and_says_in_the_readme_what_it_claims() -> None:
-    kept = {path.stem for path in (ROOT / "benchmarks").glob("*.py") if "save_option(parser)" in path.read_text(encoding="utf-8")}
+    kept = {
+        path.stem
+        for path in (ROOT / "benchmarks").glob("*.py")
+        if "save_option(parser)" in path.read_text(encoding="utf-8")
+    }
     on_gpus = {name for name in kept if name.startswith("gpu_")}
-    [run] = re.findall(r"for name in ([\w ]+); do python -m benchmarks", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    [run] = re.findall(
+        r"for name in ([\w ]+); do python -m benchmarks", (ROOT / "Makefile").read_text(encoding="utf-8")
+    )
     assert set(run.split()) == kept - on_gpus
-    told = re.findall(r"^\| `python -m benchmarks\.(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    told = re.findall(
+        r"^\| `python -m benchmarks\.(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     assert set(told) == kept - on_gpus | {"gpu_check"}
 
 

@@ -25,9 +25,15 @@ FIRST = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "typing_extens
 
 
 def doctor(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    outside = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "OMP_", "GLOO_", "NCCL_"))}
+    outside = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PET_", "OMP_", "GLOO_", "NCCL_"))
+    }
     return subprocess.run(
-        [sys.executable, "-m", "sonorant.cli", "doctor", *words], cwd=ROOT, env=outside | env, capture_output=True, text=True
+        [sys.executable, "-m", "sonorant.cli", "doctor", *words],
+        cwd=ROOT,
+        env=outside | env,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -43,7 +49,14 @@ def test_it_looks_at_everything_here(tmp_path: Path) -> None:
     done = doctor("--json", "--data", str(features), "--runs", str(runs), **nodes)
     seen = json.loads(done.stdout)
     assert done.stderr == ""
-    assert {each["area"] for each in seen["findings"]} == {"versions", "devices", "machine", "storage", "network", "ranks"}
+    assert {each["area"] for each in seen["findings"]} == {
+        "versions",
+        "devices",
+        "machine",
+        "storage",
+        "network",
+        "ranks",
+    }
     assert done.returncode == (1 if seen["counts"]["problem"] else 0)
     assert "gradients are averaged" in found(done)["2 ranks, gloo"].value
     assert "node 1 of 2" in found(done)["rendezvous"].value
@@ -79,7 +92,9 @@ def test_torch_and_numpy_are_enough(tmp_path: Path) -> None:
         if info.name.split("-")[0] in FIRST:
             (tmp_path / info.name).symlink_to(info)
     command = [sys.executable, "-S", "-m", "sonorant.cli", "doctor", "--no-ranks", "--json"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
     assert done.stderr == ""
     assert (found(done)["ONNX Runtime"].state, found(done)["ONNX Runtime"].value) == ("not run", "not installed")
     assert found(done)["TensorRT"].value == "not installed"
@@ -88,7 +103,9 @@ def test_torch_and_numpy_are_enough(tmp_path: Path) -> None:
 
 def test_without_torch_it_says_so(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-m", "sonorant.cli", "doctor"]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert "torch  not installed" in done.stdout
 

@@ -43,7 +43,9 @@ def test_a_stage_lists_no_code_it_does_not_run(stage: str) -> None:
     files = {str(path.relative_to(ROOT)) for path in closure(module(stage))}
     for dep in GRAPH[stage]["deps"]:
         if dep.startswith(("sonorant/", "tasks/")):
-            assert any(file == dep or file.startswith(f"{dep}/") for file in files), f"{stage} lists {dep} and does not run it"
+            assert any(file == dep or file.startswith(f"{dep}/") for file in files), (
+                f"{stage} lists {dep} and does not run it"
+            )
 
 
 def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:
@@ -51,7 +53,9 @@ def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:
     actions = set(params.SECTIONS) - used
     assert set(params.read(ROOT / "params.yaml")) == set(params.SECTIONS)
     for section in actions:
-        assert any(f'load("{section}"' in path.read_text(encoding="utf-8") for path in (ROOT / "tasks").glob("*.py")), section
+        assert any(f'load("{section}"' in path.read_text(encoding="utf-8") for path in (ROOT / "tasks").glob("*.py")), (
+            section
+        )
 
 
 @pytest.mark.parametrize("stage", GRAPH)

@@ -1,4 +1,5 @@
-"""The whole pipeline as a person runs it: real recordings, training under torchrun, ONNX, recogniser, MLflow, Prefect, DVC.
+"""The whole pipeline as a person runs it: real recordings, training under torchrun, ONNX, recogniser, MLflow, Prefect,
+DVC.
 
 One tiny project is run from prompts to figures; the tests look at it, or go on in projects that share its cache.
 """
@@ -26,7 +27,9 @@ from tests.waiting import PATIENCE, wait_until
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)
-needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="flite, which speaks the demo's corpus, is not installed")
+needs_flite = pytest.mark.skipif(
+    shutil.which("flite") is None, reason="flite, which speaks the demo's corpus, is not installed"
+)
 
 GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 STAGES = sorted(GRAPH)
@@ -38,7 +41,8 @@ Make = Callable[..., Project]
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; all share one DVC cache."""
+    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; all share one DVC
+    cache."""
     folder = tmp_path_factory.mktemp("projects")
     original = copy_of_this_project(folder / "original")
 
@@ -127,7 +131,8 @@ def assert_whole(project: Project, sentences: int) -> None:
 
 
 def assert_shipped(project: Project, metrics: dict[str, Any]) -> None:
-    """The bundle is the choice: only variants that passed, the chosen one as default, none slower or worse than fp32."""
+    """The bundle is the choice: only variants that passed, the chosen one as default, none slower or worse than
+    fp32."""
     choice, voice = project.json("reports/choice.json"), project.json("artifacts/voice/voice.json")
     assert voice["choice"] == choice
     rows = {row["candidate"]: row for row in choice["table"]}
@@ -170,7 +175,9 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
 def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, client: Any) -> None:
     runs = mlflow_runs(client)
     [parent] = [run for run in runs.values() if "mlflow.parentRunId" not in run.data.tags]
-    assert sorted(runs) == sorted([*STAGES, "quantize_acoustic", "quantize_vocoder", parent.data.tags["mlflow.runName"]])
+    assert sorted(runs) == sorted(
+        [*STAGES, "quantize_acoustic", "quantize_vocoder", parent.data.tags["mlflow.runName"]]
+    )
     settings = yaml.safe_load((finished.root / "params.yaml").read_text())
     commit = git(finished.root, "rev-parse", "HEAD").strip()
     [corpus] = yaml.safe_load(finished.lock)["stages"]["corpus"]["outs"]
@@ -191,7 +198,9 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
 
 @needs_flite
 @pytest.mark.parametrize("model", ["acoustic", "vocoder"])
-def test_mlflow_has_each_point_of_a_training_once_with_pictures_and_sound(finished: Project, client: Any, model: str) -> None:
+def test_mlflow_has_each_point_of_a_training_once_with_pictures_and_sound(
+    finished: Project, client: Any, model: str
+) -> None:
     run = mlflow_runs(client)[f"train_{model}"].info.run_id
     [directory] = (finished.root / "runs" / f"train_{model}").iterdir()
     written: dict[str, list[tuple[int, float]]] = {}
@@ -212,7 +221,8 @@ def test_mlflow_has_each_point_of_a_training_once_with_pictures_and_sound(finish
 
 @needs_flite
 def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: Make) -> None:
-    """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the very same stages."""
+    """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the very same
+    stages."""
     from mlflow.tracking import MlflowClient
 
     demo = make("demo")
@@ -222,7 +232,14 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
     assert demo.json("reports/metrics.json") == finished.json("reports/metrics.json")
     assert git(demo.root, "status", "--porcelain") == "?? dvc.lock\n"
     shown = printed[printed.index("Word error rates") :]
-    for promised in ("the recordings", "the voice, int8", "onnxruntime/", " ships (latency)", "sonorant say", ".int8.wav"):
+    for promised in (
+        "the recordings",
+        "the voice, int8",
+        "onnxruntime/",
+        " ships (latency)",
+        "sonorant say",
+        ".int8.wav",
+    ):
         assert promised in shown
     assert "models:/sonorant-demo/1, alias " in shown
     registry = MlflowClient(tracking_uri=demo.store, registry_uri=demo.store)
@@ -231,7 +248,9 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
 
 
 @needs_flite
-def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_families(finished: Project, make: Make) -> None:
+def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_families(
+    finished: Project, make: Make
+) -> None:
     """As `make demo FAMILY=codec_lm` in a project whose own voice is finished; a voice of so few steps says nothing."""
     project = make("codec_lm", voice={"family": "codec_lm"})
     other = Path("reports/families/parallel")
@@ -246,9 +265,16 @@ def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_f
     assert kinds == ["language_model", "codec"] and project.json("artifacts/voice/voice.json")["family"] == "codec_lm"
     metrics = project.json("reports/metrics.json")
     assert all(math.isfinite(number) for number in numbers(metrics)) and metrics["parity"]["onnxruntime/fp32"]["passed"]
-    assert metrics["codec"]["bits_per_second"] > 0 and metrics["decoding"]["fp32"]["sentences"] == TINY["recognizer.sentences"]
+    assert (
+        metrics["codec"]["bits_per_second"] > 0
+        and metrics["decoding"]["fp32"]["sentences"] == TINY["recognizer.sentences"]
+    )
     page = (project.root / "reports/index.html").read_text(encoding="utf-8")
-    assert 'id="decoding"' in page and "not run: make demo FAMILY=" not in page and "not judged on these sentences" not in page
+    assert (
+        'id="decoding"' in page
+        and "not run: make demo FAMILY=" not in page
+        and "not judged on these sentences" not in page
+    )
     printed = project.run("tasks.register")
     assert printed.strip().endswith("registered"), "with both trained models to fine-tune"
     assert "gate runaways " in project.run("tasks.promote")
@@ -258,7 +284,9 @@ def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_f
 @needs_flite
 def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Project, make: Make) -> None:
     steps, every = 400, 20
-    project = make("killed", train_acoustic={"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1})
+    project = make(
+        "killed", train_acoustic={"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1}
+    )
     command = project.start("dvc", "repro", "train_acoustic")
     trainings = project.root / "runs" / "train_acoustic"
     wait_until(lambda: command.poll() is not None or last_step(trainings) > 2 * every)
@@ -321,7 +349,12 @@ def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make)
             {"corpus": {"sentencez": 3}},
             ["error: params.yaml: unknown key 'corpus.sentencez'; did you mean 'sentences'?"],
         ),
-        ("path", "corpus", {"corpus": {"path": "corpora/absent"}}, ["ERROR: failed to reproduce 'corpus'", "corpora/absent"]),
+        (
+            "path",
+            "corpus",
+            {"corpus": {"path": "corpora/absent"}},
+            ["ERROR: failed to reproduce 'corpus'", "corpora/absent"],
+        ),
         (
             "value",
             "train_acoustic",

@@ -33,7 +33,13 @@ def test_the_map_names_every_folder_and_top_level_file() -> None:
 
 @pytest.mark.parametrize("path", [path for path in PYTHON if path.parts[0] == "sonorant"], ids=str)
 def test_the_library_imports_neither_tasks_nor_flows(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported_names(ROOT / path)} & {"tasks", "flows", "prefect", "yaml", "dvc"}
+    assert not {name.split(".")[0] for name in imported_names(ROOT / path)} & {
+        "tasks",
+        "flows",
+        "prefect",
+        "yaml",
+        "dvc",
+    }
 
 
 @pytest.mark.parametrize("path", [path for path in PYTHON if path.parts[0] == "tasks"], ids=str)
@@ -46,7 +52,9 @@ def test_tasks_import_no_flow_and_no_prefect(path: Path) -> None:
 )
 def test_speaking_needs_no_training_code(path: Path) -> None:
     reached = {str(file.relative_to(ROOT)) for file in closure(ROOT / path)}
-    assert not {file for file in reached if file.startswith(("sonorant/training", "sonorant/data", "sonorant/evaluation"))}
+    assert not {
+        file for file in reached if file.startswith(("sonorant/training", "sonorant/data", "sonorant/evaluation"))
+    }
 
 
 def test_mlflow_is_imported_in_its_rooms_only() -> None:
@@ -60,9 +68,13 @@ def test_mlflow_is_imported_in_its_rooms_only() -> None:
 
 
 def test_no_path_literal_in_the_library() -> None:
-    literal = re.compile(r"""["'](data/(corpus|prepared|features|raw)|models/|artifacts/|reports/)""")  # `data/padding` is a metric
+    literal = re.compile(
+        r"""["'](data/(corpus|prepared|features|raw)|models/|artifacts/|reports/)"""
+    )  # `data/padding` is a metric
     assert [
-        str(path) for path in PYTHON if path.parts[0] == "sonorant" and literal.search((ROOT / path).read_text(encoding="utf-8"))
+        str(path)
+        for path in PYTHON
+        if path.parts[0] == "sonorant" and literal.search((ROOT / path).read_text(encoding="utf-8"))
     ] == []
 
 

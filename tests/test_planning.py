@@ -49,8 +49,12 @@ def test_memory_by_component_is_what_the_training_holds(features: Path, tmp_path
     assert needs.work.flops > 6 * count, "forward and backward, each weight used more than once"
 
 
-@pytest.mark.parametrize(("kind", "budget"), [("codec", "segments_per_micro_batch"), ("language_model", "frames_per_micro_batch")])
-def test_the_models_of_the_other_family_are_planned_alike(kind: str, budget: str, features: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "budget"), [("codec", "segments_per_micro_batch"), ("language_model", "frames_per_micro_batch")]
+)
+def test_the_models_of_the_other_family_are_planned_alike(
+    kind: str, budget: str, features: Path, tmp_path: Path
+) -> None:
     needs = needs_of(tiny_job(kind, features, tmp_path, **{budget: "auto"}))
     count = sum(parameter.numel() for parameter in tiny_recipe(kind, features).model.parameters())
     assert sum(needs.parameters.values()) == count
@@ -71,7 +75,9 @@ def test_what_is_not_trained_here_or_has_no_codes_is_not_planned(tmp_path: Path)
 
 def test_recomputed_activations_are_seen_to_take_less(features: Path, tmp_path: Path) -> None:
     kept, recomputed = (
-        needs_of(tiny_job("acoustic", features, tmp_path, decoder_blocks=8, activation_checkpointing=switch)).bytes["activations"]
+        needs_of(tiny_job("acoustic", features, tmp_path, decoder_blocks=8, activation_checkpointing=switch)).bytes[
+            "activations"
+        ]
         for switch in (False, True)
     )
     assert recomputed < 0.7 * kept
@@ -99,7 +105,9 @@ def planned(tmp_path: Path, **given: Any) -> dict[str, Any]:
 
 def test_a_gpu_too_small_for_weights_and_optimizer_is_said_to_be(tmp_path: Path) -> None:
     huge = replace(NEEDS, bytes=NEEDS.bytes | {"optimizer": 2**40})
-    assert "does not fit" in str(estimate(tiny_job("acoustic", tmp_path, tmp_path), huge, "t4", 1000, None)["largest_micro_batch"])
+    assert "does not fit" in str(
+        estimate(tiny_job("acoustic", tmp_path, tmp_path), huge, "t4", 1000, None)["largest_micro_batch"]
+    )
 
 
 def test_time_energy_and_cost_follow_from_speed_and_what_was_given(tmp_path: Path) -> None:
@@ -153,7 +161,9 @@ def test_what_would_help_follows_from_what_was_measured(
     assert expected in " ".join(advice(job, NEEDS, Speed(processes=64, seconds_per_step=1.0, shares=shares)))
     assert (
         advice(
-            tiny_job("acoustic", tmp_path, tmp_path, precision="bf16"), NEEDS, Speed(processes=64, seconds_per_step=1.0, shares={})
+            tiny_job("acoustic", tmp_path, tmp_path, precision="bf16"),
+            NEEDS,
+            Speed(processes=64, seconds_per_step=1.0, shares={}),
         )
         == []
     )
@@ -179,6 +189,8 @@ def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> No
 
 def test_the_command_says_where_to_stand(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sonorant.cli", "plan", "acoustic", "--features", "features"]
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("error: sonorant plan: needs the pipeline; run it in the project's folder")

@@ -1,4 +1,5 @@
-"""Each point reaches MLflow once, whatever happens to the server, and no stage waits for it. Real servers, real stores."""
+"""Each point reaches MLflow once, whatever happens to the server, and no stage waits for it. Real servers, real
+stores."""
 
 import json
 import multiprocessing
@@ -35,7 +36,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
-    monkeypatch.setattr("sonorant.tracking.stage.PATIENCE", PATIENCE)  # a machine with other work makes its first tables slowly
+    monkeypatch.setattr(
+        "sonorant.tracking.stage.PATIENCE", PATIENCE
+    )  # a machine with other work makes its first tables slowly
     return tmp_path
 
 
@@ -43,7 +46,9 @@ def write_points(directory: Path, steps: range, mode: str = "a") -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "metrics.jsonl").open(mode) as file:
         for step in steps:
-            file.write(json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / (step + 1)}}) + "\n")
+            file.write(
+                json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / (step + 1)}}) + "\n"
+            )
 
 
 def steps_of(run_id: str, key: str = "train/loss") -> list[int]:
@@ -61,7 +66,9 @@ def spec(key: str = "k") -> RunSpec:
 def read_the_clock_again(directory: Path) -> None:
     """Another time for the same step is what the store would keep as a second point; the same time it would not."""
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    (directory / "metrics.jsonl").write_text("".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows))
+    (directory / "metrics.jsonl").write_text(
+        "".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows)
+    )
 
 
 def test_stage_is_a_child_of_its_execution(project: Path) -> None:
@@ -111,7 +118,9 @@ def test_an_execution_gets_its_final_origin(project: Path) -> None:
         pass
     describe_execution("test-execution", {"dvc_lock": "after", "stage": "no matter of an execution's"})
     store = open_store()
-    [parent] = store.client.search_runs([store.experiment], filter_string="tags.`sonorant.execution` = 'test-execution'")
+    [parent] = store.client.search_runs(
+        [store.experiment], filter_string="tags.`sonorant.execution` = 'test-execution'"
+    )
     assert (parent.data.tags["dvc_lock"], "stage" in parent.data.tags) == ("after", False)
 
 
@@ -234,7 +243,9 @@ def test_samples_become_pictures_and_sound(project: Path) -> None:
     assert all(file.file_size for file in files)
 
 
-def test_server_away_then_back(project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_server_away_then_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     directory = project / "run"
     port = free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
@@ -301,7 +312,9 @@ def test_works_without_mlflow(project: Path) -> None:
         "with stage_run('export') as run: run.log_metrics({'a': 1})\n"
         "print('done')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     assert done.stdout == "done\n", done.stderr
     assert done.stderr.count("not installed") == 1
 
@@ -316,7 +329,9 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
         file.write(': 2, "metrics": {"a": NaN}}\n{"step": 3\n{"step": 4, "time": 4, "metrics": {"a": 4}}\n')
     assert [point.step for point in tail.read()] == [2, 4]
     assert tail.read() == []
-    path.write_text('{"step": 1, "time": 1, "metrics": {"a": 1}}\n' + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4)
+    path.write_text(
+        '{"step": 1, "time": 1, "metrics": {"a": 1}}\n' + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4
+    )
     assert [point.step for point in tail.read()] == [1, 2, 2, 2, 2]
 
 
@@ -328,7 +343,12 @@ def test_addresses_are_shown_without_passwords() -> None:
 def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A real server on loopback over an sqlite file of the test."""
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", f"sqlite:///{project}/server.db", "--artifacts-destination", str(project / "artifacts")]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{project}/server.db",
+        "--artifacts-destination",
+        str(project / "artifacts"),
+    ]
     with (project / "server.log").open("a") as output:
         process = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
     try:

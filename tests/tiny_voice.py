@@ -1,4 +1,5 @@
-"""Voices of real parts and random weights, small enough to export in seconds. They say nothing a person would understand."""
+"""Voices of real parts and random weights, small enough to export in seconds. They say nothing a person would
+understand."""
 
 from __future__ import annotations
 
@@ -42,10 +43,11 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
 
 
 def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tuple[Path, Path]:
-    """Write trained folders of a language model with two speakers and of its codec; the same weights for the same arguments.
+    """Write trained folders of a language model with two speakers and of its codec; the same weights for the same
+    arguments.
 
-    `changes` are settings of the language model other than those here, such as text="both". Its two codebooks have 15 codes each; it moves
-    through a text at some frames a phoneme, as weights of chance have it.
+    `changes` are settings of the language model other than those here, such as text="both". Its two codebooks have 15
+    codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
     """
     common = _common(AUDIO)
     codec = {
@@ -71,9 +73,9 @@ def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tu
     }
     model = build(language_model)
     with torch.no_grad():
-        for (
-            layer
-        ) in model.modules():  # logits of the first weights hardly differ: more, and what is said follows from what was said
+        for layer in (
+            model.modules()
+        ):  # logits of the first weights hardly differ: more, and what is said follows from what was said
             if isinstance(layer, torch.nn.Linear):
                 layer.weight *= 3.0
     save_model(folder / "language_model", model.state_dict(), language_model)

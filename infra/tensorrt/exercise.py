@@ -1,6 +1,8 @@
-"""The whole TensorRT path of a voice where TensorRT and a GPU are: build, keep, ladder, latency, tests; one JSON line at the end.
+"""The whole TensorRT path of a voice where TensorRT and a GPU are: build, keep, ladder, latency, tests; one JSON line
+at the end.
 
-Each step is the command that a person would run. Knows nothing of engines. Where TensorRT is absent it says so and ends with status 1.
+Each step is the command that a person would run. Knows nothing of engines. Where TensorRT is absent it says so and ends
+with status 1.
 """
 
 from __future__ import annotations
@@ -31,9 +33,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m infra.tensorrt.exercise", description=__doc__.splitlines()[0])
     parser.add_argument("--voice", type=Path, required=True, help="voice bundle with all its variants")
     parser.add_argument(
-        "--models", type=Path, default=Path("models"), help="folder of acoustic, vocoder and quantized (default: models)"
+        "--models",
+        type=Path,
+        default=Path("models"),
+        help="folder of acoustic, vocoder and quantized (default: models)",
     )
-    parser.add_argument("--features", type=Path, default=Path("data/features"), help="feature store, for real phoneme sequences")
+    parser.add_argument(
+        "--features", type=Path, default=Path("data/features"), help="feature store, for real phoneme sequences"
+    )
     save_option(parser)
     arguments = parser.parse_args()
     machine = this_machine()
@@ -50,7 +57,14 @@ def main() -> None:
         "every variant is timed": not set(latency["not_run"]) & set(candidates),
         "the tests that need TensorRT ran": all_ran(tests),
     }
-    found = {"tensorrt": machine.tensorrt, "gpu": machine.gpu, "built": built, "ladder": ladder, "latency": latency, "tests": tests}
+    found = {
+        "tensorrt": machine.tensorrt,
+        "gpu": machine.gpu,
+        "built": built,
+        "ladder": ladder,
+        "latency": latency,
+        "tests": tests,
+    }
     finish("tensorrt", found, claims, arguments.save)
 
 
@@ -62,7 +76,11 @@ def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
     """The ladder's report, of TensorRT alone."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "parity.json"
-        named = [(f"--{name}", str(models / name)) for name in ("acoustic", "vocoder", "quantized") if (models / name).is_dir()]
+        named = [
+            (f"--{name}", str(models / name))
+            for name in ("acoustic", "vocoder", "quantized")
+            if (models / name).is_dir()
+        ]
         given = [word for pair in named for word in pair]
         _run("-m", "tasks.verify", "--voice", str(voice), *given, "--features", str(features), "--out", str(report))
         return _of_tensorrt(read_json(report))
@@ -71,9 +89,15 @@ def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
 def _latency(voice: Path, models: Path) -> dict[str, Any]:
     """The latency table's verdict and what of TensorRT was not timed."""
     given = [word for name in ("acoustic", "vocoder", "quantized") for word in (f"--{name}", str(models / name))]
-    said = _run("-m", "benchmarks.latency", "--voice", str(voice), *given, accept=(0, 1))  # 1: one of its own claims does not hold
+    said = _run(
+        "-m", "benchmarks.latency", "--voice", str(voice), *given, accept=(0, 1)
+    )  # 1: one of its own claims does not hold
     verdict = json.loads(last_line(said, r'^\{"benchmark"'))
-    return {"not_run": _of_tensorrt(verdict["result"]["not_run"]), "claims": verdict["claims"], "table": verdict["result"]}
+    return {
+        "not_run": _of_tensorrt(verdict["result"]["not_run"]),
+        "claims": verdict["claims"],
+        "table": verdict["result"],
+    }
 
 
 def _of_tensorrt(by_candidate: dict[str, Any]) -> dict[str, Any]:

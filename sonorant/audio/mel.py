@@ -39,7 +39,9 @@ class MelConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
         if self.hop > self.n_fft or (self.n_fft - self.hop) % 2:
-            raise ValueError(f"hop is {self.hop}; it must not exceed n_fft ({self.n_fft}) and differ from it by an even number")
+            raise ValueError(
+                f"hop is {self.hop}; it must not exceed n_fft ({self.n_fft}) and differ from it by an even number"
+            )
         if not 0 <= self.f_min < self.f_max <= self.sample_rate / 2:
             raise ValueError(
                 f"f_min {self.f_min:g} and f_max {self.f_max:g} must satisfy 0 <= f_min < f_max <= {self.sample_rate / 2:g} Hz"
@@ -65,7 +67,8 @@ def mel_to_hertz(mel: np.ndarray) -> np.ndarray:
 
 
 def mel_filterbank(config: MelConfig) -> np.ndarray:
-    """Triangular filters float32 (M, F), equally spaced on Slaney's scale, each of unit area over frequency in Hz (times 1 Hz)."""
+    """Triangular filters float32 (M, F), equally spaced on Slaney's scale, each of unit area over frequency in Hz
+    (times 1 Hz)."""
     bins = np.linspace(0, config.sample_rate / 2, config.n_fft // 2 + 1)
     limits = hertz_to_mel(np.array([config.f_min, config.f_max]))
     edges = mel_to_hertz(np.linspace(limits[0], limits[1], config.n_mels + 2))
@@ -91,7 +94,8 @@ def frames_of(samples: int, config: MelConfig) -> int:
 def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
     """Complex short-time spectrum (..., F, T) complex64 of samples (..., S), T = ceil(S / hop).
 
-    The end is filled with zeros to T * hop; then both ends are mirrored, so frame t is centred on sample t * hop + hop / 2.
+    The end is filled with zeros to T * hop; then both ends are mirrored, so frame t is centred on sample t * hop + hop
+    / 2.
     """
     frames = frames_of(samples.shape[-1], config)
     if frames == 0:
@@ -105,7 +109,8 @@ def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
 
 
 def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
-    """(B, S) -> (B, S + 2 * width), mirrored at the first and last sample, back and forth where S is shorter than width."""
+    """(B, S) -> (B, S + 2 * width), mirrored at the first and last sample, back and forth where S is shorter than
+    width."""
     length = samples.shape[-1]
     if width < length:
         return torch.nn.functional.pad(samples.unsqueeze(1), (width, width), mode="reflect").squeeze(1)
@@ -115,7 +120,8 @@ def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
-    """Natural log of the magnitude mel spectrogram, float32 (..., M, T), of samples (..., S) in -1..1, T = ceil(S / hop).
+    """Natural log of the magnitude mel spectrogram, float32 (..., M, T), of samples (..., S) in -1..1, T = ceil(S /
+    hop).
 
     Differentiable; computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2.
     """
@@ -129,7 +135,8 @@ def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
 def griffin_lim(mel_MT: torch.Tensor, config: MelConfig, iterations: int = 30) -> torch.Tensor:
     """Natural-log mel (M, T) float32 -> samples (T * hop,) float32.
 
-    Phase by Griffin and Lim 1984 with the momentum of Perraudin et al. 2013; magnitudes by the pseudo-inverse of the filterbank.
+    Phase by Griffin and Lim 1984 with the momentum of Perraudin et al. 2013; magnitudes by the pseudo-inverse of the
+    filterbank.
     """
     bank_MF = torch.from_numpy(mel_filterbank(config)).to(mel_MT)
     magnitude_FT = (torch.linalg.pinv(bank_MF) @ mel_MT.exp()).clamp(min=1e-7)

@@ -1,4 +1,5 @@
-"""Reading and writing recordings: any format libsndfile knows in, mono float32 out. Knows nothing of mels, corpora or text."""
+"""Reading and writing recordings: any format libsndfile knows in, mono float32 out. Knows nothing of mels, corpora or
+text."""
 
 from __future__ import annotations
 
@@ -18,16 +19,19 @@ from sonorant.files import atomic_file
 def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
     """Return a recording as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
-    wav, flac, ogg and mp3 of any bit depth; several channels are averaged. Where `sample_rate` (Hz) differs from the recording's
-    rate, the samples are resampled with soxr (high quality); None keeps the recording's rate. NaN, infinity and values beyond full
-    scale in float files are returned as they are. Raises SonorantError naming the file if it is absent or cannot be decoded.
+    wav, flac, ogg and mp3 of any bit depth; several channels are averaged. Where `sample_rate` (Hz) differs from the
+    recording's rate, the samples are resampled with soxr (high quality); None keeps the recording's rate. NaN, infinity
+    and values beyond full scale in float files are returned as they are. Raises SonorantError naming the file if it is
+    absent or cannot be decoded.
     """
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
     try:
         samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
     except soundfile.SoundFileError as error:
-        raise SonorantError(f"{path}: cannot be read as audio ({decoding_problem(error)}); wav, flac, ogg and mp3 can") from None
+        raise SonorantError(
+            f"{path}: cannot be read as audio ({decoding_problem(error)}); wav, flac, ogg and mp3 can"
+        ) from None
     mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
     if sample_rate is None or sample_rate == rate:
         return np.ascontiguousarray(mono), rate
@@ -42,7 +46,8 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically; values beyond full scale are clipped.
+    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically; values beyond full scale are
+    clipped.
 
     Raises SonorantError naming the file if the samples are not one-dimensional or not finite.
     """
@@ -56,10 +61,11 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
-    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which is at `path` once all went well.
+    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which is at `path` once all went
+    well.
 
-    Without `header` the file holds the samples alone. What is there and no regular file, such as a pipe or a device, is never replaced:
-    it is written to as samples come, and its header does not say how many.
+    Without `header` the file holds the samples alone. What is there and no regular file, such as a pipe or a device, is
+    never replaced: it is written to as samples come, and its header does not say how many.
     """
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
@@ -88,8 +94,8 @@ def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
 def wav_header(rate: int, samples: int | None) -> bytes:
     """The 44 bytes before the samples of a mono 16-bit WAV at `rate` Hz.
 
-    Where the number of samples is not known (None) or beyond what the format can say (4 GiB), the largest size stands for it, which
-    players take for "until the end".
+    Where the number of samples is not known (None) or beyond what the format can say (4 GiB), the largest size stands
+    for it, which players take for "until the end".
     """
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)

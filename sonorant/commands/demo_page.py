@@ -38,7 +38,9 @@ def run(arguments: argparse.Namespace) -> None:
     from sonorant.page.server import PageServer
     from sonorant.page.synthesis import Synthesis
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that a bundle of the registry is removed
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM)
+    )  # so that a bundle of the registry is removed
     with (
         bundle_folder(arguments.voice) as bundle,
         closing(Synthesis(bundle, workers=arguments.workers)) as synthesis,

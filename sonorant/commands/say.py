@@ -1,4 +1,5 @@
-"""`sonorant say`: from an argument or standard input to a wav file or standard output. Does not know how a voice speaks."""
+"""`sonorant say`: from an argument or standard input to a wav file or standard output. Does not know how a voice
+speaks."""
 
 from __future__ import annotations
 
@@ -54,9 +55,13 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     say.add_argument("text", help="what to say; - reads it from standard input (UTF-8)")
     add_voice(say)
-    say.add_argument("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
     say.add_argument(
-        "--stream", action="store_true", help="speak while the text is still being read: text of any length, first speech at once"
+        "-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output"
+    )
+    say.add_argument(
+        "--stream",
+        action="store_true",
+        help="speak while the text is still being read: text of any length, first speech at once",
     )
     say.add_argument(
         "--raw",
@@ -65,10 +70,16 @@ def add(commands: argparse._SubParsersAction) -> None:
     )
     say.add_argument("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
     say.add_argument(
-        "--speed", type=float, default=1.0, metavar="X", help="0.5 (slow) to 2.0 (fast); default 1.0, all that codec_lm takes"
+        "--speed",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="0.5 (slow) to 2.0 (fast); default 1.0, all that codec_lm takes",
     )
     _add_decoding(say)
-    say.add_argument("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
+    say.add_argument(
+        "--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)"
+    )
     say.add_argument(
         "--runtime",
         default="onnxruntime",
@@ -76,7 +87,10 @@ def add(commands: argparse._SubParsersAction) -> None:
         help="what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt",
     )
     say.add_argument(
-        "--engines", type=Path, metavar="FOLDER", help="engines of the runtime tensorrt (default: the voice's in the user's cache)"
+        "--engines",
+        type=Path,
+        metavar="FOLDER",
+        help="engines of the runtime tensorrt (default: the voice's in the user's cache)",
     )
     say.add_argument("--threads", type=int, metavar="N", help="processor threads (default: one a core)")
     say.set_defaults(run=run)
@@ -86,7 +100,9 @@ def _add_decoding(say: argparse.ArgumentParser) -> None:
     group = say.add_argument_group(
         "voices of the family codec_lm", "refused by other voices; without them it speaks as it was shipped"
     )
-    group.add_argument("--seed", type=int, metavar="N", help="another seed says it another way, above temperature 0; default 0")
+    group.add_argument(
+        "--seed", type=int, metavar="N", help="another seed says it another way, above temperature 0; default 0"
+    )
     group.add_argument(
         "--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as it learned"
     )
@@ -95,7 +111,11 @@ def _add_decoding(say: argparse.ArgumentParser) -> None:
         "--top-p", type=float, metavar="X", help="draw from the likeliest codes that make up this probability; 1 = all"
     )
     group.add_argument(
-        "--candidates", type=int, default=1, metavar="N", help="speak each sentence N times and keep the best; default 1"
+        "--candidates",
+        type=int,
+        default=1,
+        metavar="N",
+        help="speak each sentence N times and keep the best; default 1",
     )
     group.add_argument(
         "--prompt",
@@ -114,12 +134,16 @@ def run(arguments: argparse.Namespace) -> None:
         raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the unfinished file is removed
     with bundle_folder(arguments.voice) as bundle:
-        voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=arguments.variant, engines=arguments.engines)
+        voice = Voice.load(
+            bundle, arguments.runtime, arguments.threads, variant=arguments.variant, engines=arguments.engines
+        )
         speech = (pcm16(samples) for samples in _speech(voice, arguments))
         first = next(speech)  # what cannot be spoken at all shall write nothing at all
         try:
             if arguments.out == "-":
-                header = b"" if arguments.raw else wav_header(voice.sample_rate, None if arguments.stream else len(first))
+                header = (
+                    b"" if arguments.raw else wav_header(voice.sample_rate, None if arguments.stream else len(first))
+                )
                 _to_standard_output(chain([header, first.tobytes()], (samples.tobytes() for samples in speech)))
             else:
                 with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
@@ -161,7 +185,8 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.
 
 
 def _standard_input() -> Iterator[str]:
-    """Standard input as it comes. Raises SonorantError if it cannot be read, or naming the first byte that is not UTF-8."""
+    """Standard input as it comes. Raises SonorantError if it cannot be read, or naming the first byte that is not
+    UTF-8."""
     if sys.stdin is None:
         raise SonorantError("standard input is closed; give the text as an argument or through a pipe")
     typed = sys.stdin.isatty()
@@ -177,6 +202,7 @@ def _standard_input() -> Iterator[str]:
         except UnicodeDecodeError as error:
             place = read - undecoded + error.start
             raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
-        # Whether a sentence has ended shows when a word follows it, or the paragraph ends; a person who typed one waits to hear it.
+        # Whether a sentence has ended shows when a word follows it, or the paragraph ends; a person who typed one waits
+        # to hear it.
         yield _TYPED_SENTENCE.sub(r"\1\n\n", text) if typed else text
         read += len(data)

@@ -23,7 +23,8 @@ def add_voice(command: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def bundle_folder(voice: str) -> Iterator[Path]:
-    """The bundle's folder; one from the registry lies in a temporary folder for as long. Raises SonorantError if there is none."""
+    """The bundle's folder; one from the registry lies in a temporary folder for as long. Raises SonorantError if there
+    is none."""
     if not voice.startswith("models:/"):
         yield Path(voice)
         return
@@ -31,5 +32,7 @@ def bundle_folder(voice: str) -> Iterator[Path]:
         try:
             from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
         except ModuleNotFoundError as error:
-            raise SonorantError(f"{voice}: the registry needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
+            raise SonorantError(
+                f"{voice}: the registry needs '{error.name}'; run: pip install 'sonorant[pipeline]'"
+            ) from None
         yield download_bundle(voice, Path(temporary))

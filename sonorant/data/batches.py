@@ -24,11 +24,13 @@ Batch = dict[str, torch.Tensor]
 
 
 DRAWN = "drawn"
-"""Batch key of what was really read, for proof that the ranks share out the plan: (B, 2) int64, item and first frame of each row."""
+"""Batch key of what was really read, for proof that the ranks share out the plan: (B, 2) int64, item and first frame of
+each row."""
 
 
 class UtteranceBatches(Dataset[Batch]):
-    """Whole utterances, padded: tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) float32, mel_lengths (B,), speaker (B,)."""
+    """Whole utterances, padded: tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) float32, mel_lengths (B,),
+    speaker (B,)."""
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:
         self.store = store
@@ -41,7 +43,9 @@ class UtteranceBatches(Dataset[Batch]):
         items = self.batches[index].items
         token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
         tokens = np.zeros((len(items), _round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
-        mel = np.zeros((len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32)
+        mel = np.zeros(
+            (len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32
+        )
         for row, item in enumerate(items):
             tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
             mel[row, : mel_lengths[row]] = self.store.mel(int(item))
@@ -83,7 +87,12 @@ class SegmentBatches(Dataset[Batch]):
 def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
     """The dataset's batches in order, prefetched by `workers` processes (0 = in this one)."""
     loader = DataLoader(
-        dataset, batch_size=None, shuffle=False, num_workers=workers, pin_memory=pin, prefetch_factor=4 if workers else None
+        dataset,
+        batch_size=None,
+        shuffle=False,
+        num_workers=workers,
+        pin_memory=pin,
+        prefetch_factor=4 if workers else None,
     )
     with _sigterm_blocked():
         return iter(loader)
@@ -91,9 +100,11 @@ def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
 
 @contextmanager
 def _sigterm_blocked() -> Iterator[None]:
-    """What is started meanwhile never sees SIGTERM, from its first instruction on, as a handler of its own would only do later.
+    """What is started meanwhile never sees SIGTERM, from its first instruction on, as a handler of its own would only
+    do later.
 
-    torchrun sends it to the whole process group of a rank, which needs its workers until it has saved and ends them itself.
+    torchrun sends it to the whole process group of a rank, which needs its workers until it has saved and ends them
+    itself.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

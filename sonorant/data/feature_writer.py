@@ -1,7 +1,8 @@
-"""Makes the feature store from accepted utterances, in several processes. Knows nothing of paths outside those it is given.
+"""Makes the feature store from accepted utterances, in several processes. Knows nothing of paths outside those it is
+given.
 
-The arrays are streamed to disk in the order of the manifest, so memory does not grow with the corpus and the store is the same
-whatever the number of processes.
+The arrays are streamed to disk in the order of the manifest, so memory does not grow with the corpus and the store is
+the same whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -52,12 +53,18 @@ class _Features:
 
 
 def write_features(
-    corpus: Path, utterances: list[Utterance], out: Path, audio: MelConfig, text: TextConfig, processes: int | None = None
+    corpus: Path,
+    utterances: list[Utterance],
+    out: Path,
+    audio: MelConfig,
+    text: TextConfig,
+    processes: int | None = None,
 ) -> None:
     """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`; atomically.
 
-    `processes` is by default the number of cores this process may use. Raises SonorantError naming the utterance for audio that
-    cannot be read, a text with nothing to say or a missing split, and for a corpus without a training split or with two languages.
+    `processes` is by default the number of cores this process may use. Raises SonorantError naming the utterance for
+    audio that cannot be read, a text with nothing to say or a missing split, and for a corpus without a training split
+    or with two languages.
     """
     language = _check(utterances)
     frontend = load_frontend(text.frontend, language)
@@ -99,10 +106,14 @@ def write_features(
 def _check(utterances: list[Utterance]) -> str:
     """The one language of the utterances, if they can be made into a store."""
     if not any(utterance.split == "train" for utterance in utterances):
-        raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see prepare's report")
+        raise SonorantError(
+            f"features: none of {len(utterances)} utterances is in the training split; see prepare's report"
+        )
     for utterance in utterances:
         if utterance.split is None or utterance.audio is None:
-            raise SonorantError(f"features: utterance '{utterance.id}' has no split or no audio; run: dvc repro prepare")
+            raise SonorantError(
+                f"features: utterance '{utterance.id}' has no split or no audio; run: dvc repro prepare"
+            )
     languages = sorted({utterance.language for utterance in utterances})
     if len(languages) > 1:
         raise SonorantError(
@@ -128,7 +139,8 @@ def _cores() -> int:
 def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Iterator[_Features]:
     if processes == 1:
         yield from (
-            compute(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language)) for utterance in utterances
+            compute(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
+            for utterance in utterances
         )
         return
     # Spawned, not forked: a forked child inherits torch's threads half-dead.

@@ -1,4 +1,5 @@
-"""The feature store: mels, samples and tokens of a corpus in memory-mapped arrays, read. Does not know how they are made or used.
+"""The feature store: mels, samples and tokens of a corpus in memory-mapped arrays, read. Does not know how they are
+made or used.
 
 Shapes: T frames, M mel bins, S samples, N tokens, all of one utterance; U utterances.
 
@@ -39,11 +40,13 @@ _INDEX_KEYS = ("id", "split", "speaker", "language", "first_frame", "frames", "f
 
 
 class FeatureStore:
-    """The utterances of a store, by index 0..U-1, in the manifest's order. Cheap to open, to share and to send to other processes.
+    """The utterances of a store, by index 0..U-1, in the manifest's order. Cheap to open, to share and to send to other
+    processes.
 
-    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids`, `split` and `language` (lists of U strings),
-    `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 arrays (U,)), `seconds_reading` (what reading took
-    this process so far).
+    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids`, `split` and `language` (lists of U
+    strings),
+    `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 arrays (U,)), `seconds_reading`
+    (what reading took this process so far).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], index: list[dict[str, Any]]) -> None:
@@ -72,7 +75,8 @@ class FeatureStore:
     def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
         """Map the store at `path`; with `audio`, refuse one made with other settings.
 
-        Raises SonorantError, saying to run the stage again, for another version or mel, and for missing or truncated files.
+        Raises SonorantError, saying to run the stage again, for another version or mel, and for missing or truncated
+        files.
         """
         header = read_json(path / "header.json")
         if not isinstance(header, dict) or header.get("version") != VERSION:
@@ -82,14 +86,22 @@ class FeatureStore:
         if missing:
             raise SonorantError(f"{path / 'header.json'}: key '{missing[0]}' is missing; {_REPAIR}")
         if audio is not None and header["audio"] != dataclasses.asdict(audio):
-            raise SonorantError(f"{path}: made with {_difference(header['audio'], dataclasses.asdict(audio))}; {_REPAIR}")
+            raise SonorantError(
+                f"{path}: made with {_difference(header['audio'], dataclasses.asdict(audio))}; {_REPAIR}"
+            )
         index = read_json(path / "index.json")
-        if not isinstance(index, list) or not all(isinstance(row, dict) and set(_INDEX_KEYS) <= row.keys() for row in index):
-            raise SonorantError(f"{path / 'index.json'}: not a list of utterances with {', '.join(_INDEX_KEYS)}; {_REPAIR}")
+        if not isinstance(index, list) or not all(
+            isinstance(row, dict) and set(_INDEX_KEYS) <= row.keys() for row in index
+        ):
+            raise SonorantError(
+                f"{path / 'index.json'}: not a list of utterances with {', '.join(_INDEX_KEYS)}; {_REPAIR}"
+            )
         try:
             return cls(path, header, index)
         except (TypeError, ValueError) as error:
-            raise SonorantError(f"{path}: damaged header or index ({' '.join(str(error).split())}); {_REPAIR}") from None
+            raise SonorantError(
+                f"{path}: damaged header or index ({' '.join(str(error).split())}); {_REPAIR}"
+            ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FeatureStore.open, (self.path,)  # a worker maps the files again instead of being sent the corpus
@@ -100,7 +112,8 @@ class FeatureStore:
     def read_into_memory(self, room: int) -> None:
         """Hold all arrays in this process; worker processes that it forks share them.
 
-        Raises SonorantError where they take more than `room` bytes: each rank holds the whole, so its room is its part of what is free.
+        Raises SonorantError where they take more than `room` bytes: each rank holds the whole, so its room is its part
+        of what is free.
         """
         needed = sum(array.nbytes for array in (self._mels, self._audio, self._tokens))
         if needed > room:
@@ -115,7 +128,8 @@ class FeatureStore:
         return self._read(self._mels, self._first_frame[i] + start, self._frames_of(i, start, frames))
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Samples int16 (S,), full scale 32768, at `audio.sample_rate`, of the same frames; S = T * hop, zeros at an utterance's end."""
+        """Samples int16 (S,), full scale 32768, at `audio.sample_rate`, of the same frames; S = T * hop, zeros at an
+        utterance's end."""
         hop = self.audio.hop
         return self._read(self._audio, (self._first_frame[i] + start) * hop, self._frames_of(i, start, frames) * hop)
 
@@ -138,13 +152,15 @@ class FeatureStore:
         return np.flatnonzero(np.array(self.split) == split)
 
     def verify(self) -> None:
-        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it was written."""
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it
+        was written."""
         if content_hash([array_hash(self.path / name) for name in (MELS, AUDIO, TOKENS)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`: its arrays, by the hash of them in its header, and which utterance is in which split."""
+    """Hex SHA-256 of the store at `path`: its arrays, by the hash of them in its header, and which utterance is in
+    which split."""
     return sha256_tree([path / "header.json", path / "index.json"])
 
 
@@ -191,15 +207,16 @@ FILES = ("header.json", "index.json", MELS, AUDIO, TOKENS)
 
 
 def copy_path(features: Path, folder: Path) -> Path:
-    """Where in `folder` the copy of these features belongs: named by their content, so that other features never meet it."""
+    """Where in `folder` the copy of these features belongs: named by their content, so that other features never meet
+    it."""
     return folder / store_hash(features)[:32]
 
 
 def local_copy(features: Path, folder: Path) -> Path:
     """The copy of a feature store in `folder`, made where it is absent or damaged; a copy is either whole or not there.
 
-    Processes that ask at once wait for the first. Raises SonorantError where the disk is full or cannot be written, and where the
-    features themselves are damaged.
+    Processes that ask at once wait for the first. Raises SonorantError where the disk is full or cannot be written, and
+    where the features themselves are damaged.
     """
     target = copy_path(features, folder)
     try:

@@ -1,7 +1,8 @@
-"""The manifest: one line an utterance, from the corpus as found to the corpus as prepared. Knows nothing of how audio is read.
+"""The manifest: one line an utterance, from the corpus as found to the corpus as prepared. Knows nothing of how audio
+is read.
 
-Also the one list of what can be wrong with an utterance: importers note a defect of a row they cannot read properly, `prepare`
-finds all the others and rejects them alike.
+Also the one list of what can be wrong with an utterance: importers note a defect of a row they cannot read properly,
+`prepare` finds all the others and rejects them alike.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def read_manifest(path: Path) -> list[Utterance]:
 
 
 def path_inside(folder: Path, file: str) -> Path | None:
-    """Return `file` relative to `folder`, or None if it leaves it: by `..`, as an absolute path or through a symbolic link."""
+    """Return `file` relative to `folder`, or None if it leaves it: by `..`, as an absolute path or through a symbolic
+    link."""
     try:
         return (folder / file).resolve().relative_to(folder.resolve())
     except (ValueError, OSError, RuntimeError):  # elsewhere or a NUL byte; a name too long; a loop of links

@@ -1,7 +1,8 @@
-"""The epoch plan: which utterances meet in which micro-batch and in which optimizer step. Knows nothing of ranks or files.
+"""The epoch plan: which utterances meet in which micro-batch and in which optimizer step. Knows nothing of ranks or
+files.
 
-The plan is a pure function of (seed, epoch), the same on every machine: training can be resumed at any step without replaying the
-steps before it, and the same plan is dealt over one rank or many.
+The plan is a pure function of (seed, epoch), the same on every machine: training can be resumed at any step without
+replaying the steps before it, and the same plan is dealt over one rank or many.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Plan:
     """An endless training plan, epoch by epoch."""
 
     micro_batches_per_step: int
-    """How many micro-batches one optimizer step takes, on all ranks together; an epoch's last step takes what is left."""
+    """How many micro-batches one optimizer step takes, on all ranks together; an epoch's last step takes what is
+    left."""
     micro_batches: Callable[[int], list[MicroBatch]]
     """The micro-batches of an epoch, in order."""
 
@@ -46,8 +48,8 @@ class Plan:
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
     """The micro-batches of a step that `rank` computes, each with its weight.
 
-    A rank for which none is left computes the first one with weight zero: it takes part in the averaging of gradients without
-    changing the sum, so uneven numbers neither hang nor drop or repeat a sample.
+    A rank for which none is left computes the first one with weight zero: it takes part in the averaging of gradients
+    without changing the sum, so uneven numbers neither hang nor drop or repeat a sample.
     """
     own = [(batch, 1.0) for batch in step[rank::world_size]]
     return own or [(step[0], 0.0)]
@@ -83,19 +85,26 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
         groups[-1].append(int(item))
     shuffled = random.permutation(len(groups))
     return [
-        MicroBatch(epoch, number, np.array(groups[group], dtype=np.int64)) for number, group in enumerate(shuffled) if groups[group]
+        MicroBatch(epoch, number, np.array(groups[group], dtype=np.int64))
+        for number, group in enumerate(shuffled)
+        if groups[group]
     ]
 
 
-def segment_plan(frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int) -> list[MicroBatch]:
+def segment_plan(
+    frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int
+) -> list[MicroBatch]:
     """Micro-batches of `segments` random segments of `length` frames; each utterance gives one segment an epoch.
 
-    Utterances shorter than a segment are left out of the epoch; the last micro-batch is filled up from the epoch's start.
+    Utterances shorter than a segment are left out of the epoch; the last micro-batch is filled up from the epoch's
+    start.
     """
     random = np.random.default_rng([seed, epoch])
     long_enough = items[frames[items] >= length]
     if not len(long_enough):
-        raise SonorantError(f"no utterance is as long as a segment of {length} frames: lower train_vocoder.segment_frames")
+        raise SonorantError(
+            f"no utterance is as long as a segment of {length} frames: lower train_vocoder.segment_frames"
+        )
     order = random.permutation(long_enough)
     missing = -len(order) % segments
     order = np.concatenate([order, np.resize(order, missing)])

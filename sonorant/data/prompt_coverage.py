@@ -1,4 +1,5 @@
-"""Which phones and diphones a list of prompts makes a speaker say. Knows nothing of recordings or of which corpus the prompts are for."""
+"""Which phones and diphones a list of prompts makes a speaker say. Knows nothing of recordings or of which corpus the
+prompts are for."""
 
 from __future__ import annotations
 
@@ -38,19 +39,23 @@ class Coverage:
 
     @property
     def possible_diphones(self) -> int:
-        """Ordered pairs of phones, and each phone after and before silence. An upper bound: no language uses all of them."""
+        """Ordered pairs of phones, and each phone after and before silence. An upper bound: no language uses all of
+        them."""
         return len(self.phones) ** 2 + 2 * len(self.phones)
 
 
 def read_prompts(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file that are not blank. Raises SonorantError naming the file if it cannot be read or holds none."""
+    """Return the lines of a UTF-8 file that are not blank. Raises SonorantError naming the file if it cannot be read or
+    holds none."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise SonorantError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from None
     except OSError as error:
-        raise SonorantError(f"{path}: cannot be read ({error.strerror}); name a text file with one prompt a line") from None
+        raise SonorantError(
+            f"{path}: cannot be read ({error.strerror}); name a text file with one prompt a line"
+        ) from None
     prompts = [line.strip() for line in text.split("\n") if line.strip()]
     if not prompts:
         raise SonorantError(f"{path}: holds no prompts; write one a line")
@@ -58,7 +63,8 @@ def read_prompts(path: Path) -> list[str]:
 
 
 def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
-    """Count what `frontend` says for each prompt. Raises SonorantError quoting a prompt that holds characters it cannot speak."""
+    """Count what `frontend` says for each prompt. Raises SonorantError quoting a prompt that holds characters it cannot
+    speak."""
     symbols: Counter[str] = Counter()
     diphones: Counter[tuple[str, str]] = Counter()
     sentences = characters = 0

@@ -1,1 +1,2 @@
-"""Tokens one after the other: sampling, where in the text they are, when they end, and what is done when they do not. Runs no model."""
+"""Tokens one after the other: sampling, where in the text they are, when they end, and what is done when they do not.
+Runs no model."""

@@ -1,15 +1,19 @@
-"""What may go wrong with speech that is made token by token, and how it is noticed while it goes wrong. Knows nothing of retries.
+"""What may go wrong with speech that is made token by token, and how it is noticed while it goes wrong. Knows nothing
+of retries.
 
 Which code comes next: the likeliest, or one drawn. Knows nothing of the pointer, or of when speech ends.
 
-Drawn by inverting the cumulative distribution with one uniform number a code, made beforehand on the host: a seed gives the same codes
-whatever runs the model, and nothing waits for a generator on a device.
+Drawn by inverting the cumulative distribution with one uniform number a code, made beforehand on the host: a seed gives
+the same codes whatever runs the model, and nothing waits for a generator on a device.
 
-How far the pointer into the text moves after a frame. Knows nothing of codes, or of pointers that stand still for too long.
+How far the pointer into the text moves after a frame. Knows nothing of codes, or of pointers that stand still for too
+long.
 
-One step on: from what the model said to the next state, by the same code for every runtime. Knows nothing of models and caches.
+One step on: from what the model said to the next state, by the same code for every runtime. Knows nothing of models and
+caches.
 
-Written against the Python array API standard, so that numpy's and torch's arrays take the same path. Nothing depends on a value but by
+Written against the Python array API standard, so that numpy's and torch's arrays take the same path. Nothing depends on
+a value but by
 `where`: on a device no step waits for the one before to be looked at, and the step can be compiled or captured."""
 
 from __future__ import annotations
@@ -89,7 +93,8 @@ Key = tuple[int, ...]
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
-    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator for each key (Salmon et al. 2011).
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator for each key (Salmon et
+    al. 2011).
 
     More steps begin with the same numbers.
     """
@@ -102,7 +107,8 @@ def choose_codes(
 ) -> tuple[Array, Array]:
     """A code of each stream int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
 
-    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of what is left: transformers' order.
+    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of what is left: transformers'
+    order.
     `sampled`, `penalised`: False skips work that changes nothing where no row is drawn, or none penalised.
     """
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
@@ -125,7 +131,8 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """A code of each stream int64 (B, G), drawn at the rows' temperature from the top k, of them the top p (and what equals the last)."""
+    """A code of each stream int64 (B, G), drawn at the rows' temperature from the top k, of them the top p (and what
+    equals the last)."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
     scaled_BGK = scores_BGK / temperature_B11
     # Only values are sorted: codes stay in their order, so that equal ones are the same on every library.
@@ -143,7 +150,8 @@ def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Arr
 
 def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
     """Where cumulative sums (..., K) first exceed so much of their total (...): int64 (...)."""
-    # No product is the total itself: the largest noise is 1 - 2^-24, which takes more than half of the last bit from any float32.
+    # No product is the total itself: the largest noise is 1 - 2^-24, which takes more than half of the last bit from
+    # any float32.
     return xp.count_nonzero(sums <= noise[..., None] * sums[..., -1:], axis=-1)
 
 
@@ -153,11 +161,13 @@ LOG_HALF = math.log(0.5)
 def choose_advance(
     state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
 ) -> tuple[Array, Array, Array]:
-    """By how many phonemes to move (B,), where to move if it had to (B,), both int64, and the survival since arrival, log float32 (B,).
+    """By how many phonemes to move (B,), where to move if it had to (B,), both int64, and the survival since arrival,
+    log float32 (B,).
 
-    The likeliest class after each frame would be to stay nearly always: the hazard of leaving rarely reaches one half in any one frame, and
-    such a pointer sticks. So the median rule: it leaves where the probability to have stayed so long falls below one half, which is the
-    median of the phoneme's duration under the model; then by the likeliest number. Or the class is drawn.
+    The likeliest class after each frame would be to stay nearly always: the hazard of leaving rarely reaches one half
+    in any one frame, and such a pointer sticks. So the median rule: it leaves where the probability to have stayed so
+    long falls below one half, which is the median of the phoneme's duration under the model; then by the likeliest
+    number. Or the class is drawn.
 
     Args:
         advance_BA: logits of the classes: 0 = stay, a = move by a phonemes.
@@ -177,7 +187,14 @@ def choose_advance(
 
 
 def advance(
-    state: State, rules: Rules, logits_BGK: Array, advance_BA: Array, xp: Any, *, sampled: bool = True, penalised: bool = True
+    state: State,
+    rules: Rules,
+    logits_BGK: Array,
+    advance_BA: Array,
+    xp: Any,
+    *,
+    sampled: bool = True,
+    penalised: bool = True,
 ) -> State:
     """The state after a step.
 
@@ -221,7 +238,9 @@ def advance(
         log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
         position_B=state.position_B + 1,
         ended_B=xp.where(left_B, state.step + 1, state.ended_B),
-        finish_reason_B=xp.where(spent_B & (watched.finish_reason_B == 0), int(FinishReason.BUDGET), watched.finish_reason_B),
+        finish_reason_B=xp.where(
+            spent_B & (watched.finish_reason_B == 0), int(FinishReason.BUDGET), watched.finish_reason_B
+        ),
         log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
         silent_B=watched.silent_B,
         recent_BRG=watched.recent_BRG,

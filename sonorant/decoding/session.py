@@ -1,4 +1,5 @@
-"""Tokens of a batch, as many at a time as are asked for. Knows nothing of what runs the model, or of what is done with a bad end."""
+"""Tokens of a batch, as many at a time as are asked for. Knows nothing of what runs the model, or of what is done with
+a bad end."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from sonorant.errors import SonorantError
 
 
 class Stepper(Protocol):
-    """A language model with a cache for one batch at a time; numpy goes in and comes out. `begin` may be called again for another batch."""
+    """A language model with a cache for one batch at a time; numpy goes in and comes out. `begin` may be called again
+    for another batch."""
 
     def begin(
         self,
@@ -26,13 +28,15 @@ class Stepper(Protocol):
         prompt_lengths_B: NDArray[np.int64],
         rules: Rules,
     ) -> None:
-        """Take a batch: the encoder's states, phonemes of each row, the prompt (P at least 1) and frames of it of each row.
+        """Take a batch: the encoder's states, phonemes of each row, the prompt (P at least 1) and frames of it of each
+        row.
 
         Leaves room for as many steps as `rules.noise_BSG` has (B, S, G + 1).
         """
 
     def run(self, state: State, steps: int) -> State:
-        """Go so many steps on from a state, each `advance(state, rules, logits, hop)`; the state is the one that was given last.
+        """Go so many steps on from a state, each `advance(state, rules, logits, hop)`; the state is the one that was
+        given last.
 
         Steppers that see their state without waiting for a device may stop earlier, once all rows are complete.
         """
@@ -72,7 +76,9 @@ class Session:
             prompt: for voices that take one.
         """
         if prompt is None:
-            prompt = Prompt(np.zeros((len(lengths_B), 1, description.codebooks), np.int64), np.zeros(len(lengths_B), np.int64))
+            prompt = Prompt(
+                np.zeros((len(lengths_B), 1, description.codebooks), np.int64), np.zeros(len(lengths_B), np.int64)
+            )
         rules = make_rules(lengths_B, description, config, partial(uniform_noise, keys))
         self._state = start(rules, lengths_B, prompt.lengths_B, description)
         self._stepper, self._rules = stepper, rules
@@ -83,7 +89,8 @@ class Session:
     def more(self, frames: int) -> NDArray[np.int64]:
         """The next frames' codes (B, f, G): f is `frames`, or less where the longest row ends, 0 after its end.
 
-        Past a row's end are codes of silence. A row's length is known as soon as a frame past its end is given, and at the end.
+        Past a row's end are codes of silence. A row's length is known as soon as a frame past its end is given, and at
+        the end.
         Raises SonorantError where the model's numbers are none.
         """
         delay = self._state.codes_BG.shape[1] - 1
@@ -91,7 +98,9 @@ class Session:
         if not self._complete and wanted > self._state.step:
             self._state = self._stepper.run(self._state, wanted - int(self._state.step))
             if not np.isfinite([self._state.log_probability_B, self._state.log_survival_B]).all():
-                raise SonorantError("what the language model says holds NaN or infinity; verify the voice, or take another variant")
+                raise SonorantError(
+                    "what the language model says holds NaN or infinity; verify the voice, or take another variant"
+                )
         there = self._longest if self._complete else int(self._state.step) - delay
         first, self._given = self._given, max(self._given, min(self._given + frames, there))
         return self._undelayed(first, self._given)
@@ -133,6 +142,8 @@ class Session:
 
     def _undelayed(self, first: int, last: int) -> NDArray[np.int64]:
         grid_BSG, codebooks = self._state.grid_BSG, self._state.codes_BG.shape[1]
-        codes_BFG = np.stack([grid_BSG[:, first + stream : last + stream, stream] for stream in range(codebooks)], axis=-1)
+        codes_BFG = np.stack(
+            [grid_BSG[:, first + stream : last + stream, stream] for stream in range(codebooks)], axis=-1
+        )
         past_BF1 = ((self.lengths_B >= 0)[:, None] & (np.arange(first, last) >= self.lengths_B[:, None]))[:, :, None]
         return np.where(past_BF1, self._rules.silence_BG[:, None, :], codes_BFG)

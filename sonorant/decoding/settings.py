@@ -1,4 +1,5 @@
-"""How tokens are chosen and when they must end; what a decoder must know of a voice. Knows nothing of arrays, or of what runs the model."""
+"""How tokens are chosen and when they must end; what a decoder must know of a voice. Knows nothing of arrays, or of
+what runs the model."""
 
 from __future__ import annotations
 
@@ -20,15 +21,18 @@ class DecodingConfig:
     top_k: int
     """Codes are drawn from so many of the likeliest; 0 = from all."""
     top_p: float
-    """Codes are drawn from the fewest likeliest whose probabilities reach this sum (nucleus sampling, Holtzman et al. 2020); 1 = all."""
+    """Codes are drawn from the fewest likeliest whose probabilities reach this sum (nucleus sampling, Holtzman et al.
+    2020); 1 = all."""
     repetition_penalty: float
-    """Logits of recent codes are divided (positive) or multiplied (negative) by it (Keskar et al. 2019, section 4.1); 1 = none."""
+    """Logits of recent codes are divided (positive) or multiplied (negative) by it (Keskar et al. 2019, section 4.1); 1
+    = none."""
     repetition_window: int
     """Steps for which a code counts as recent."""
     advance: Literal["median", "sample"]
     """When the pointer moves on: where half of all such phonemes would have ended, or drawn."""
     budget: float
-    """An utterance ends at the latest after so many times the frames that 99 of 100 training utterances of its phonemes would take."""
+    """An utterance ends at the latest after so many times the frames that 99 of 100 training utterances of its phonemes
+    would take."""
     longest_phoneme: float
     """Seconds on one phoneme after which the pointer is stuck."""
     longest_silence: float
@@ -67,7 +71,8 @@ class DecodingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Code frames a phoneme (`^` and `$` included), over the training utterances: each utterance's frames by its phonemes."""
+    """Code frames a phoneme (`^` and `$` included), over the training utterances: each utterance's frames by its
+    phonemes."""
 
     median: float
     """Half of the utterances are faster."""
@@ -98,7 +103,8 @@ class DecodingDescription:
     head_width: int
     """Channels of a head."""
     text: Literal["pointer", "prefix", "both"]
-    """How the model knows the text: by the phoneme that a pointer stands on, by phonemes before the first frame, or by both."""
+    """How the model knows the text: by the phoneme that a pointer stands on, by phonemes before the first frame, or by
+    both."""
     advances: int
     """Classes of how far the pointer moves: 0 = it stays, the last = by so many phonemes."""
     attention: Literal["full", "sliding", "block"]

@@ -1,4 +1,5 @@
-"""A batch decoded to its end: several candidates, other attempts where one went wrong, the best of them kept. Knows nothing of sound."""
+"""A batch decoded to its end: several candidates, other attempts where one went wrong, the best of them kept. Knows
+nothing of sound."""
 
 from __future__ import annotations
 
@@ -63,10 +64,11 @@ def speak(
 ) -> Spoken:
     """Decode a batch of texts to the end. A row is as it would be alone, whatever is beside it.
 
-    The policy: the first attempt is decoded as `config` says. Rows whose best candidate has another finish_reason than `WELL` are spoken anew, up
-    to `config.retries` times, with the noise of the next attempt, at a temperature of at least `RETRY_TEMPERATURE`, the pointer by the
-    median rule. Of all candidates of all attempts the best is kept: one that went well before one that did not, one that came to the text's
-    end before one that was cut, then by the mean log-probability of its codes. So every text ends, and what went wrong is told.
+    The policy: the first attempt is decoded as `config` says. Rows whose best candidate has another finish_reason than
+    `WELL` are spoken anew, up to `config.retries` times, with the noise of the next attempt, at a temperature of at
+    least `RETRY_TEMPERATURE`, the pointer by the median rule. Of all candidates of all attempts the best is kept: one
+    that went well before one that did not, one that came to the text's end before one that was cut, then by the mean
+    log-probability of its codes. So every text ends, and what went wrong is told.
 
     Args:
         stepper: what runs the model; it is used for one batch after the other.
@@ -85,7 +87,8 @@ def speak(
     attempts_B = np.zeros(len(lengths_B), np.int64)
     for number in range(config.retries + 1):
         texts = np.array(
-            [text for text, kept in enumerate(best) if kept is None or kept.finish_reason != FinishReason.WELL], np.int64
+            [text for text, kept in enumerate(best) if kept is None or kept.finish_reason != FinishReason.WELL],
+            np.int64,
         )
         if not len(texts):
             break

@@ -1,11 +1,12 @@
-"""What is known of a batch while its tokens are made: what changes with each step (`State`) and what does not (`Rules`).
+"""What is known of a batch while its tokens are made: what changes with each step (`State`) and what does not
+(`Rules`).
 
-Both are tuples of arrays of one kind, numpy's or torch's, whose shapes stay the same from the first step to the last, so that a step can
-be compiled or captured. Knows nothing of how a token is chosen.
+Both are tuples of arrays of one kind, numpy's or torch's, whose shapes stay the same from the first step to the last,
+so that a step can be compiled or captured. Knows nothing of how a token is chosen.
 
-Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a stream, `S` steps there is room for, `R` longest period of a loop. A frame's
-code of stream g is made g steps after that of the first (delay pattern): row t of the grid holds codes of the frames t, t - 1, ...,
-t - G + 1, and K where there is no such frame. int64, float32 and bool throughout.
+Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a stream, `S` steps there is room for, `R` longest period of
+a loop. A frame's code of stream g is made g steps after that of the first (delay pattern): row t of the grid holds
+codes of the frames t, t - 1, ..., t - G + 1, and K where there is no such frame. int64, float32 and bool throughout.
 """
 
 from __future__ import annotations
@@ -27,10 +28,12 @@ EMPTY = 2
 
 
 class Rules(NamedTuple):
-    """What holds from the first step of a batch to the last. Each row has its own, so that requests may share a batch."""
+    """What holds from the first step of a batch to the last. Each row has its own, so that requests may share a
+    batch."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a stream, the last for the pointer. Zeros where nothing is drawn."""
+    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a stream, the last for the pointer. Zeros where nothing
+    is drawn."""
     temperature_B: Array
     """0 = greedy."""
     top_k_B: Array
@@ -57,7 +60,8 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """What each step changes. The model is fed `codes_BG`, the encoder's state that `pointer_B` stands on, `age_B` and `position_B`."""
+    """What each step changes. The model is fed `codes_BG`, the encoder's state that `pointer_B` stands on, `age_B` and
+    `position_B`."""
 
     step: Array
     """() steps made so far."""
@@ -105,7 +109,8 @@ def make_rules(
         lengths_B: phonemes of each row, `^` and `$` included.
         description: of the voice.
         config: for all rows.
-        draw: given steps and numbers a step, uniform noise float32 (B, steps, numbers); not called where nothing is drawn.
+        draw: given steps and numbers a step, uniform noise float32 (B, steps, numbers); not called where nothing is
+            drawn.
     """
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
@@ -180,7 +185,9 @@ def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
 def padded_state(state: State, rows: int, steps: int) -> State:
     """numpy: more rows, which have ended with no frame, and room for more steps."""
     more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
-    wider = State(*(field if field.ndim == 0 else np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state))
+    wider = State(
+        *(field if field.ndim == 0 else np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state)
+    )
     none = state.used_BGK.shape[2]
     return wider._replace(grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none))
 

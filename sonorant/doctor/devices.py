@@ -1,4 +1,5 @@
-"""The GPUs that torch sees, and the links between them. Knows nothing of versions; what NVML adds is asked where it is there."""
+"""The GPUs that torch sees, and the links between them. Knows nothing of versions; what NVML adds is asked where it is
+there."""
 
 from __future__ import annotations
 
@@ -45,16 +46,20 @@ def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
         free, size = torch.cuda.mem_get_info(index)
     except RuntimeError as error:
         yield problem(
-            AREA, name, f"does not answer: {str(error).splitlines()[0]}", "nvidia-smi shows whether another process has it alone"
+            AREA,
+            name,
+            f"does not answer: {str(error).splitlines()[0]}",
+            "nvidia-smi shows whether another process has it alone",
         )
         return
-    what = (
-        f"{properties.name}, {size / GIB:.0f} GiB, compute capability {properties.major}.{properties.minor}, UUID {properties.uuid}"
-    )
+    what = f"{properties.name}, {size / GIB:.0f} GiB, compute capability {properties.major}.{properties.minor}, UUID {properties.uuid}"
     if not runs_on(properties.major, properties.minor, supported):
         build = " ".join(sorted(supported))
         yield problem(
-            AREA, name, f"{what}: this torch has kernels for {build} only", "install a build of torch that has this GPU's"
+            AREA,
+            name,
+            f"{what}: this torch has kernels for {build} only",
+            "install a build of torch that has this GPU's",
         )
     elif free < (1 - TAKEN) * size:
         value = f"{what}: {(size - free) / GIB:.1f} GiB are in use"
@@ -64,13 +69,16 @@ def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
 
 
 def runs_on(major: int, minor: int, supported: set[str]) -> bool:
-    """Whether a GPU runs one of torch's kernels: `sm_86` on its own major from its minor on, `compute_86` (compiled then) on all newer."""
+    """Whether a GPU runs one of torch's kernels: `sm_86` on its own major from its minor on, `compute_86` (compiled
+    then) on all newer."""
     for arch in supported:
         kind, _, number = arch.partition("_")
         digits = number.rstrip("af")
         if digits.isdigit():
             built = divmod(int(digits), 10)
-            if (kind == "compute" and (major, minor) >= built) or (kind == "sm" and built[0] == major and built[1] <= minor):
+            if (kind == "compute" and (major, minor) >= built) or (
+                kind == "sm" and built[0] == major and built[1] <= minor
+            ):
                 return True
     return False
 
@@ -83,12 +91,20 @@ def look_at_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
     value = f"{warm}{limit}, ECC {said(gpu.ecc)}, MIG {said(gpu.mig)}, persistence {said(gpu.persistence)}"
     if gpu.uncorrected_errors:
         yield problem(
-            AREA, name, f"{gpu.uncorrected_errors} memory errors not corrected; {value}", "nvidia-smi -r, or replace the GPU"
+            AREA,
+            name,
+            f"{gpu.uncorrected_errors} memory errors not corrected; {value}",
+            "nvidia-smi -r, or replace the GPU",
         )
     elif temperature is not None and temperature >= HOT:
         yield warning(AREA, name, value, "it slows itself down when hot: look at fans and air flow")
     elif gpu.mig:
-        yield warning(AREA, name, value, "NCCL does not join instances of one GPU: train on one of them, or sudo nvidia-smi -mig 0")
+        yield warning(
+            AREA,
+            name,
+            value,
+            "NCCL does not join instances of one GPU: train on one of them, or sudo nvidia-smi -mig 0",
+        )
     elif gpu.persistence is False:
         yield warning(AREA, name, value, "every start waits for the driver: sudo nvidia-smi -pm 1")
     else:

@@ -12,14 +12,17 @@ from sonorant.doctor.finding import Finding, not_run
 def examine(*, features: Path | None, runs: Path | None, lock: Path | None, ranks: bool) -> Iterator[Finding]:
     """Findings of this machine, as they are made.
 
-    `features`: feature store that training reads; `runs`: folder of run directories; `lock`: requirements.lock; `ranks`: whether to
-    start ranks and let them average gradients, which takes some ten seconds.
+    `features`: feature store that training reads; `runs`: folder of run directories; `lock`: requirements.lock;
+    `ranks`: whether to start ranks and let them average gradients, which takes some ten seconds.
     """
     try:
         import torch
     except ModuleNotFoundError:
         yield not_run(
-            "versions", "torch", "not installed, so nothing about training can be said", "pip install 'sonorant[pipeline]'"
+            "versions",
+            "torch",
+            "not installed, so nothing about training can be said",
+            "pip install 'sonorant[pipeline]'",
         )
         return
     from sonorant.doctor import devices, machine, network, self_test, storage, versions
@@ -32,6 +35,8 @@ def examine(*, features: Path | None, runs: Path | None, lock: Path | None, rank
         if features
         else [not_run("storage", "features", "no folder given", "--data <feature store>")]
     )
-    yield from storage.look_at_write(runs) if runs else [not_run("storage", "runs", "no folder given", "--runs <folder>")]
+    yield from (
+        storage.look_at_write(runs) if runs else [not_run("storage", "runs", "no folder given", "--runs <folder>")]
+    )
     yield from network.look(os.environ)
     yield from self_test.look(os.environ) if ranks else [not_run("ranks", "self-test", "left out (--no-ranks)")]

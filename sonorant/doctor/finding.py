@@ -82,5 +82,7 @@ def as_json(findings: Iterable[Finding]) -> str:
     """Findings as one JSON object."""
     findings = list(findings)
     return json.dumps(
-        {"findings": [asdict(finding) for finding in findings], "counts": counts(findings)}, indent=2, ensure_ascii=False
+        {"findings": [asdict(finding) for finding in findings], "counts": counts(findings)},
+        indent=2,
+        ensure_ascii=False,
     )

@@ -83,7 +83,10 @@ def find_memory(available: int | None) -> Finding:
     value = f"{available / GIB:.1f} GiB available"
     if available < MEMORY_WANTED:
         return warning(
-            AREA, "memory", value, "a rank needs about 1 GiB, one on a GPU more: end other programs or start fewer ranks"
+            AREA,
+            "memory",
+            value,
+            "a rank needs about 1 GiB, one on a GPU more: end other programs or start fewer ranks",
         )
     return ok(AREA, "memory", value)
 
@@ -124,7 +127,10 @@ def find_locale(encoding: str) -> Finding:
     """Whether file names and output are UTF-8."""
     if encoding.lower().replace("-", "") != "utf8":
         return problem(
-            AREA, "locale", f"file names are {encoding}", "texts and names of recordings are UTF-8: export LC_ALL=C.UTF-8"
+            AREA,
+            "locale",
+            f"file names are {encoding}",
+            "texts and names of recordings are UTF-8: export LC_ALL=C.UTF-8",
         )
     return ok(AREA, "locale", "UTF-8")
 

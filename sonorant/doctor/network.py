@@ -1,4 +1,5 @@
-"""The network that ranks of several nodes talk over. Knows nothing of what they say; where nodes are one, loopback will do."""
+"""The network that ranks of several nodes talk over. Knows nothing of what they say; where nodes are one, loopback will
+do."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def look(env: Mapping[str, str]) -> Iterator[Finding]:
     try:
         node = Node.of(env)
     except SonorantError as error:
-        yield problem(AREA, "rendezvous", f"PET_* variables: {error}", "set them as docs/training.md says for several nodes")
+        yield problem(
+            AREA, "rendezvous", f"PET_* variables: {error}", "set them as docs/training.md says for several nodes"
+        )
         node = Node()
     else:
         yield find_rendezvous(node)
@@ -46,36 +49,50 @@ def find_rendezvous(node: Node) -> Finding:
     try:
         address = socket.gethostbyname(node.host)
     except OSError:
-        return problem(AREA, "rendezvous", f"{node.host} has no address", "name the first node so that all nodes find it")
-    return ok(AREA, "rendezvous", f"node {node.rank} of {node.count}; the first is {node.host} ({address}), port {node.port}")
+        return problem(
+            AREA, "rendezvous", f"{node.host} has no address", "name the first node so that all nodes find it"
+        )
+    return ok(
+        AREA, "rendezvous", f"node {node.rank} of {node.count}; the first is {node.host} ({address}), port {node.port}"
+    )
 
 
 def find_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
-    """The interface gloo takes: among several nodes the one towards the first, else the one that this machine's name leads to."""
+    """The interface gloo takes: among several nodes the one towards the first, else the one that this machine's name
+    leads to."""
     if node.count > 1:
         try:
             interface = interface_towards(node.host)
         except SonorantError as error:
-            return problem(AREA, "gloo", str(error), "export PET_MASTER_ADDR=<an address of the first node that all nodes reach>")
+            return problem(
+                AREA, "gloo", str(error), "export PET_MASTER_ADDR=<an address of the first node that all nodes reach>"
+            )
         if interface is None:
-            return warning(AREA, "gloo", f"no interface towards {node.host} is known", "export GLOO_SOCKET_IFNAME=<interface>")
+            return warning(
+                AREA, "gloo", f"no interface towards {node.host} is known", "export GLOO_SOCKET_IFNAME=<interface>"
+            )
         return ok(AREA, "gloo", f"interface {interface}, by the route to {node.host}")
     host = socket.gethostname()
     try:
         address = socket.gethostbyname(host)
     except OSError:
-        return warning(AREA, "gloo", f"the name of this machine, {host}, has no address", "export GLOO_SOCKET_IFNAME=lo")
+        return warning(
+            AREA, "gloo", f"the name of this machine, {host}, has no address", "export GLOO_SOCKET_IFNAME=lo"
+        )
     name = next((name for name, own in addresses.items() if own == address), "unknown")
     return ok(AREA, "gloo", f"{host} is {address}, interface {name}")
 
 
 def find_named(who: str, variable: str, wanted: str, addresses: Mapping[str, str]) -> Finding:
-    """Whether the interface that an environment variable names is there; NCCL takes prefixes, `=exact` and `^but not`."""
+    """Whether the interface that an environment variable names is there; NCCL takes prefixes, `=exact` and `^but
+    not`."""
     exact = wanted.startswith("=") or who == "gloo"
     names = [name.strip() for name in wanted.lstrip("=").split(",")]
     present = all(any(name == own if exact else own.startswith(name) for own in addresses) for name in names)
     if wanted.startswith("^") or present:
-        used = ", ".join(f"{own} {address}" for own, address in addresses.items() if any(own.startswith(name) for name in names))
+        used = ", ".join(
+            f"{own} {address}" for own, address in addresses.items() if any(own.startswith(name) for name in names)
+        )
         return ok(AREA, who, f"{variable}={wanted}" + (f": {used}" if used else ""))
     return problem(
         AREA,

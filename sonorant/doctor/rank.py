@@ -1,4 +1,5 @@
-"""One rank of the doctor's self-test: do gradients come out averaged, and how long does an all-reduce take? Knows nothing of models.
+"""One rank of the doctor's self-test: do gradients come out averaged, and how long does an all-reduce take? Knows
+nothing of models.
 
 torchrun --nproc-per-node 2 -m sonorant.doctor.rank cuda result.json
 """
@@ -24,7 +25,8 @@ REPEATS = 5
 
 
 def averaged_gradients(device: torch.device) -> float:
-    """Largest difference between the gradients that DDP leaves and the mean of all ranks' own, each from data of its own."""
+    """Largest difference between the gradients that DDP leaves and the mean of all ranks' own, each from data of its
+    own."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 8)).to(device)
     data = torch.randn(16, 64, generator=torch.Generator().manual_seed(1 + dist.get_rank())).to(device)
@@ -61,11 +63,15 @@ def main() -> None:
     device = torch.device(kind, int(os.environ["LOCAL_RANK"])) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if kind == "cuda" else "gloo", timeout=PATIENCE, device_id=device if kind == "cuda" else None)
+    dist.init_process_group(
+        "nccl" if kind == "cuda" else "gloo", timeout=PATIENCE, device_id=device if kind == "cuda" else None
+    )
     difference = averaged_gradients(device)
     seconds = {size: all_reduce_seconds(size, device) for size in SIZES}
     if dist.get_rank() == 0:
-        write_json(Path(result), {"ranks": dist.get_world_size(), "difference": difference, "seconds": list(seconds.items())})
+        write_json(
+            Path(result), {"ranks": dist.get_world_size(), "difference": difference, "seconds": list(seconds.items())}
+        )
     dist.barrier()
     dist.destroy_process_group()
 

@@ -1,7 +1,7 @@
 """What versions need of each other, in one place, with where it is written. Knows nothing of what is installed.
 
-What a package says of itself is asked of the package instead: torch's own metadata pins its NVIDIA libraries, and ONNX Runtime's
-libraries name the CUDA, cuDNN and TensorRT that they link.
+What a package says of itself is asked of the package instead: torch's own metadata pins its NVIDIA libraries, and ONNX
+Runtime's libraries name the CUDA, cuDNN and TensorRT that they link.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.ht
 """
 
 CUDNN_MAJOR_OF_CUDA: dict[int, tuple[int, ...]] = {11: (8, 9), 12: (8, 9), 13: (9,)}
-"""cuDNN majors built for a CUDA major. https://docs.nvidia.com/deeplearning/cudnn/backend/latest/reference/support-matrix.html"""
+"""cuDNN majors built for a CUDA major.
+https://docs.nvidia.com/deeplearning/cudnn/backend/latest/reference/support-matrix.html"""
 
 PYTHON: tuple[Version, Version] = ((3, 11), (3, 13))
 """From, and below: `requires-python` of pyproject.toml."""
 
 ONNXRUNTIME: Version = (1, 17)
-"""First to run opset 20, which Sonorant exports. https://onnxruntime.ai/docs/reference/compatibility.html#onnx-opset-support"""
+"""First to run opset 20, which Sonorant exports.
+https://onnxruntime.ai/docs/reference/compatibility.html#onnx-opset-support"""
 
 TENSORRT_MAJORS = (10, 11)
 """Whose Python interface Sonorant speaks. https://docs.nvidia.com/deeplearning/tensorrt/latest/"""

@@ -1,4 +1,5 @@
-"""Starts ranks as training does and lets them average gradients. Knows nothing of what they compute; `sonorant/doctor/rank.py` does."""
+"""Starts ranks as training does and lets them average gradients. Knows nothing of what they compute;
+`sonorant/doctor/rank.py` does."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def find(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
 
 
 def judge(name: str, result: dict) -> Finding:
-    """The ranks' result as a finding: the time of each all-reduce, and what crosses a rank's link a second (bus bandwidth)."""
+    """The ranks' result as a finding: the time of each all-reduce, and what crosses a rank's link a second (bus
+    bandwidth)."""
     ranks = result["ranks"]
     if not result["difference"] <= ROUNDING:
         return problem(
@@ -70,9 +72,23 @@ def hint(kind: str) -> str:
 
 def start(kind: str, result: Path, env: dict[str, str]) -> str | None:
     """Run torchrun to its end. What went wrong in one line, or None."""
-    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "sonorant.doctor.rank", kind, str(result)]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.training.distributed.agent",
+        "-m",
+        "sonorant.doctor.rank",
+        kind,
+        str(result),
+    ]
     child = subprocess.Popen(
-        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+        command,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
     )
     try:
         _, errors = child.communicate(timeout=SECONDS)

@@ -1,4 +1,5 @@
-"""How fast, how full and how trustworthy the disk below a folder is. Knows nothing of what the folder is for, beyond read or write.
+"""How fast, how full and how trustworthy the disk below a folder is. Knows nothing of what the folder is for, beyond
+read or write.
 
 What is written is a temporary file of bounded size, gone afterwards; in a folder that is only read, nothing is written.
 """
@@ -50,7 +51,9 @@ def look_at_read(folder: Path) -> Iterator[Finding]:
     try:
         yield from reading(name, largest)
     except OSError as error:
-        yield problem(AREA, f"{name} reading", f"{largest.name}: {error.strerror}", "give this user the right to read it")
+        yield problem(
+            AREA, f"{name} reading", f"{largest.name}: {error.strerror}", "give this user the right to read it"
+        )
 
 
 def look_at_write(folder: Path) -> Iterator[Finding]:
@@ -74,9 +77,13 @@ def find_free(name: str, free: int) -> Finding:
     """Whether `free` bytes are enough for run directories."""
     value = f"{free / 2**30:.1f} GiB"
     if free < FREE_NEEDED:
-        return problem(AREA, f"{name} free", value, "a checkpoint may not fit: make room, or name a folder on another disk")
+        return problem(
+            AREA, f"{name} free", value, "a checkpoint may not fit: make room, or name a folder on another disk"
+        )
     if free < FREE_WANTED:
-        return warning(AREA, f"{name} free", value, "make room: checkpoints of two trainings and their copies need a few GiB")
+        return warning(
+            AREA, f"{name} free", value, "make room: checkpoints of two trainings and their copies need a few GiB"
+        )
     return ok(AREA, f"{name} free", value)
 
 
@@ -90,9 +97,14 @@ def find_lock(name: str, file: Path) -> Finding:
             return ok(AREA, f"{name} locks", "flock keeps a second one out")
         except OSError as error:
             return problem(
-                AREA, f"{name} locks", f"flock: {error.strerror}", "mount it with locks (NFS: version 4), or use another disk"
+                AREA,
+                f"{name} locks",
+                f"flock: {error.strerror}",
+                "mount it with locks (NFS: version 4), or use another disk",
             )
-    return problem(AREA, f"{name} locks", "flock lets a second one in", "mount it with locks (NFS: version 4), or use another disk")
+    return problem(
+        AREA, f"{name} locks", "flock lets a second one in", "mount it with locks (NFS: version 4), or use another disk"
+    )
 
 
 def file_system(name: str, folder: Path) -> Finding:
@@ -127,7 +139,9 @@ def writing(name: str, file: Path, size: int) -> Iterator[Finding]:
     rate = file.stat().st_size / (time.perf_counter() - start)
     value = f"{rate / MIB:.0f} MiB/s written and flushed"
     if rate < WRITE_WANTED:
-        yield warning(AREA, f"{name} writing", value, "every checkpoint waits for this: put runs on a disk of this machine")
+        yield warning(
+            AREA, f"{name} writing", value, "every checkpoint waits for this: put runs on a disk of this machine"
+        )
     else:
         yield ok(AREA, f"{name} writing", value)
     yield from reading(name, file)
@@ -147,7 +161,10 @@ def reading(name: str, file: Path) -> Iterator[Finding]:
     value = f"{rate / MIB:.0f} MiB/s in a row, a random page in {median * 1e3:.2f} ms (99 %: {slow * 1e3:.2f} ms){told}"
     if rate < READ_WANTED or median > LATENCY_WANTED:
         yield warning(
-            AREA, f"{name} reading", value, "copy features to a fast disk first: data.preload in params.yaml (folder or memory)"
+            AREA,
+            f"{name} reading",
+            value,
+            "copy features to a fast disk first: data.preload in params.yaml (folder or memory)",
         )
     else:
         yield ok(AREA, f"{name} reading", value)

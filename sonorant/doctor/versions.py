@@ -1,4 +1,5 @@
-"""Versions of what training and speaking stand on, against what they need of each other. Knows nothing of how many GPUs there are."""
+"""Versions of what training and speaking stand on, against what they need of each other. Knows nothing of how many GPUs
+there are."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Driver:
 
 
 def look(lock: Path | None) -> Iterator[Finding]:
-    """Findings of Python, driver, torch and its libraries, ONNX Runtime, TensorRT, and packages against the file `lock`."""
+    """Findings of Python, driver, torch and its libraries, ONNX Runtime, TensorRT, and packages against the file
+    `lock`."""
     yield find_python(sys.version_info[:3])
     driver = read_driver()
     cuda = torch.version.cuda and parse(torch.version.cuda)
@@ -81,7 +83,9 @@ def find_python(version: Version) -> Finding:
     oldest, beyond = PYTHON
     if oldest <= version < beyond:
         return ok(AREA, "Python", show(version))
-    return problem(AREA, "Python", show(version), f"make the environment with Python {show(oldest)} or newer, below {show(beyond)}")
+    return problem(
+        AREA, "Python", show(version), f"make the environment with Python {show(oldest)} or newer, below {show(beyond)}"
+    )
 
 
 def find_driver(driver: Driver, cuda: Version | None) -> Finding:
@@ -109,7 +113,9 @@ def find_torch(driver: Driver, cuda: Version | None) -> Finding:
     """Whether torch can use the GPUs of this machine."""
     value = f"{torch.__version__}, " + (f"CUDA {show(cuda)}" if cuda else "built without CUDA")
     if driver.version is not None and cuda is None:
-        return problem(AREA, "torch", f"{value}, beside a driver", "this machine's GPUs stay idle: install torch's build for CUDA")
+        return problem(
+            AREA, "torch", f"{value}, beside a driver", "this machine's GPUs stay idle: install torch's build for CUDA"
+        )
     if driver.version is not None and not torch.cuda.is_available():
         return problem(
             AREA, "torch", f"{value}, but CUDA does not start",
@@ -131,7 +137,10 @@ def find_cudnn(found: Version | None, cuda: Version) -> Finding:
     """Whether the cuDNN that is loaded belongs to torch's CUDA."""
     if not found:
         return problem(
-            AREA, "cuDNN", "torch finds none", "install torch again with its NVIDIA packages: pip install --force-reinstall torch"
+            AREA,
+            "cuDNN",
+            "torch finds none",
+            "install torch again with its NVIDIA packages: pip install --force-reinstall torch",
         )
     majors = CUDNN_MAJOR_OF_CUDA.get(cuda[0])
     if majors is not None and found[0] not in majors:
@@ -146,7 +155,10 @@ def find_nccl() -> Finding:
     """The NCCL that is loaded."""
     if not torch.distributed.is_nccl_available():
         return problem(
-            AREA, "NCCL", "this torch has none", "several GPUs cannot train together: install torch's build for Linux with CUDA"
+            AREA,
+            "NCCL",
+            "this torch has none",
+            "several GPUs cannot train together: install torch's build for Linux with CUDA",
         )
     return ok(AREA, "NCCL", show(torch.cuda.nccl.version()))
 
@@ -155,12 +167,16 @@ def find_pins(package: str) -> Finding:
     """Whether the NVIDIA libraries that a package pins in its metadata are installed as it pins them."""
     name = f"{package}'s libraries"
     pins = dict(
-        re.findall(r"^(nvidia-[\w-]+)==([\w.]+)", "\n".join(importlib.metadata.requires(package) or []), flags=re.MULTILINE)
+        re.findall(
+            r"^(nvidia-[\w-]+)==([\w.]+)", "\n".join(importlib.metadata.requires(package) or []), flags=re.MULTILINE
+        )
     )
     if not pins:
         return not_run(AREA, name, f"this build of {package} pins none")
     wrong = [
-        f"{library} {installed(library) or 'missing'} (pinned {pin})" for library, pin in pins.items() if installed(library) != pin
+        f"{library} {installed(library) or 'missing'} (pinned {pin})"
+        for library, pin in pins.items()
+        if installed(library) != pin
     ]
     if wrong:
         return problem(AREA, name, "; ".join(wrong), f"pip install --force-reinstall {package}=={installed(package)}")
@@ -180,7 +196,9 @@ def look_at_onnxruntime(cuda: Version | None) -> Iterator[Finding]:
             "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one that is wanted",
         )  # fmt: skip
     elif not at_least(version, ONNXRUNTIME):
-        yield problem(AREA, "ONNX Runtime", show(version), f"exported voices need {show(ONNXRUNTIME)}: pip install -U {both[-1]}")
+        yield problem(
+            AREA, "ONNX Runtime", show(version), f"exported voices need {show(ONNXRUNTIME)}: pip install -U {both[-1]}"
+        )
     else:
         yield ok(AREA, "ONNX Runtime", f"{show(version)} ({both[-1]})")
     library = provider("cuda")
@@ -201,7 +219,9 @@ def provider(name: str) -> Path | None:
 def find_linked_cuda(needs: dict[str, int], cuda: Version | None) -> Finding:
     """Whether ONNX Runtime's CUDA provider and torch link the same CUDA, as they must within one process."""
     name = "ONNX Runtime on CUDA"
-    value = "links " + ", ".join(f"{LIBRARIES[name]} {major}" for name, major in sorted(needs.items()) if name in LIBRARIES)
+    value = "links " + ", ".join(
+        f"{LIBRARIES[name]} {major}" for name, major in sorted(needs.items()) if name in LIBRARIES
+    )
     if cuda is not None and "cudart" in needs and needs["cudart"] != cuda[0]:
         return warning(
             AREA, name, f"{value}, torch CUDA {show(cuda)}",
@@ -235,7 +255,10 @@ def find_tensorrt(version: Version, provider: int | None) -> Finding:
     if version[0] not in TENSORRT_MAJORS:
         known = " or ".join(map(str, TENSORRT_MAJORS))
         return problem(
-            AREA, "TensorRT", show(version), f"Sonorant speaks to {known}: pip install 'tensorrt~={TENSORRT_MAJORS[-1]}.0'"
+            AREA,
+            "TensorRT",
+            show(version),
+            f"Sonorant speaks to {known}: pip install 'tensorrt~={TENSORRT_MAJORS[-1]}.0'",
         )
     if provider is not None and provider != version[0]:
         return warning(
@@ -258,7 +281,9 @@ def find_lock(lock: Path | None) -> Finding:
         return not_run(AREA, "packages", f"no {lock or 'lock'} here")
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE))
     have = {name: found.split("+")[0] for name in pins if (found := installed(name))}
-    wrong = [f"{name} {found} (locked {pins[name]})" for name, found in have.items() if found != pins[name].split("+")[0]]
+    wrong = [
+        f"{name} {found} (locked {pins[name]})" for name, found in have.items() if found != pins[name].split("+")[0]
+    ]
     if wrong:
         more = f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""
         return warning(AREA, "packages", "; ".join(wrong[:6]) + more, f"pip install -r {lock}")

@@ -1,4 +1,5 @@
-"""Which candidates (`<runtime>/<variant>`) are judged and timed: what the stage `verify` found. Knows nothing of how they are judged."""
+"""Which candidates (`<runtime>/<variant>`) are judged and timed: what the stage `verify` found. Knows nothing of how
+they are judged."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from sonorant.runtime.runtimes import BASELINE, REFERENCE
 
 
 def read_parity(path: Path) -> dict[str, Any]:
-    """`{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not run: <why>"}` from the report of `verify`.
+    """`{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not run: <why>"}` from the report of
+    `verify`.
 
     Raises SonorantError naming the file if it is something else, or without `BASELINE`.
     """
@@ -20,14 +22,18 @@ def read_parity(path: Path) -> dict[str, Any]:
             candidate: row if isinstance(row, str) else _parity(row) for candidate, row in read_json(path).items()
         }
         if not parity[BASELINE]["passed"]:
-            raise SonorantError(f"{path}: {BASELINE} did not pass: {parity[BASELINE]['failed']}; nothing else can be judged")
+            raise SonorantError(
+                f"{path}: {BASELINE} did not pass: {parity[BASELINE]['failed']}; nothing else can be judged"
+            )
         return parity
     except (AttributeError, KeyError, TypeError) as error:
         raise SonorantError(f"{path}: not what the stage verify writes ({error}); run it again") from None
 
 
 def _parity(row: dict[str, Any]) -> dict[str, Any]:
-    graphs = {graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)}  # "not run: <why>"
+    graphs = {
+        graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)
+    }  # "not run: <why>"
     figures = {key: {graph: found[key] for graph, found in graphs.items()} for key in ("max_abs_diff", "tolerance")}
     tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # of voices that speak code by code
     return {"passed": row["passed"], "failed": row["failed"], **figures, **tokens}
@@ -37,13 +43,16 @@ def judged_variants(parity: dict[str, Any]) -> list[str]:
     """The variants that passed under ONNX Runtime on the CPU, fp32 first."""
     runtime, first = BASELINE.split("/")
     variants = [
-        candidate.split("/", 1)[1] for candidate in parity if candidate.startswith(f"{runtime}/") and passed(parity[candidate])
+        candidate.split("/", 1)[1]
+        for candidate in parity
+        if candidate.startswith(f"{runtime}/") and passed(parity[candidate])
     ]
     return sorted(variants, key=lambda variant: variant != first)
 
 
 def timed_candidates(parity: dict[str, Any]) -> dict[str, str | None]:
-    """Every candidate of `verify`, each with why it is not timed, or None. `REFERENCE` is all that is timed of torch, which cannot ship."""
+    """Every candidate of `verify`, each with why it is not timed, or None. `REFERENCE` is all that is timed of torch,
+    which cannot ship."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 

@@ -72,10 +72,17 @@ def measure_memory(
     }
 
 
-def _measured(bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: NDArray[np.int64]) -> dict[str, float] | str:
+def _measured(
+    bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: NDArray[np.int64]
+) -> dict[str, float] | str:
     if not STATUS.exists():
         return "not run: this system has no /proc"
-    job = {"bundle": str(bundle), "candidate": candidate, "trained": [str(folder) for folder in trained], "tokens": tokens.tolist()}
+    job = {
+        "bundle": str(bundle),
+        "candidate": candidate,
+        "trained": [str(folder) for folder in trained],
+        "tokens": tokens.tolist(),
+    }
     command = [sys.executable, "-m", "sonorant.evaluation.environment"]
     done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
     if done.returncode:

@@ -1,6 +1,8 @@
-"""Texts made comparable before words are counted, references and transcripts alike. Knows nothing of errors or recognisers.
+"""Texts made comparable before words are counted, references and transcripts alike. Knows nothing of errors or
+recognisers.
 
-Word and character error rates of a corpus, with bootstrap intervals. Knows nothing of audio, recognisers or normalisation."""
+Word and character error rates of a corpus, with bootstrap intervals. Knows nothing of audio, recognisers or
+normalisation."""
 
 from __future__ import annotations
 
@@ -33,10 +35,11 @@ _OUTSIDE_WORDS = re.compile(r"(?<!\w)'|'(?!\w)|[^\w'\s]|_")
 
 
 class Normalizer:
-    """Lower case, no punctuation, numbers in words; a mark between two words becomes a space, so that words never grow together.
+    """Lower case, no punctuation, numbers in words; a mark between two words becomes a space, so that words never grow
+    together.
 
-    References come from the manifest's `spoken` text, whose numbers the frontend wrote out. Recognisers that write digits have them
-    written out by the same frontend, so a number counts alike on both sides.
+    References come from the manifest's `spoken` text, whose numbers the frontend wrote out. Recognisers that write
+    digits have them written out by the same frontend, so a number counts alike on both sides.
     """
 
     def __init__(self, language: str) -> None:
@@ -75,7 +78,8 @@ class ErrorCounts:
 
     @property
     def wer(self) -> float:
-        """Word error rate of the corpus, percent: all errors over all reference words, not the mean of the utterances' rates."""
+        """Word error rate of the corpus, percent: all errors over all reference words, not the mean of the utterances'
+        rates."""
         return rate(self.word_errors, self.words)
 
     @property
@@ -99,7 +103,9 @@ def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> Error
     rows = []
     for reference, transcript in zip(references, transcripts, strict=True):
         if not reference.strip():
-            raise SonorantError("a reference text holds no words after normalisation; remove its utterance from the corpus")
+            raise SonorantError(
+                "a reference text holds no words after normalisation; remove its utterance from the corpus"
+            )
         words = jiwer.process_words(reference, transcript)
         characters = jiwer.process_characters(reference, transcript)
         rows.append((*_errors_and_length(words), *_errors_and_length(characters)))
@@ -126,8 +132,8 @@ def paired_interval(
 ) -> tuple[float, float]:
     """The 95 % interval, in points, of how far a system's rate lies above a baseline's on the same utterances.
 
-    Both systems are drawn together, so what a hard sentence adds to both falls out; far narrower than two separate intervals
-    (Bisani and Ney 2004, as above). `totals` are the reference lengths both share.
+    Both systems are drawn together, so what a hard sentence adds to both falls out; far narrower than two separate
+    intervals (Bisani and Ney 2004, as above). `totals` are the reference lengths both share.
     """
     return bootstrap_interval(errors - baseline_errors, totals, resamples)
 

@@ -1,4 +1,5 @@
-"""The whole judgement of a voice: what is spoken, recognised, compared and timed becomes one set of figures. Knows nothing of files out.
+"""The whole judgement of a voice: what is spoken, recognised, compared and timed becomes one set of figures. Knows
+nothing of files out.
 
 Its parts are beside it, one a file; here they are only put together.
 """
@@ -50,7 +51,8 @@ class EvaluateConfig:
     bootstrap: int
     """Resamples behind each 95 % interval."""
     latency_repeats: int
-    """Timed rounds of each sentence class, runtime and number of threads; fewer where they take longer than `latency.LONGEST`."""
+    """Timed rounds of each sentence class, runtime and number of threads; fewer where they take longer than
+    `latency.LONGEST`."""
     mos_sentences: int
     """Sentences, the first by hash of id, whose sound DNSMOS rates; half a second of a core each, for every kind."""
 
@@ -73,7 +75,8 @@ class EvaluationInputs:
     voice: Path
     """The bundle with all variants."""
     trained: tuple[Path, Path]
-    """Trained folders of the model that speaks and of the one that makes sound, for the torch runtime and the copies."""
+    """Trained folders of the model that speaks and of the one that makes sound, for the torch runtime and the
+    copies."""
     codes: Path
     """The token store that the stage `train_vocoder` wrote; of the family parallel a header alone."""
     parity: Path
@@ -99,10 +102,11 @@ class Evaluation:
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
-    """Judge every variant that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime on the CPU.
+    """Judge every variant that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime
+    on the CPU.
 
-    `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or the evaluator's
-    self-test fails.
+    `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or
+    the evaluator's self-test fails.
     """
     known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)
@@ -120,7 +124,8 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     metrics = {
         "family": bundle.description.family,
         "intelligibility": intelligibility(counts, config.bootstrap, beside) | not_spoken,
-        "naturalness": _naturalness(renderings, rated, config, [sentence.speaker for sentence in sentences]) | not_spoken,
+        "naturalness": _naturalness(renderings, rated, config, [sentence.speaker for sentence in sentences])
+        | not_spoken,
         "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
         "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
         "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
@@ -148,7 +153,9 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
     revision = load_recognizer(name, known.language).revision
     if revision != known.revision:
-        raise SonorantError(f"{path}: made with '{known.revision}', here is '{revision}'; run recognize_recordings again")
+        raise SonorantError(
+            f"{path}: made with '{known.revision}', here is '{revision}'; run recognize_recordings again"
+        )
 
 
 def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> list[Utterance]:
@@ -165,7 +172,9 @@ def listen(
     renderings: Renderings, repeated: list[Clip], known: RecognizedRecordings, recognizer: str, normalizer: Normalizer
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
     """Recognise all renderings, and what the self-test wants heard, in one go: every core stays busy to the end."""
-    spoken = {kind: [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]] for kind in renderings.kinds}
+    spoken = {
+        kind: [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]] for kind in renderings.kinds
+    }
     for kind in (VOCODER, renderings.variants[0]):
         check_sound(kind, spoken[kind])
     planted = {kind: planted_clips(clips[0]) for kind, clips in spoken.items()}
@@ -187,7 +196,8 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
 
 
 def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, str]) -> dict[str, Any]:
-    """Error rates of each kind, how far they lie above the recordings', and those of variants above the first one's, in pairs."""
+    """Error rates of each kind, how far they lie above the recordings', and those of variants above the first one's, in
+    pairs."""
     summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():
@@ -204,7 +214,9 @@ def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, s
     measured = distances(
         [Sounds(dict(zip(renderings.kinds, sounds[1:], strict=True)), sounds[0], renderings.rate) for sounds in rows]
     )
-    summaries = {k: scores if isinstance(scores, str) else mos.summarize(scores, config.bootstrap) for k, scores in rated.items()}
+    summaries = {
+        k: scores if isinstance(scores, str) else mos.summarize(scores, config.bootstrap) for k, scores in rated.items()
+    }
     found = {kind: summarize_distances(measured[kind]) | {"dnsmos": summaries[kind]} for kind in renderings.kinds}
     for variant, similarity in speaker_similarities(renderings, speakers).items():
         found[variant]["speaker_similarity"] = similarity
@@ -231,7 +243,8 @@ def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:
 
 
 def size(bundle: Bundle) -> dict[str, Any]:
-    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has is left out.
+    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has
+    is left out.
 
     `sha256` of each graph tells which files all figures of the variant belong to.
     """

@@ -1,9 +1,11 @@
-"""How long candidates take from phoneme ids to samples, in turn with fp32. Knows nothing of text or of how well they speak.
+"""How long candidates take from phoneme ids to samples, in turn with fp32. Knows nothing of text or of how well they
+speak.
 
-Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in one process, each
-round in another order, and how much faster one is comes from the rounds' own ratios.
+Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in
+one process, each round in another order, and how much faster one is comes from the rounds' own ratios.
 
-How soon a streaming voice is heard: from the text to the first samples, on one thread. Knows nothing of servers and of many at once."""
+How soon a streaming voice is heard: from the text to the first samples, on one thread. Knows nothing of servers and of
+many at once."""
 
 from __future__ import annotations
 
@@ -26,12 +28,13 @@ REQUIRED = (BASELINE, REFERENCE)
 
 
 WARM_UP, WARM_SECONDS = 3, 0.5
-"""Rounds before the clock starts, at each length, fewer once they took so long: memory is laid out at the first, all else soon after."""
+"""Rounds before the clock starts, at each length, fewer once they took so long: memory is laid out at the first, all
+else soon after."""
 
 
 LONGEST = 5.0
-"""Seconds of rounds of one class on one number of threads, after which no more begin: neither a busy machine nor a voice that speaks
-token by token must stretch them to hours."""
+"""Seconds of rounds of one class on one number of threads, after which no more begin: neither a busy machine nor a
+voice that speaks token by token must stretch them to hours."""
 
 
 LEAST = 5
@@ -80,11 +83,12 @@ def measure(
 ) -> dict[str, Any]:
     """Time every candidate on one thread and on all usable cores, warm, one sentence at a time.
 
-    `candidates`: each with why it is not timed, or None; `repeats`: rounds, fewer where they take longer than `LONGEST`. Returns
-    `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats, over_fp32,
-    over_fp32_ci95}}}}`; `rtf` is the median over the seconds of audio, `over_fp32` the median over rounds of `BASELINE`'s time over the
-    candidate's (above 1 = faster) with its 95 % bootstrap interval; a candidate that cannot run is a string "not run: <why>". Raises
-    SonorantError if one of `REQUIRED` cannot.
+    `candidates`: each with why it is not timed, or None; `repeats`: rounds, fewer where they take longer than
+    `LONGEST`. Returns
+    `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats,
+    over_fp32, over_fp32_ci95}}}}`; `rtf` is the median over the seconds of audio, `over_fp32` the median over rounds of
+    `BASELINE`'s time over the candidate's (above 1 = faster) with its 95 % bootstrap interval; a candidate that cannot
+    run is a string "not run: <why>". Raises SonorantError if one of `REQUIRED` cannot.
     """
     speed: dict[str, Any] = {candidate: f"not run: {reason}" for candidate, reason in candidates.items() if reason}
     timed = [candidate for candidate, reason in candidates.items() if not reason]
@@ -99,7 +103,11 @@ def _measure_runtime(job: LatencyJob) -> dict[str, Any]:
     for label, threads in THREADS.items():
         # A process each: torch has one pool of threads a process, and a pool that has spun up stays.
         [measured] = spread(
-            _measure, [replace(job, threads=threads)], label=f"latency, {job.runtime}, {threads} threads", unit="run", processes=1
+            _measure,
+            [replace(job, threads=threads)],
+            label=f"latency, {job.runtime}, {threads} threads",
+            unit="run",
+            processes=1,
         )
         for candidate, found in measured.items():
             if isinstance(found, str):
@@ -136,7 +144,8 @@ def _measure(job: LatencyJob) -> dict[str, Any]:
 def _take_turns(
     voices: Mapping[str, Voice], tokens: NDArray[np.int64], repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
-    """Seconds that each voice took in each round (R,), and the seconds it spoke; after `LEAST` rounds none begins later than `longest`."""
+    """Seconds that each voice took in each round (R,), and the seconds it spoke; after `LEAST` rounds none begins later
+    than `longest`."""
     _warm_up(voices, tokens)
     inputs = _alone(tokens)
     took: dict[str, list[float]] = {name: [] for name in voices}
@@ -164,7 +173,9 @@ def _warm_up(voices: Mapping[str, Voice], tokens: NDArray[np.int64]) -> None:
             voice.synthesize(*_alone(tokens))
 
 
-def _alone(tokens: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+def _alone(
+    tokens: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
     """What `Voice.synthesize` takes, of one sentence by the first speaker."""
     return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 
@@ -181,10 +192,14 @@ def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
 
 
 def over_baseline(ratios: NDArray[np.float64]) -> dict[str, Any]:
-    """The rounds' ratios (R,) of the baseline's time over the candidate's -> median and 95 % interval, rounds drawn with replacement."""
+    """The rounds' ratios (R,) of the baseline's time over the candidate's -> median and 95 % interval, rounds drawn
+    with replacement."""
     drawn = np.random.default_rng(SEED).integers(0, len(ratios), size=(RESAMPLES, len(ratios)))
     low, high = np.percentile(np.median(ratios[drawn], axis=1), [2.5, 97.5])
-    return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(float(low), 4), round(float(high), 4)]}
+    return {
+        "over_fp32": round(float(np.median(ratios)), 4),
+        "over_fp32_ci95": [round(float(low), 4), round(float(high), 4)],
+    }
 
 
 FIRST_AUDIO_SENTENCES = 20
@@ -201,10 +216,13 @@ class FirstAudioJob:
 
 
 def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
-    """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: of each text streamed alone under ONNX Runtime, warm."""
+    """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: of each text streamed alone under ONNX Runtime,
+    warm."""
     jobs = [FirstAudioJob(bundle, variant, tuple(texts)) for variant in variants]
     # One after the other: two at once would disturb each other.
-    return dict(zip(variants, spread(_measure_first_audio, jobs, label="first audio", unit="variant", processes=1), strict=True))
+    return dict(
+        zip(variants, spread(_measure_first_audio, jobs, label="first audio", unit="variant", processes=1), strict=True)
+    )
 
 
 def _measure_first_audio(job: FirstAudioJob) -> dict[str, Any] | str:

@@ -1,8 +1,8 @@
 """How natural speech sounds to a network that learned from listeners: DNSMOS. Knows nothing of words and of recordings.
 
-Reddy et al., "DNSMOS P.835: a non-intrusive perceptual objective speech quality metric to evaluate noise suppressors", ICASSP 2022. The
-networks come in the package speechmos. They learned from noisy calls: differences between two renderings mean something, the score
-itself little.
+Reddy et al., "DNSMOS P.835: a non-intrusive perceptual objective speech quality metric to evaluate noise suppressors",
+ICASSP 2022. The networks come in the package speechmos. They learned from noisy calls: differences between two
+renderings mean something, the score itself little.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ Clip = tuple[NDArray[np.float32], int]
 
 
 def rate_clips(clips: Sequence[Clip]) -> NDArray[np.float64] | str:
-    """Samples (S,) in -1..1 with their rates in Hz -> scores (clips, 3) in the order of `SCORES`, or "not run: <why>"."""
+    """Samples (S,) in -1..1 with their rates in Hz -> scores (clips, 3) in the order of `SCORES`, or "not run:
+    <why>"."""
     if any(importlib.util.find_spec(module) is None for module in MODULES):
         return NOT_INSTALLED
     return np.array(spread(_rate, clips, label="DNSMOS", unit="clip", prepare=_load))
@@ -73,7 +74,9 @@ def _load() -> None:
 def _rate(clip: Clip) -> list[float]:
     samples, rate = clip
     heard = samples if rate == RATE else resample(samples, rate, RATE)
-    if len(heard) < WINDOW:  # the package would double it until it is longer, and rate up to nine windows of the same sound
+    if (
+        len(heard) < WINDOW
+    ):  # the package would double it until it is longer, and rate up to nine windows of the same sound
         heard = np.resize(heard, WINDOW)
     found = _model(np.clip(heard, -1.0, 1.0), RATE, is_personalized_MOS=False)
     return [float(found[name]) for name in SCORES.values()]

@@ -1,4 +1,5 @@
-"""Speech recognisers behind one interface: samples in, words out. Knows nothing of error rates or of what is being judged.
+"""Speech recognisers behind one interface: samples in, words out. Knows nothing of error rates or of what is being
+judged.
 
 None of them is told what was said: open vocabulary, so that an error rate means something.
 
@@ -58,9 +59,9 @@ class Recognizer(Protocol):
 class PocketSphinx:
     """CMU PocketSphinx with the English model that comes in its package (Huggins-Daines et al., ICASSP 2006). BSD.
 
-    One setting is not the package's: 3,000 active HMMs a frame at most instead of 30,000. Measured on flite speech: 24 % faster, and
-    the same words (40 sentences of rms 4.5 % WER, 20 of slt 12.6 %); on 20 real recordings of LJSpeech 35 % faster, 20.9 % WER both
-    ways. 2,000 began to cost words; so did narrower beams, fewer
+    One setting is not the package's: 3,000 active HMMs a frame at most instead of 30,000. Measured on flite speech: 24
+    % faster, and the same words (40 sentences of rms 4.5 % WER, 20 of slt 12.6 %); on 20 real recordings of LJSpeech 35
+    % faster, 20.9 % WER both ways. 2,000 began to cost words; so did narrower beams, fewer
     Gaussians, skipped frames, and leaving out the second or third pass.
     """
 
@@ -78,8 +79,8 @@ class PocketSphinx:
         integers = (np.clip(_at_rate(samples, rate), -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
             return ""
-        # The front end goes on estimating the noise floor from one utterance to the next; without a new start, what is heard in a
-        # clip would depend on the clips before.
+        # The front end goes on estimating the noise floor from one utterance to the next; without a new start, what is
+        # heard in a clip would depend on the clips before.
         self._decoder.reinit_feat()
         self._decoder.start_utt()
         self._decoder.process_raw(integers.tobytes(), full_utt=True)
@@ -89,7 +90,8 @@ class PocketSphinx:
 
 
 class FasterWhisper:
-    """Whisper (Radford et al. 2022) by CTranslate2, greedy enough to be deterministic: one temperature, no text carried over."""
+    """Whisper (Radford et al. 2022) by CTranslate2, greedy enough to be deterministic: one temperature, no text carried
+    over."""
 
     def __init__(self, model: str, language: str) -> None:
         _require("faster_whisper", "whisper")
@@ -103,7 +105,11 @@ class FasterWhisper:
     def transcribe(self, samples: NDArray[np.float32], rate: int) -> str:
         """See `Recognizer`."""
         segments, _ = self._model.transcribe(
-            _at_rate(samples, rate), language=self._language, beam_size=5, temperature=0.0, condition_on_previous_text=False
+            _at_rate(samples, rate),
+            language=self._language,
+            beam_size=5,
+            temperature=0.0,
+            condition_on_previous_text=False,
         )
         return " ".join(segment.text.strip() for segment in segments)
 
@@ -173,14 +179,18 @@ def _split(name: str) -> tuple[str, str]:
 
 def _require(module: str, extra: str) -> None:
     if importlib.util.find_spec(module) is None:
-        raise SonorantError(f"recognizer.name: {module.replace('_', '-')} is not installed; run: pip install 'sonorant[{extra}]'")
+        raise SonorantError(
+            f"recognizer.name: {module.replace('_', '-')} is not installed; run: pip install 'sonorant[{extra}]'"
+        )
 
 
 def _loaded(load: Callable[[], Any], name: str) -> Any:
     try:
         return load()
     except Exception as error:  # each hub client raises a class of its own, and all of them mean the same here
-        raise SonorantError(f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]})") from None
+        raise SonorantError(
+            f"recognizer.name: '{name}' cannot be loaded ({' '.join(str(error).split())[:200]})"
+        ) from None
 
 
 def _public_name(model: str) -> str:
@@ -215,8 +225,8 @@ _recognizer: Recognizer | None = None
 def transcribe(clips: Sequence[Clip], recognizer: str, language: str, *, processes: int | None = None) -> list[str]:
     """What the recogniser of that name hears in each clip, in order; one process a usable core, each on one thread.
 
-    Clips of equal content are heard once. Raises SonorantError as `load_recognizer` does (so load it once before, for a clear message),
-    or if a process dies.
+    Clips of equal content are heard once. Raises SonorantError as `load_recognizer` does (so load it once before, for a
+    clear message), or if a process dies.
     """
     contents = [clip.content() for clip in clips]
     different = dict(zip(contents, clips, strict=True))

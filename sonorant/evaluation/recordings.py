@@ -1,6 +1,7 @@
 """Which held-out sentences are judged. Knows nothing of how.
 
-The recordings' own error rate: the floor no voice learned from them can be expected to beat. Knows nothing of voices."""
+The recordings' own error rate: the floor no voice learned from them can be expected to beat. Knows nothing of
+voices."""
 
 from __future__ import annotations
 
@@ -22,21 +23,28 @@ from sonorant.files import read_json
 def held_out(utterances: Iterable[Utterance], count: int) -> list[Utterance]:
     """The first `count` utterances of the test split by SHA-256 of their id; all of them if there are fewer.
 
-    The order depends on the ids alone, so more recordings change the choice little. Where the split holds several languages, only the
-    most frequent one: a recogniser and a voice have one. Raises SonorantError if the split is empty.
+    The order depends on the ids alone, so more recordings change the choice little. Where the split holds several
+    languages, only the most frequent one: a recogniser and a voice have one. Raises SonorantError if the split is
+    empty.
     """
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
-        raise SonorantError("the test split is empty: nothing to judge the voice by; raise prepare.test or add recordings")
+        raise SonorantError(
+            "the test split is empty: nothing to judge the voice by; raise prepare.test or add recordings"
+        )
     language = Counter(utterance.language for utterance in test).most_common(1)[0][0]
-    chosen = sorted((u for u in test if u.language == language), key=lambda u: hashlib.sha256(u.id.encode()).hexdigest())
+    chosen = sorted(
+        (u for u in test if u.language == language), key=lambda u: hashlib.sha256(u.id.encode()).hexdigest()
+    )
     return chosen[:count]
 
 
 def spoken_text(utterance: Utterance) -> str:
     """What was to be said, numbers in words. Raises SonorantError if the utterance was not prepared."""
     if utterance.spoken is None:
-        raise SonorantError(f"utterance '{utterance.id}': field 'spoken' is missing from the manifest; run the stage prepare again")
+        raise SonorantError(
+            f"utterance '{utterance.id}': field 'spoken' is missing from the manifest; run the stage prepare again"
+        )
     return utterance.spoken
 
 
@@ -70,7 +78,8 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
     """Recognise the recordings of the held-out sentences; returns the content of `recordings.json`.
 
-    `corpus`: folder that the utterances' audio paths are relative to. Raises SonorantError naming the file or setting that is wrong.
+    `corpus`: folder that the utterances' audio paths are relative to. Raises SonorantError naming the file or setting
+    that is wrong.
     """
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language

@@ -1,6 +1,7 @@
 """The judged sentences as recorded, as what makes sound copies them, and as each variant speaks them.
 
-What makes sound is a vocoder, which is given the recording's mel, or a codec, which is given what it encodes the recording as itself.
+What makes sound is a vocoder, which is given the recording's mel, or a codec, which is given what it encodes the
+recording as itself.
 Knows nothing of how they are judged."""
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ RECORDINGS, VOCODER = "recordings", "vocoder"
 
 
 TOGETHER = 16
-"""Sentences that a voice decodes at once where it speaks token by token: a step of many rows takes little longer than that of one."""
+"""Sentences that a voice decodes at once where it speaks token by token: a step of many rows takes little longer than
+that of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +41,8 @@ class Renderings:
     tokens: tuple[NDArray[np.int64], ...]
     """Phoneme ids (N, 3) that the voice spoke."""
     sounds: dict[str, tuple[NDArray[np.float32], ...]]
-    """Samples (S,) in -1..1 at `rate`: the recordings, the sound model's copies of them (what is lost after the model that speaks), and
-    each variant speaking the text."""
+    """Samples (S,) in -1..1 at `rate`: the recordings, the sound model's copies of them (what is lost after the model
+    that speaks), and each variant speaking the text."""
     decoded: dict[str, Decoded]
     """Of each variant that spoke token by token, how that went; empty in the other family."""
     unspoken: dict[str, str]
@@ -59,12 +61,16 @@ class Renderings:
         return tuple(kind for kind in self.kinds if kind != VOCODER)
 
 
-def render(bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path) -> Renderings:
-    """Render each utterance by the bundle's graphs under ONNX Runtime; the text is the manifest's, through the voice's frontend.
+def render(
+    bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path
+) -> Renderings:
+    """Render each utterance by the bundle's graphs under ONNX Runtime; the text is the manifest's, through the voice's
+    frontend.
 
-    The copies are by the first of the `variants`. `sound`: trained folder of the model that makes sound, for what no graph holds; None: no
-    copies. `corpus`: folder that audio paths are relative to. Raises SonorantError naming the utterance or file that cannot be rendered,
-    also where the first variant gives NaN; another variant is then `unspoken`.
+    The copies are by the first of the `variants`. `sound`: trained folder of the model that makes sound, for what no
+    graph holds; None: no copies. `corpus`: folder that audio paths are relative to. Raises SonorantError naming the
+    utterance or file that cannot be rendered, also where the first variant gives NaN; another variant is then
+    `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_audio(corpus / str(utterance.audio), voice.sample_rate)[0] for utterance in utterances)
@@ -75,7 +81,9 @@ def render(bundle: Path, sound: Path | None, variants: Sequence[str], utterances
     unspoken: dict[str, str] = {}
     if sound:
         copied = copier(voice, sound)
-        sounds[VOCODER] = tuple(copied(recording) for recording in tqdm(recordings, desc="copy", unit="clip", file=sys.stderr))
+        sounds[VOCODER] = tuple(
+            copied(recording) for recording in tqdm(recordings, desc="copy", unit="clip", file=sys.stderr)
+        )
     for variant in variants:
         speaking = Voice.load(bundle, variant=variant)
         try:
@@ -93,7 +101,9 @@ def render(bundle: Path, sound: Path | None, variants: Sequence[str], utterances
 
 
 def _refuse_nan(spoken: Sequence[NDArray[np.float32]], utterances: Sequence[Utterance]) -> None:
-    broken = [utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()]
+    broken = [
+        utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()
+    ]
     if broken:
         raise SonorantError(f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'")
 
@@ -144,7 +154,9 @@ def _speak_all(
             progress.update(len(chosen))
     in_order = range(len(tokens))
     went = (
-        Decoded(finish_reasons=tuple(finish_reasons[i] for i in in_order), attempts=tuple(attempts[i] for i in in_order))
+        Decoded(
+            finish_reasons=tuple(finish_reasons[i] for i in in_order), attempts=tuple(attempts[i] for i in in_order)
+        )
         if guarded
         else None
     )

@@ -1,4 +1,5 @@
-"""How often a voice that decides while it speaks when to end ran away, and whether another attempt helped. Knows nothing of decoding."""
+"""How often a voice that decides while it speaks when to end ran away, and whether another attempt helped. Knows
+nothing of decoding."""
 
 from __future__ import annotations
 
@@ -23,15 +24,17 @@ class Decoded:
     def ran_away(self) -> tuple[bool, ...]:
         """Whether a guard had to end the first attempt."""
         return tuple(
-            finish_reason != "well" or count > 1 for finish_reason, count in zip(self.finish_reasons, self.attempts, strict=True)
+            finish_reason != "well" or count > 1
+            for finish_reason, count in zip(self.finish_reasons, self.attempts, strict=True)
         )
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:
-    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: sentences}}`.
+    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name:
+    sentences}}`.
 
-    A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together; `unrecovered`:
-    sentences that did not go well in any attempt.
+    A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together;
+    `unrecovered`: sentences that did not go well in any attempt.
     """
     sentences, runaways = len(decoded.finish_reasons), sum(decoded.ran_away)
     return {
@@ -42,13 +45,15 @@ def summarize(decoded: Decoded) -> dict[str, Any]:
         "retries": sum(decoded.attempts) - sentences,
         "unrecovered": sum(finish_reason != "well" for finish_reason in decoded.finish_reasons),
         "finish_reasons": {
-            finish_reason: decoded.finish_reasons.count(finish_reason) for finish_reason in sorted(set(decoded.finish_reasons))
+            finish_reason: decoded.finish_reasons.count(finish_reason)
+            for finish_reason in sorted(set(decoded.finish_reasons))
         },
     }
 
 
 def wilson_interval(events: int, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a fraction (Wilson 1927): it has a width where there was no event at all, as a bootstrap has not."""
+    """The 95 % score interval of a fraction (Wilson 1927): it has a width where there was no event at all, as a
+    bootstrap has not."""
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))

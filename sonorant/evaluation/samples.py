@@ -1,4 +1,5 @@
-"""An evaluation's sentences as files: what was heard in each, and sound to listen to. Knows nothing of how the report shows them."""
+"""An evaluation's sentences as files: what was heard in each, and sound to listen to. Knows nothing of how the report
+shows them."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ RUNTIME = BASELINE.split("/")[0]
 
 
 FIRST, WORST = 3, 3
-"""Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst in."""
+"""Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst
+in."""
 
 
 def write_samples(out: Path, evaluation: Evaluation) -> None:
-    """Write `sentences.jsonl` and `samples/<id>.<recording | vocoder | variant>.wav` into the folder `out`, all or nothing."""
+    """Write `sentences.jsonl` and `samples/<id>.<recording | vocoder | variant>.wav` into the folder `out`, all or
+    nothing."""
     renderings = evaluation.renderings
     with atomic_folder(out) as folder:
         write_jsonl(folder / "sentences.jsonl", _sentences(evaluation))
@@ -36,11 +39,13 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 
 
 def write_family(out: Path, evaluation: Evaluation) -> None:
-    """Write what the report of another family shows beside its own into the folder `out`: `family.json`, `sentences.jsonl`, few samples.
+    """Write what the report of another family shows beside its own into the folder `out`: `family.json`,
+    `sentences.jsonl`, few samples.
 
-    `family.json`: `family`, `sentences` (how many, and a hash that tells whether another family was judged on the same recordings by the
-    same recogniser), `recordings` and `copy` (their figures), `variants`: each with its figures. Samples are those of the first sentences,
-    which any family judged on the same ones has, in the recording and the first variant.
+    `family.json`: `family`, `sentences` (how many, and a hash that tells whether another family was judged on the same
+    recordings by the same recogniser), `recordings` and `copy` (their figures), `variants`: each with its figures.
+    Samples are those of the first sentences, which any family judged on the same ones has, in the recording and the
+    first variant.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)
@@ -53,7 +58,9 @@ def write_family(out: Path, evaluation: Evaluation) -> None:
                 write_wav(path, renderings.sounds[kind][index], renderings.rate)
 
 
-def family_figures(metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], variants: Sequence[str]) -> dict[str, Any]:
+def family_figures(
+    metrics: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], variants: Sequence[str]
+) -> dict[str, Any]:
     """The content of `family.json`."""
     heard, beside = metrics["intelligibility"], metrics["naturalness"]
     # What was heard in the recordings too: under the same ids and texts there may lie other recordings.
@@ -90,7 +97,11 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
             "finish_reasons": {
                 variant: decoded.finish_reasons[index] for variant, decoded in evaluation.renderings.decoded.items()
             },
-            "dnsmos": {kind: round(float(scores[index]), 3) for kind, scores in evaluation.opinions.items() if index < len(scores)},
+            "dnsmos": {
+                kind: round(float(scores[index]), 3)
+                for kind, scores in evaluation.opinions.items()
+                if index < len(scores)
+            },
         }
         for index, sentence in enumerate(evaluation.renderings.ids)
     ]

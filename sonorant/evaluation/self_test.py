@@ -1,4 +1,5 @@
-"""The evaluator judged before it judges: a recogniser that hears words in noise, or not in speech, must not score a voice.
+"""The evaluator judged before it judges: a recogniser that hears words in noise, or not in speech, must not score a
+voice.
 
 Knows nothing of which recogniser it is; it is given transcripts.
 """
@@ -28,9 +29,11 @@ LEAST_SHUFFLED_WER = 80.0
 MOST_OWN_OF_SHUFFLED = 0.5
 """A recording must fit its own text at least twice as well as another's."""
 LEAST_PLANTED_WER = 50.0
-"""Percent, of one sentence, in which a single word heard by chance counts much; what is heard of real speech lies far below."""
+"""Percent, of one sentence, in which a single word heard by chance counts much; what is heard of real speech lies far
+below."""
 KNOWN_WITHIN = 5.0
-"""Points between the recorded and the repeated score; zero on one machine, a little for another processor's rounding."""
+"""Points between the recorded and the repeated score; zero on one machine, a little for another processor's
+rounding."""
 
 
 def noise_clips(recordings: Sequence[Clip]) -> list[Clip]:
@@ -46,7 +49,8 @@ def planted_clips(clip: Clip) -> list[Clip]:
 
 
 def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> dict[str, Any]:
-    """In what `planted_clips` put in place of one sentence of each kind, nothing may be heard; returns the lowest error rate.
+    """In what `planted_clips` put in place of one sentence of each kind, nothing may be heard; returns the lowest error
+    rate.
 
     Args:
         reference: what that sentence says.
@@ -71,7 +75,9 @@ def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer
 def check_sound(kind: str, clips: Sequence[Clip]) -> None:
     """Raises SonorantError if most clips of a kind that everything is compared with hold nothing but silence."""
     silent = sum(float(np.abs(clip.samples).max(initial=0.0)) < SILENCE for clip in clips)
-    _require(2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent; nothing can be judged by them")
+    _require(
+        2 * silent <= len(clips), f"{silent} of {len(clips)} clips of {kind} are silent; nothing can be judged by them"
+    )
 
 
 def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> dict[str, Any]:
@@ -96,9 +102,14 @@ def check_texts(references: Sequence[str], transcripts: Sequence[str], normalize
 
 
 def check_ears(
-    references: Sequence[str], transcripts: Sequence[str], noise: Sequence[str], repeated: Sequence[str], normalizer: Normalizer
+    references: Sequence[str],
+    transcripts: Sequence[str],
+    noise: Sequence[str],
+    repeated: Sequence[str],
+    normalizer: Normalizer,
 ) -> dict[str, Any]:
-    """The recogniser must hear nothing in noise, and in the recordings what it heard before; returns the error rates in percent.
+    """The recogniser must hear nothing in noise, and in the recordings what it heard before; returns the error rates in
+    percent.
 
     Args:
         references: what the recordings say.
@@ -110,7 +121,10 @@ def check_ears(
     Raises SonorantError naming the first check that fails.
     """
     in_noise = score(references[: len(noise)], noise, normalizer).wer
-    _require(in_noise >= LEAST_NOISE_WER, f"white noise scores {in_noise:.1f} % WER, must be at least {LEAST_NOISE_WER:.0f} %")
+    _require(
+        in_noise >= LEAST_NOISE_WER,
+        f"white noise scores {in_noise:.1f} % WER, must be at least {LEAST_NOISE_WER:.0f} %",
+    )
     count = len(repeated)
     now = score(references[:count], repeated, normalizer).wer
     known = score(references[:count], transcripts[:count], normalizer).wer

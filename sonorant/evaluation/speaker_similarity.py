@@ -1,7 +1,8 @@
 """Does a voice sound like its speaker, and not like its others? Knows nothing of words and of how well anything sounds.
 
-Cosines between speaker embeddings: Wan et al., "Generalized end-to-end loss for speaker verification", ICASSP 2018; 256 values, none
-below 0. The network comes in the package resemblyzer. Cosines of two networks cannot be compared; those beside each other here can.
+Cosines between speaker embeddings: Wan et al., "Generalized end-to-end loss for speaker verification", ICASSP 2018; 256
+values, none below 0. The network comes in the package resemblyzer. Cosines of two networks cannot be compared; those
+beside each other here can.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from sonorant.processes import spread
 RATE = 16_000
 """Hz that the network listens at."""
 LEVEL = 0.1
-"""Root mean square that each clip is brought to, -20 dB: the network's mel is not logarithmic, a tenth of the amplitude would cost 0.08."""
+"""Root mean square that each clip is brought to, -20 dB: the network's mel is not logarithmic, a tenth of the amplitude
+would cost 0.08."""
 MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
 """What is needed; webrtcvad needs the last, which setuptools had until version 81."""
 
@@ -34,24 +36,32 @@ def speaker_similarities(renderings: Renderings, speakers: Sequence[str]) -> dic
         return dict.fromkeys(renderings.variants, "not run: one speaker")
     missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
     if missing:
-        return dict.fromkeys(renderings.variants, f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'")
+        return dict.fromkeys(
+            renderings.variants, f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'"
+        )
     kinds = (RECORDINGS, *renderings.variants)
     embedded = embed_clips([(samples, renderings.rate) for kind in kinds for samples in renderings.sounds[kind]])
     recordings, *variants = np.split(embedded, len(kinds))
-    return {kind: compare(found, recordings, speakers) for kind, found in zip(renderings.variants, variants, strict=True)}
+    return {
+        kind: compare(found, recordings, speakers) for kind, found in zip(renderings.variants, variants, strict=True)
+    }
 
 
 def embed_clips(clips: Sequence[Clip]) -> NDArray[np.float64]:
-    """Samples (S,) in -1..1 with their rates in Hz -> embeddings (clips, 256) of length 1, or 0 where no voice is found."""
+    """Samples (S,) in -1..1 with their rates in Hz -> embeddings (clips, 256) of length 1, or 0 where no voice is
+    found."""
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load))
 
 
-def compare(spoken: NDArray[np.float64], recordings: NDArray[np.float64], speakers: Sequence[str]) -> dict[str, Any] | str:
-    """Mean cosines of embeddings (U, D) of sentences spoken, and of their recordings, with the recordings of other sentences.
+def compare(
+    spoken: NDArray[np.float64], recordings: NDArray[np.float64], speakers: Sequence[str]
+) -> dict[str, Any] | str:
+    """Mean cosines of embeddings (U, D) of sentences spoken, and of their recordings, with the recordings of other
+    sentences.
 
-    `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor); `recordings`: the recordings
-    with the same speaker's (the ceiling). Never with the same sentence, whose words alone would make it alike; a speaker of one sentence
-    is left out. Each sentence counts alike.
+    `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor);
+    `recordings`: the recordings with the same speaker's (the ceiling). Never with the same sentence, whose words alone
+    would make it alike; a speaker of one sentence is left out. Each sentence counts alike.
     """
     same = np.equal.outer(speakers, speakers)
     others = ~same

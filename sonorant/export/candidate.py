@@ -101,7 +101,8 @@ class Candidate(ABC):
         """A codec that others have trained stays in float as a whole: its graph has nothing to be found."""
         models = self._quantizations()
         return {
-            graph: check_integers(graph, self.file(graph)) if model.get("layers") else IN_FLOAT for graph, model in models.items()
+            graph: check_integers(graph, self.file(graph)) if model.get("layers") else IN_FLOAT
+            for graph, model in models.items()
         }
 
     def _load(self) -> str:
@@ -110,8 +111,12 @@ class Candidate(ABC):
 
     def _size(self) -> str:
         """Of the graphs that int8 could have made smaller: a codec that others have trained has no layer to try."""
-        weighed = [graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")]
-        size, of_float = (sum(check_files(self.bundle, variant)[graph] for graph in weighed) for variant in ("int8", "fp32"))
+        weighed = [
+            graph for graph, model in self._quantizations().items() if model.get("layers") or model.get("float_layers")
+        ]
+        size, of_float = (
+            sum(check_files(self.bundle, variant)[graph] for graph in weighed) for variant in ("int8", "fp32")
+        )
         over_fp32, allowed = size / of_float, self.config.int8_size
         graphs = "the graphs" if len(weighed) == len(self.bundle.graphs) else f"the graphs {', '.join(weighed)}"
         if over_fp32 > allowed:
@@ -178,8 +183,12 @@ def run_checks(candidate: Candidate) -> dict[str, Any] | str:
             return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
-        except Exception as error:  # of any class: a node that breaks, memory that runs out; the others have no part in it
-            return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {one_line(error)}"}
+        except (
+            Exception
+        ) as error:  # of any class: a node that breaks, memory that runs out; the others have no part in it
+            return found | {
+                "failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {one_line(error)}"
+            }
     return found | {"passed": True}
 
 

@@ -2,11 +2,11 @@
 
 How far two results are from each other, in the measures that suit each output. Knows nothing of what computed them.
 
-The largest difference alone says little of int8: where a value lies on the border of two steps, two right computations choose different
-ones, and what follows differs by a step at that place. Means are hardly moved by single places, but by every wrong scale or constant: a
-root mean square relative to the signal for states and mel, and decibels of the log-mel for mel and samples. Samples are not
-compared by relative error: a phase that is a little off moves them much and is not heard. They are by correlation, which that
-lowers a little and a wrong sign turns over."""
+The largest difference alone says little of int8: where a value lies on the border of two steps, two right computations
+choose different ones, and what follows differs by a step at that place. Means are hardly moved by single places, but by
+every wrong scale or constant: a root mean square relative to the signal for states and mel, and decibels of the log-mel
+for mel and samples. Samples are not compared by relative error: a phase that is a little off moves them much and is not
+heard. They are by correlation, which that lowers a little and a wrong sign turns over."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A batch on its way through the three graphs, each given what torch gave before it: so only its own faults count."""
+    """A batch on its way through the three graphs, each given what torch gave before it: so only its own faults
+    count."""
 
     inputs: Arrays
     """Of the encoder."""
@@ -67,15 +68,22 @@ class Case:
         """One utterance of the batch, its padding cut off."""
         tokens, frames = int(self.inputs["lengths"][number]), int(self.lengths[number])
         one = slice(number, number + 1)
-        inputs = {name: values[one] for name, values in self.inputs.items()} | {"tokens": self.inputs["tokens"][one, :tokens]}
+        inputs = {name: values[one] for name, values in self.inputs.items()} | {
+            "tokens": self.inputs["tokens"][one, :tokens]
+        }
         hop = self.samples.shape[1] // self.mel.shape[2]
         return Case(
-            inputs, self.states[one, :tokens], self.ends[one, :tokens], self.mel[one, :, :frames], self.samples[one, : frames * hop]
+            inputs,
+            self.states[one, :tokens],
+            self.ends[one, :tokens],
+            self.mel[one, :, :frames],
+            self.samples[one, : frames * hop],
         )
 
 
 def spread_lengths(lengths: NDArray[np.int64], count: int) -> list[int]:
-    """Indices of `count` utterances, their lengths spread evenly from shortest to longest, no length twice; fewer if there are fewer."""
+    """Indices of `count` utterances, their lengths spread evenly from shortest to longest, no length twice; fewer if
+    there are fewer."""
     distinct = np.unique(lengths)
     wanted = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(int))]
     return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
@@ -87,7 +95,8 @@ def shortened(tokens: NDArray[np.integer], phonemes: int) -> NDArray[np.integer]
 
 
 def batches(utterances: Sequence[NDArray[np.integer]], speakers: int) -> Iterator[Arrays]:
-    """Inputs of the encoder: each utterance (N, 3) alone, then neighbours in padded batches; speeds and speakers take turns."""
+    """Inputs of the encoder: each utterance (N, 3) alone, then neighbours in padded batches; speeds and speakers take
+    turns."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
     for number, batch in enumerate([*alone, *together]):
@@ -121,7 +130,8 @@ class Difference:
     """Of samples, -1 to 1; None for the others, and where silence is expected."""
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
-        """Raise Fault, beginning with `where` (graph, length, ...), if this is too far from `other`, such as "torch"."""
+        """Raise Fault, beginning with `where` (graph, length, ...), if this is too far from `other`, such as
+        "torch"."""
         measures: list[tuple[str, float | None, float]] = [("max_abs_diff", self.max_abs_diff, tolerance.max_abs_diff)]
         if self.output != "samples":
             measures.append(("relative_error", self.relative_error, tolerance.relative_error))
@@ -136,7 +146,8 @@ class Difference:
 
 
 def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
-    """Measure one output of floats. Raises Fault, beginning with `where`, where dtype or shape differ or a value is not finite."""
+    """Measure one output of floats. Raises Fault, beginning with `where`, where dtype or shape differ or a value is not
+    finite."""
     check_comparable(got, expected, where)
     error = got.astype(np.float64) - expected
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
@@ -159,7 +170,8 @@ def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
 
 
 def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:
-    """The largest difference of the tokens' ends in frames. Raises Fault as `difference`, or where it is more than the tolerance allows."""
+    """The largest difference of the tokens' ends in frames. Raises Fault as `difference`, or where it is more than the
+    tolerance allows."""
     check_comparable(got, expected, where)
     frames, share = tolerance.frames
     off = np.abs(got - expected)

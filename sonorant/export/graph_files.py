@@ -1,6 +1,7 @@
 """Whether a variant's files are what the bundle says, before anything runs them. Knows nothing of what they compute.
 
-Whether an int8 graph is one: stored in int8, as engines demand it, and computed in integers. Knows nothing of how well it speaks."""
+Whether an int8 graph is one: stored in int8, as engines demand it, and computed in integers. Knows nothing of how well
+it speaks."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ PARALLEL: dict[str, tuple[Dtypes, Dtypes]] = {
 
 
 def interface_of(description: VoiceDescription) -> dict[str, tuple[Dtypes, Dtypes]]:
-    """By graph: names and dtypes of the inputs and outputs that every runtime counts on, whatever it computes in between."""
+    """By graph: names and dtypes of the inputs and outputs that every runtime counts on, whatever it computes in
+    between."""
     decoding = description.decoding
     if decoding is None:
         return PARALLEL
@@ -44,7 +46,10 @@ def interface_of(description: VoiceDescription) -> dict[str, tuple[Dtypes, Dtype
     return {
         "encoder": ({"tokens": "int64", "lengths": "int64", "speaker": "int64"}, {"states": "float32"}),
         "prefill": ({"states": "float32", "lengths": "int64", **prompt}, {**cache, "position": "int64"}),
-        "step": ({**step, **cache}, {"logits": "float32", "advance": "float32", **{f"new_{name}": "float32" for name in cache}}),
+        "step": (
+            {**step, **cache},
+            {"logits": "float32", "advance": "float32", **{f"new_{name}": "float32" for name in cache}},
+        ),
         "vocoder": ({"codes": "int64", "lengths": "int64"}, {"samples": "float32"}),
     }
 
@@ -58,7 +63,8 @@ def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
 
 
 def check_interface(bundle: Bundle, variant: str) -> None:
-    """Raises Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than every runtime counts on."""
+    """Raises Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than every runtime
+    counts on."""
     for graph, wanted in interface_of(bundle.description).items():
         described = bundle.description.graphs[graph]
         try:
@@ -72,7 +78,9 @@ def check_interface(bundle: Bundle, variant: str) -> None:
             if got != names:
                 raise Fault(f"graph {graph}: its {kind} are {got}, must be {names}; export the voice again")
             if tensors != told:
-                raise Fault(f"graph {graph}: its {kind} are not those that voice.json describes; export the voice again")
+                raise Fault(
+                    f"graph {graph}: its {kind} are not those that voice.json describes; export the voice again"
+                )
 
 
 LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
@@ -88,10 +96,11 @@ NO_KERNEL = ("ConvTranspose",)
 
 
 def check_integers(graph: str, file: Path) -> dict[str, Any]:
-    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and what ONNX Runtime computes them with.
+    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and what ONNX Runtime computes them
+    with.
 
-    Raises Fault naming the graph and the node where weights are not stored as int8, a zero-point is not 0, a scale is not constant and
-    positive, or a quantised layer that ONNX Runtime could compute in integers is left in float.
+    Raises Fault naming the graph and the node where weights are not stored as int8, a zero-point is not 0, a scale is
+    not constant and positive, or a quantised layer that ONNX Runtime could compute in integers is left in float.
     """
     model = onnx.load(file)
     layers = _quantized_layers(graph, model)
@@ -105,7 +114,9 @@ def check_integers(graph: str, file: Path) -> dict[str, Any]:
         raise Fault(f"graph {graph}: ONNX Runtime computes the quantised layers {', '.join(unexpected)} in float")
     kernels = Counter(node.op_type for node in optimized.graph.node if node.op_type in INTEGER_KERNELS)
     if kernels.total() + len(in_float) < len(layers):
-        raise Fault(f"graph {graph}: ONNX Runtime has {kernels.total()} integer kernels for {len(layers)} quantised layers")
+        raise Fault(
+            f"graph {graph}: ONNX Runtime has {kernels.total()} integer kernels for {len(layers)} quantised layers"
+        )
     return {"layers": len(layers), "kernels": dict(sorted(kernels.items())), "in_float": in_float}
 
 
@@ -116,7 +127,9 @@ def _quantized_layers(graph: str, model: onnx.ModelProto) -> list[onnx.NodeProto
     for node in model.graph.node:
         if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
             for complaint in _complaints(node, constants):
-                raise Fault(f"graph {graph}: {node.name} ({node.op_type}): {complaint}; quantise and export the voice again")
+                raise Fault(
+                    f"graph {graph}: {node.name} ({node.op_type}): {complaint}; quantise and export the voice again"
+                )
         if node.op_type == "DequantizeLinear" and node.input[0] in constants:
             if constants[node.input[0]].data_type != TensorProto.INT8:
                 raise Fault(
@@ -150,5 +163,7 @@ def _optimized(graph: str, file: Path) -> onnx.ModelProto:
         try:
             onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # ONNX Runtime raises a class of its own for each cause
-            raise Fault(f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})") from None
+            raise Fault(
+                f"graph {graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]})"
+            ) from None
         return onnx.load(options.optimized_model_filepath)

@@ -1,8 +1,9 @@
-"""A single-precision graph in 16 bits, some nodes excepted. Does not know which nodes need to be, see `sonorant.export.ranges`.
+"""A single-precision graph in 16 bits, some nodes excepted. Does not know which nodes need to be, see
+`sonorant.export.ranges`.
 
-The passes that ONNX Runtime and onnxconverter-common offer know float16 alone, so both formats go through this one. Every node gets all its
-floating-point inputs in one type, which is what strongly typed engines ask for; casts stand where two types meet, and at the border:
-inputs and outputs stay float32.
+The passes that ONNX Runtime and onnxconverter-common offer know float16 alone, so both formats go through this one.
+Every node gets all its floating-point inputs in one type, which is what strongly typed engines ask for; casts stand
+where two types meet, and at the border: inputs and outputs stay float32.
 
 The variants fp16 and bf16 of exported graphs, measured on real utterances. Knows nothing of models or bundles."""
 
@@ -58,7 +59,8 @@ FORMATS = {
 
 
 def to_half(model: onnx.ModelProto, half: HalfFormat, kept: Collection[str]) -> onnx.ModelProto:
-    """A copy of a float32 graph that computes in `half`, but for the nodes named in `kept`; of the format's opset at least."""
+    """A copy of a float32 graph that computes in `half`, but for the nodes named in `kept`; of the format's opset at
+    least."""
     if model.opset_import[0].version < half.opset:
         raised = onnx_ir.serde.deserialize_model(model)
         version_converter.convert_version(raised, half.opset)
@@ -98,11 +100,14 @@ class _Conversion:
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
     def _convert(self, node: onnx.NodeProto, outputs: dict[str, str]) -> None:
-        """Append a node of the source with its casts; `outputs` gives the graph's outputs another name, as they are cast at the end."""
+        """Append a node of the source with its casts; `outputs` gives the graph's outputs another name, as they are
+        cast at the end."""
         takes = [tensor for tensor in node.input if tensor in self.element]
         gives = [tensor for tensor in node.output if tensor in self.element]
         makes_floats = node.op_type == "Cast" and bool(gives)
-        target = self.half.element if (takes or makes_floats) and gives and node.name not in self.kept else TensorProto.FLOAT
+        target = (
+            self.half.element if (takes or makes_floats) and gives and node.name not in self.kept else TensorProto.FLOAT
+        )
         if makes_floats:
             del node.attribute[:]
             node.attribute.append(helper.make_attribute("to", target))

@@ -23,7 +23,8 @@ class ExportConfig:
     """How graphs are written."""
 
     opset: int
-    """ONNX operator set of the graphs, 18 to 23; the newer, the fewer engines read it. bf16 needs 22 and has it in any case."""
+    """ONNX operator set of the graphs, 18 to 23; the newer, the fewer engines read it. bf16 needs 22 and has it in any
+    case."""
     headroom: float = 8.0
     """A node whose values on real data, times this, go beyond a 16-bit format stays in float32."""
     max_loss: float = 8.0
@@ -36,7 +37,8 @@ class ExportConfig:
             raise ValueError(f"opset must be 18 to 23, not {self.opset}")
 
 
-# In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or 1 for constants.
+# In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or
+# 1 for constants.
 
 
 def write_graph(
@@ -52,8 +54,8 @@ def write_graph(
     Args:
         module: is put into evaluation mode.
         example: arguments to trace it with; a list of tensors stands for as many inputs of the graph.
-        inputs: the graph's inputs in the order of the arguments, and the dimensions of each that vary, axis to name. Those of the outputs
-            follow from them, never from values: engines need that.
+        inputs: the graph's inputs in the order of the arguments, and the dimensions of each that vary, axis to name.
+            Those of the outputs follow from them, never from values: engines need that.
         outputs: names of the results.
         path: of the file.
         config: how graphs are written.
@@ -62,7 +64,10 @@ def write_graph(
     """
     sizes = {name: torch.export.Dim(name) for shape in inputs.values() for name in shape.values()}
     varying = iter([{axis: sizes[name] for axis, name in shape.items()} for shape in inputs.values()])
-    shapes = {name: [next(varying) for _ in value] if isinstance(value, list) else next(varying) for name, value in example.items()}
+    shapes = {
+        name: [next(varying) for _ in value] if isinstance(value, list) else next(varying)
+        for name, value in example.items()
+    }
     with _quiet(), torch.no_grad():
         traced = torch.export.export(module.eval(), (), dict(example), dynamic_shapes=shapes, strict=True)
         program = torch.onnx.export(
@@ -81,7 +86,9 @@ def write_graph(
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise SonorantError(f"{path.name}: the exported graph is not valid ONNX ({' '.join(str(error).split())[:200]})") from None
+        raise SonorantError(
+            f"{path.name}: the exported graph is not valid ONNX ({' '.join(str(error).split())[:200]})"
+        ) from None
     path.write_bytes(model.SerializeToString(deterministic=True))
 
 
@@ -94,13 +101,25 @@ def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) 
     for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
         for dimension in value.type.tensor_type.shape.dim:
             if dimension.dim_param:
-                dimension.dim_param = re.sub(r"\b[a-z]\w*\b", lambda match: names.get(match[0], match[0]), dimension.dim_param)
+                dimension.dim_param = re.sub(
+                    r"\b[a-z]\w*\b", lambda match: names.get(match[0], match[0]), dimension.dim_param
+                )
 
 
 def _strip(model: onnx.ModelProto) -> None:
-    """Remove the exporter's notes: they hold source lines and paths of the machine, so two machines would write two files."""
+    """Remove the exporter's notes: they hold source lines and paths of the machine, so two machines would write two
+    files."""
     graph = model.graph
-    for part in [model, graph, *model.functions, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer]:
+    for part in [
+        model,
+        graph,
+        *model.functions,
+        *graph.node,
+        *graph.value_info,
+        *graph.input,
+        *graph.output,
+        *graph.initializer,
+    ]:
         del part.metadata_props[:]
         part.doc_string = ""
 

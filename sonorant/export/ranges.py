@@ -1,9 +1,10 @@
 """What a graph's intermediates are on real data, and which nodes 16 bits would harm. Knows nothing of speech.
 
-Every node is computed once more by itself, from inputs rounded to the format as it would get them, and its result rounded too. Two things
-keep a node in float32: a value that with `headroom` would not fit, and an error of more than `loss` roundings, as a sine of a large phase
-makes it. Then all that leads from the last matrix product to it is kept as well, because what has been rounded stays rounded. What
-ends as an integer is kept without measuring: it counts, and halves of large counts are no numbers of the format.
+Every node is computed once more by itself, from inputs rounded to the format as it would get them, and its result
+rounded too. Two things keep a node in float32: a value that with `headroom` would not fit, and an error of more than
+`loss` roundings, as a sine of a large phase makes it. Then all that leads from the last matrix product to it is kept as
+well, because what has been rounded stays rounded. What ends as an integer is kept without measuring: it counts, and
+halves of large counts are no numbers of the format.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 
 CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
-"""Operators at which the way back to what a rounding goes through ends: they begin a chain of operations on single values."""
+"""Operators at which the way back to what a rounding goes through ends: they begin a chain of operations on single
+values."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class NodeRange:
     largest: float
     """Of the absolute values of its floating-point inputs and outputs, and of what it adds up in between."""
     loss: float
-    """Error of its result in the format, relative (root of the summed squares), as a multiple of the format's roundoff."""
+    """Error of its result in the format, relative (root of the summed squares), as a multiple of the format's
+    roundoff."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,8 @@ class Kept:
 
 
 def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -> list[NodeRange]:
-    """Figures of every node that computes with floats, in the graph's order; the worst over the cases (inputs of the graph)."""
+    """Figures of every node that computes with floats, in the graph's order; the worst over the cases (inputs of the
+    graph)."""
     floats = float_tensors(model)
     constants = {constant.name: numpy_helper.to_array(constant) for constant in model.graph.initializer}
     elements = _elements(model)
@@ -63,11 +67,15 @@ def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -
         for node in nodes:
             found = _measure_node(node, alone[node.name], tensors, floats, half)
             before = worst[node.name]
-            worst[node.name] = NodeRange(node.name, node.op_type, max(before.largest, found.largest), max(before.loss, found.loss))
+            worst[node.name] = NodeRange(
+                node.name, node.op_type, max(before.largest, found.largest), max(before.loss, found.loss)
+            )
     return list(worst.values())
 
 
-def keep(model: onnx.ModelProto, ranges: Sequence[NodeRange], half: HalfFormat, *, headroom: float, loss: float) -> list[Kept]:
+def keep(
+    model: onnx.ModelProto, ranges: Sequence[NodeRange], half: HalfFormat, *, headroom: float, loss: float
+) -> list[Kept]:
     """The nodes to leave in float32, in the graph's order."""
     reasons: dict[str, str] = {}
     for node in _counting(model):
@@ -75,14 +83,19 @@ def keep(model: onnx.ModelProto, ranges: Sequence[NodeRange], half: HalfFormat, 
     nodes = {node.name: node for node in model.graph.node}
     for found in ranges:
         if not found.loss <= loss:
-            _explain(model, nodes[found.node], f"{found.operator} errs by {found.loss:.3g} roundings to {half.name}", reasons)
+            _explain(
+                model, nodes[found.node], f"{found.operator} errs by {found.loss:.3g} roundings to {half.name}", reasons
+            )
         if not found.largest * headroom <= half.largest:
-            reasons[found.node] = f"values up to {found.largest:.3g} leave less than {headroom:g} times headroom in {half.name}"
+            reasons[found.node] = (
+                f"values up to {found.largest:.3g} leave less than {headroom:g} times headroom in {half.name}"
+            )
     return [Kept(name, node.op_type, reasons[name]) for name, node in nodes.items() if name in reasons]
 
 
 def _explain(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, reasons: dict[str, str]) -> None:
-    """Give a reason to the node and to all before it back to where a chain of operations on single values begins, that included."""
+    """Give a reason to the node and to all before it back to where a chain of operations on single values begins, that
+    included."""
     floats = float_tensors(model)
     producers = {output: node for node in model.graph.node for output in node.output}
     ahead = [node]
@@ -138,7 +151,9 @@ def _intermediates(model: onnx.ModelProto, cases: Iterable[Arrays]) -> Iterator[
     elements = _elements(model)
     outputs = {value.name for value in model.graph.output}
     names = [tensor for node in model.graph.node for tensor in node.output if tensor and tensor in elements]
-    wide.graph.output.extend(helper.make_tensor_value_info(name, elements[name], None) for name in names if name not in outputs)
+    wide.graph.output.extend(
+        helper.make_tensor_value_info(name, elements[name], None) for name in names if name not in outputs
+    )
     session = _session(wide)
     for case in cases:
         yield case | dict(zip(names, session.run(names, case), strict=True))
@@ -182,7 +197,8 @@ def export_halves(
         folder: where to write.
         config: when a node stays in float32.
 
-    Returns the written files by variant and graph, and the report: `{variant: {graph: {nodes, kept: [{node, operator, reason}],
+    Returns the written files by variant and graph, and the report: `{variant: {graph: {nodes, kept: [{node, operator,
+    reason}],
     largest: [{node, operator, largest, loss}], loss: [the same]}}}`, the last two worst first.
     """
     inputs = _inputs(OnnxRuntime(files, threads=1), batches)

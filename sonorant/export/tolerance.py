@@ -42,7 +42,8 @@ class VerifyConfig:
     max_abs_diff: dict[str, float]
     """Largest difference, on states, log-mel (natural logarithm) and samples (full scale 1)."""
     relative_error: dict[str, float | dict[Family, float]]
-    """Root mean square of the difference relative to the values, on states and log-mel; one figure, or one for each family."""
+    """Root mean square of the difference relative to the values, on states and log-mel; one figure, or one for each
+    family."""
     log_mel_db: dict[str, float]
     """Mean absolute difference of the log-mel, of mel and samples."""
     correlation: dict[str, float]
@@ -50,9 +51,11 @@ class VerifyConfig:
     tokens: dict[str, float]
     """Share of the greedy tokens, at least, that are those of the models; of voices that speak code by code."""
     int8_size: float
-    """Bytes of all int8 graphs over those of fp32, at most; of those alone that hold a model of which something could be in int8."""
+    """Bytes of all int8 graphs over those of fp32, at most; of those alone that hold a model of which something could
+    be in int8."""
     runtimes: list[str]
-    """Keys of `sonorant.runtime.runtimes.RUNTIMES` to check; the others are reported as not run. Compiling takes minutes on a CPU."""
+    """Keys of `sonorant.runtime.runtimes.RUNTIMES` to check; the others are reported as not run. Compiling takes
+    minutes on a CPU."""
 
     def __post_init__(self) -> None:
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):
@@ -72,7 +75,9 @@ class VerifyConfig:
     def tolerance(self, variant: str, family: str) -> Tolerance:
         """Of one variant of a voice of a family. Raises SonorantError if there is none."""
         if variant not in self.max_abs_diff:
-            raise SonorantError(f"no tolerance for variant '{variant}'; add it to section verify: {', '.join(self.max_abs_diff)}")
+            raise SonorantError(
+                f"no tolerance for variant '{variant}'; add it to section verify: {', '.join(self.max_abs_diff)}"
+            )
         return Tolerance(
             max_abs_diff=self.max_abs_diff[variant],
             relative_error=_of(self.relative_error[variant], family),

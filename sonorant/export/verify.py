@@ -1,9 +1,9 @@
 """The ladder: every runtime that can run here with every variant of a voice, checked rung by rung against torch.
 
-Rungs in order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values, float (int8
-against the float models), written (fp16 as the file says), tokens (of voices that speak code by code), padding, parts, size (int8). The
-first that fails, or raises whatever it may, names itself and stops that candidate, no other. int8 is compared with torch's fake-quantised
-models, all else with its float models.
+Rungs in order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values,
+float (int8 against the float models), written (fp16 as the file says), tokens (of voices that speak code by code),
+padding, parts, size (int8). The first that fails, or raises whatever it may, names itself and stops that candidate, no
+other. int8 is compared with torch's fake-quantised models, all else with its float models.
 Knows nothing of how the graphs were written, or of what is fast."""
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from sonorant.families.parallel.parity import ParallelCandidate, expect_parallel
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import BASELINE, RUNTIMES
 
-LADDERS: dict[str, tuple[type[Candidate], Callable[[Bundle, Trained, Sequence[NDArray[np.integer]], str], Expected]]] = {
-    "parallel": (ParallelCandidate, expect_parallel),
-    "codec_lm": (TokenCandidate, expect_tokens),
-}
+LADDERS: dict[
+    str, tuple[type[Candidate], Callable[[Bundle, Trained, Sequence[NDArray[np.integer]], str], Expected]]
+] = {"parallel": (ParallelCandidate, expect_parallel), "codec_lm": (TokenCandidate, expect_tokens)}
 """By family: its candidates, and what they are compared with."""
 
 
@@ -47,8 +46,8 @@ def verify_voice(
         config: the tolerances.
         quantized: folders of the fake-quantised models; needed where the bundle has int8.
 
-    Returns `{"<runtime>/<variant>": {passed, failed, <rung>: its figures} or "not run: <why>"}`; see `check_values` for `graphs`, which
-    is what the rung `values` measured.
+    Returns `{"<runtime>/<variant>": {passed, failed, <rung>: its figures} or "not run: <why>"}`; see `check_values` for
+    `graphs`, which is what the rung `values` measured.
 
     Raises SonorantError if onnxruntime/fp32 fails, or the settings name a runtime that does not exist.
     """
@@ -57,12 +56,16 @@ def verify_voice(
         raise SonorantError(f"verify.runtimes: unknown runtime '{min(unknown)}'; there are: {', '.join(RUNTIMES)}")
     variants = list(bundle.description.graphs["encoder"].variants)
     if "int8" in variants and quantized is None:
-        raise SonorantError(f"{bundle.folder}: has int8 graphs; verify needs the quantised models they were exported from")
+        raise SonorantError(
+            f"{bundle.folder}: has int8 graphs; verify needs the quantised models they were exported from"
+        )
     candidate, expect = LADDERS[bundle.description.family]
     of_float = expect(bundle, trained, utterances, "torch")
     of_int8 = expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
     report: dict[str, dict[str, Any] | str] = {}
-    for name in tqdm([f"{runtime}/{variant}" for runtime in RUNTIMES for variant in variants], desc="verify", unit="candidate"):
+    for name in tqdm(
+        [f"{runtime}/{variant}" for runtime in RUNTIMES for variant in variants], desc="verify", unit="candidate"
+    ):
         runtime, variant = name.split("/")
         if runtime not in config.runtimes and name != BASELINE:
             report[name] = f"not run: {runtime} is not among verify.runtimes"
@@ -70,5 +73,7 @@ def verify_voice(
         models, expected = (quantized, of_int8) if variant == "int8" else (trained, of_float)
         report[name] = found = run_checks(candidate(bundle, runtime, variant, models, expected, of_float, config))
         if name == BASELINE and not (isinstance(found, dict) and found["passed"]):
-            raise SonorantError(f"{name}: {found if isinstance(found, str) else found['failed']}; do not use this voice")
+            raise SonorantError(
+                f"{name}: {found if isinstance(found, str) else found['failed']}; do not use this voice"
+            )
     return report

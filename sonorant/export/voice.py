@@ -47,7 +47,8 @@ class Sources:
     quantized: tuple[Path, Path] | None = None
     """The two fake-quantised, for the variant int8; None: there is none."""
     utterances: Sequence[NDArray[np.integer]] = ()
-    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some, by the parallel family."""
+    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some, by the
+    parallel family."""
     decoding: DecodingConfig | None = None
     """How codes are chosen where nothing else is asked for, for a family that speaks codes one after the other."""
 
@@ -71,19 +72,25 @@ class Models(Protocol):
         ...
 
     def check_pair(self, sound: Path) -> None:
-        """Raises SonorantError, naming the folder `sound` of the model that sounds, if the two do not belong together."""
+        """Raises SonorantError, naming the folder `sound` of the model that sounds, if the two do not belong
+        together."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         """Write the family's graphs: name to file. Raises SonorantError if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph that makes codes of a reference recording; False where the voice takes none, or has no such graph."""
+        """Write the graph that makes codes of a reference recording; False where the voice takes none, or has no such
+        graph."""
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """How codes are decoded, None where none are. Raises SonorantError if that needs defaults and there are none."""
+        """How codes are decoded, None where none are. Raises SonorantError if that needs defaults and there are
+        none."""
 
 
-MODELS: dict[Family, Callable[[Path, Path], Models]] = {"parallel": ParallelModels.load, "codec_lm": CodecLanguageModels.load}
+MODELS: dict[Family, Callable[[Path, Path], Models]] = {
+    "parallel": ParallelModels.load,
+    "codec_lm": CodecLanguageModels.load,
+}
 """How a family's trained folders are read, speech and sound."""
 
 
@@ -99,7 +106,8 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
 
     `lengths`: of the corpus that the models were trained on.
 
-    Returns what was measured for the 16-bit variants: `{variant: {graph: {nodes, kept, largest, loss}}}`, see `sonorant.export.ranges`.
+    Returns what was measured for the 16-bit variants: `{variant: {graph: {nodes, kept, largest, loss}}}`, see
+    `sonorant.export.ranges`.
 
     Raises SonorantError if a folder holds no such model, or the models do not belong together.
     """
@@ -127,7 +135,9 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             frontend=FrontendSettings(**models.described["frontend"]),
             symbols=tuple(models.described["symbols"]),
             speakers=tuple(models.described["speakers"]),
-            graphs={name: _describe({variant: graphs[name] for variant, graphs in files.items()}) for name in files["fp32"]},
+            graphs={
+                name: _describe({variant: graphs[name] for variant, graphs in files.items()}) for name in files["fp32"]
+            },
             receptive_field=models.receptive_field,
             lengths=lengths,
             decoding=models.decoding(sources.decoding),
@@ -164,7 +174,9 @@ def _load_quantized(family: Family, folders: tuple[Path, Path]) -> Models:
     models = MODELS[family](*folders)
     for found, folder in zip((models.described, models.sound_described), folders, strict=True):
         if not found.get("quantization"):
-            raise SonorantError(f"{folder}: no layer of this model is quantised; run the stage quantize, or leave out --quantized")
+            raise SonorantError(
+                f"{folder}: no layer of this model is quantised; run the stage quantize, or leave out --quantized"
+            )
     _check_same_mel(models, folders[1])
     return models
 
@@ -184,7 +196,9 @@ def read_tensors(file: Path) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     try:
         graph = onnx.load(file, load_external_data=False).graph
     except Exception as error:  # protobuf raises classes of its own
-        raise SonorantError(f"{file}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again") from None
+        raise SonorantError(
+            f"{file}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again"
+        ) from None
     return tuple(_tensor(value) for value in graph.input), tuple(_tensor(value) for value in graph.output)
 
 

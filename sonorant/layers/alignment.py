@@ -16,8 +16,9 @@ import torch
 def monotonic_alignment(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_B: torch.Tensor) -> torch.Tensor:
     """Durations of the best monotonic path in which every token owns at least one frame.
 
-    The search of Kim et al. 2020, "Glow-TTS", section 3.2, rewritten as a running maximum. With P_j the prefix sums of token j's
-    scores, the best score of giving the first t frames to tokens 0..j is V_j(t) = P_j(t) + max over s < t of (V_{j-1}(s) - P_j(s)).
+    The search of Kim et al. 2020, "Glow-TTS", section 3.2, rewritten as a running maximum. With P_j the prefix sums of
+    token j's scores, the best score of giving the first t frames to tokens 0..j is V_j(t) = P_j(t) + max over s < t of
+    (V_{j-1}(s) - P_j(s)).
     On CPUs a compiled kernel; on GPUs, and where numba is not installed, `batched_search`. Both find the same path.
 
     Args:
@@ -38,7 +39,8 @@ def monotonic_alignment(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_
 
 
 def batched_search(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_B: torch.Tensor) -> torch.Tensor:
-    """`monotonic_alignment` in torch: a token's whole row is one `cummax`, so the loop is over tokens and never over frames."""
+    """`monotonic_alignment` in torch: a token's whole row is one `cummax`, so the loop is over tokens and never over
+    frames."""
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
     torch.cumsum(score_BNT.double(), dim=2, out=prefix_BNT[:, :, 1:])
@@ -48,7 +50,9 @@ def batched_search(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_B: to
     for token in range(tokens):
         running_BT, start_BT = torch.cummax(best_BT - prefix_BNT[:, token], dim=1)
         starts.append(start_BT)
-        best_BT = torch.cat([torch.full_like(best_BT[:, :1], -torch.inf), (prefix_BNT[:, token, 1:] + running_BT[:, :-1])], dim=1)
+        best_BT = torch.cat(
+            [torch.full_like(best_BT[:, :1], -torch.inf), (prefix_BNT[:, token, 1:] + running_BT[:, :-1])], dim=1
+        )
 
     durations_BN = torch.zeros(batch, tokens, dtype=torch.int64, device=score_BNT.device)
     end_B = frames_B.clone()
@@ -65,15 +69,19 @@ def _kernel() -> Callable[..., Any] | None:
     try:
         from sonorant.layers.alignment_kernel import search
     except ImportError as error:
-        warnings.warn(f"{error.name} is not installed: the alignment search runs in torch, some 30 times slower", stacklevel=2)
+        warnings.warn(
+            f"{error.name} is not installed: the alignment search runs in torch, some 30 times slower", stacklevel=2
+        )
         return None
     return search
 
 
 def diagonal_prior(tokens_B: torch.Tensor, frames_B: torch.Tensor, tokens: int, frames: int) -> torch.Tensor:
-    """(B, N, T) float32, zero on the diagonal and falling with the square of the distance from it: a start for the alignment.
+    """(B, N, T) float32, zero on the diagonal and falling with the square of the distance from it: a start for the
+    alignment.
 
-    The idea of the guided attention of Tachibana et al. 2017, section 3.1, used as a log prior of the search instead of a loss.
+    The idea of the guided attention of Tachibana et al. 2017, section 3.1, used as a log prior of the search instead of
+    a loss.
     """
     place_BN = (torch.arange(tokens, device=tokens_B.device)[None] + 0.5) / tokens_B[:, None]
     time_BT = (torch.arange(frames, device=tokens_B.device)[None] + 0.5) / frames_B[:, None]
@@ -81,7 +89,8 @@ def diagonal_prior(tokens_B: torch.Tensor, frames_B: torch.Tensor, tokens: int, 
 
 
 DIAGONAL_WEIGHT = 2000.0
-"""Strength of the diagonal prior at step 0, in nats of a frame's log-likelihood at a distance of the whole utterance."""
+"""Strength of the diagonal prior at step 0, in nats of a frame's log-likelihood at a distance of the whole
+utterance."""
 
 
 @torch.no_grad()
@@ -95,13 +104,16 @@ def align(
 ) -> torch.Tensor:
     """(B, N) int64 durations in mel frames by alignment search under unit-variance Gaussians around each token's prior.
 
-    Both the prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over `diagonal_steps`.
+    Both the prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over
+    `diagonal_steps`.
     """
     distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
     score_BNT = -0.5 * distance_BNT.square()
     fade = max(0.0, 1.0 - step / diagonal_steps) if diagonal_steps else 0.0
     if fade:
-        score_BNT = score_BNT + fade * DIAGONAL_WEIGHT * diagonal_prior(token_lengths, mel_lengths, *score_BNT.shape[1:])
+        score_BNT = score_BNT + fade * DIAGONAL_WEIGHT * diagonal_prior(
+            token_lengths, mel_lengths, *score_BNT.shape[1:]
+        )
     return monotonic_alignment(score_BNT, token_lengths, mel_lengths)
 
 
@@ -118,7 +130,8 @@ def prior_loss(
     token_lengths: torch.Tensor,
     mel_lengths: torch.Tensor,
 ) -> torch.Tensor:
-    """Half the squared distance of each frame's phoneme's prior from the normalised mel, mean over bins, summed over real frames."""
+    """Half the squared distance of each frame's phoneme's prior from the normalised mel, mean over bins, summed over
+    real frames."""
     time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
     owner_BT = owners(durations_BN, time_T.expand(len(mel_BTM), -1).contiguous(), token_lengths)
     aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))
@@ -126,12 +139,17 @@ def prior_loss(
 
 
 def pointers(
-    durations_BN: torch.Tensor, token_lengths: torch.Tensor, code_frames: torch.Tensor, stride: int, most_advance: int, steps: int
+    durations_BN: torch.Tensor,
+    token_lengths: torch.Tensor,
+    code_frames: torch.Tensor,
+    stride: int,
+    most_advance: int,
+    steps: int,
 ) -> torch.Tensor:
     """The phoneme that a language model's pointer stands on at each step, from durations in mel frames.
 
-    It starts on the first phoneme, never goes back nor further than `most_advance` in a step, and has passed the last one (stands on N)
-    right after a row's last code frame.
+    It starts on the first phoneme, never goes back nor further than `most_advance` in a step, and has passed the last
+    one (stands on N) right after a row's last code frame.
 
     Args:
         durations_BN: (B, N) int64 mel frames of each phoneme.
@@ -142,17 +160,22 @@ def pointers(
         (B, steps + 1) int64; the last place says where the last step's advance leads.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)
-    owner_BT = owners(durations_BN, (time_T * stride + stride // 2).expand(len(durations_BN), -1).contiguous(), token_lengths)
+    owner_BT = owners(
+        durations_BN, (time_T * stride + stride // 2).expand(len(durations_BN), -1).contiguous(), token_lengths
+    )
     owner_BT[:, 0] = 0
     reach_T = time_T * most_advance
     reachable_BT = reach_T + (owner_BT - reach_T).cummin(1).values
-    latest_BT = token_lengths[:, None] - (code_frames[:, None] - time_T) * most_advance  # whoever is behind it comes too late
+    latest_BT = (
+        token_lengths[:, None] - (code_frames[:, None] - time_T) * most_advance
+    )  # whoever is behind it comes too late
     pointer_BT = torch.maximum(reachable_BT, latest_BT).clamp(min=0)
     return torch.where(time_T < code_frames[:, None], pointer_BT, token_lengths[:, None])
 
 
 def stay_at_end(pointer_BT: torch.Tensor, code_frames: torch.Tensor) -> torch.Tensor:
-    """Pointers (B, T) int64 that stay where they stood at the last code frame, while the codebooks that are delayed catch up."""
+    """Pointers (B, T) int64 that stay where they stood at the last code frame, while the codebooks that are delayed
+    catch up."""
     time_BT = torch.arange(pointer_BT.shape[1], device=pointer_BT.device).expand_as(pointer_BT)
     return pointer_BT.gather(1, torch.minimum(time_BT, code_frames[:, None] - 1))
 

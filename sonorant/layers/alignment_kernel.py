@@ -1,7 +1,9 @@
-"""The alignment search compiled for CPUs by numba. Knows nothing of tensors; `alignment.py` falls back to torch where numba is absent.
+"""The alignment search compiled for CPUs by numba. Knows nothing of tensors; `alignment.py` falls back to torch where
+numba is absent.
 
-One thread, because a process has one core to itself in training; the interpreter's lock is released meanwhile. The machine code is kept
-beside this file, or in the user's cache where that cannot be written, so only the first process ever compiles (about a second)."""
+One thread, because a process has one core to itself in training; the interpreter's lock is released meanwhile. The
+machine code is kept beside this file, or in the user's cache where that cannot be written, so only the first process
+ever compiles (about a second)."""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations: see `monotonic_alignment` for shapes and method.
+    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations: see `monotonic_alignment` for shapes
+    and method.
 
-    The same float64 additions and the same choice among equals (the latest start) as the search in torch, so the same path.
+    The same float64 additions and the same choice among equals (the latest start) as the search in torch, so the same
+    path.
     """
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]

@@ -1,13 +1,14 @@
 """Rotary position embedding: queries and keys turned by their position. Knows nothing of attention, models or caches.
 
-Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2; a head's first half is paired with its
-second, as most language models have it.
+Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2; a head's first half is
+paired with its second, as most language models have it.
 
-Causal self-attention in three kinds: everything before, a sliding window, or blocks. Knows nothing of the model around it.
+Causal self-attention in three kinds: everything before, a sliding window, or blocks. Knows nothing of the model around
+it.
 
-Which key a query sees is said once, by `allowed`; everything here equals full attention under that mask. Sliding and block-local
-attention look back less than two windows, so training cuts the sequence into windows and shows each its own and the one before it:
-memory grows with the length, not with its square."""
+Which key a query sees is said once, by `allowed`; everything here equals full attention under that mask. Sliding and
+block-local attention look back less than two windows, so training cuts the sequence into windows and shows each its own
+and the one before it: memory grows with the length, not with its square."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ BASE = 10_000.0
 
 
 Turns = tuple[torch.Tensor, torch.Tensor]
-"""Cosine of each position's angles, once for each half of a head, and their sine, negative for the first half; (B, 1, T, D) float32."""
+"""Cosine of each position's angles, once for each half of a head, and their sine, negative for the first half; (B, 1,
+T, D) float32."""
 
 
 def turns(position_BT: torch.Tensor, width: int) -> Turns:
@@ -44,12 +46,13 @@ def rotate(x_BHTD: torch.Tensor, turned: Turns) -> torch.Tensor:
 
 
 Kind = Literal["full", "sliding", "block"]
-"""`full`: all positions up to one's own; `sliding`: the last `window` of them; `block`: those in one's own block of `window` positions
-and in the block before it."""
+"""`full`: all positions up to one's own; `sliding`: the last `window` of them; `block`: those in one's own block of
+`window` positions and in the block before it."""
 
 
 def allowed(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
-    """Whether a query at one position may see a key at another; int64 positions that broadcast, bool of their joint shape."""
+    """Whether a query at one position may see a key at another; int64 positions that broadcast, bool of their joint
+    shape."""
     seen = key <= query
     if kind == "sliding":
         return seen & (query - key < window)
@@ -69,17 +72,21 @@ def attend(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, valu
 class _ByWindows(torch.autograd.Function):
     """One window of queries after the other, each with the keys of its own window and of the one before.
 
-    Only queries, keys and values are kept for the gradients; what a window heard is computed again: autograd would keep every window,
-    and add up gradients as long as the sequence for each.
+    Only queries, keys and values are kept for the gradients; what a window heard is computed again: autograd would keep
+    every window, and add up gradients as long as the sequence for each.
     """
 
     @staticmethod
-    def forward(ctx: Any, kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
         ctx.kind, ctx.window = kind, window
         ctx.save_for_backward(query, key, value)
         heard = torch.empty_like(query)
         for own, seen, mask in _windows(kind, window, query):
-            heard[:, :, own] = F.scaled_dot_product_attention(query[:, :, own], key[:, :, seen], value[:, :, seen], attn_mask=mask)
+            heard[:, :, own] = F.scaled_dot_product_attention(
+                query[:, :, own], key[:, :, seen], value[:, :, seen], attn_mask=mask
+            )
         return heard
 
     @staticmethod
@@ -88,10 +95,15 @@ class _ByWindows(torch.autograd.Function):
         summed = [torch.zeros_like(side) for side in (query, key, value)]
         for own, seen, mask in _windows(ctx.kind, ctx.window, query):
             places = (own, seen, seen)
-            sides = [side[:, :, place].detach().requires_grad_() for side, place in zip((query, key, value), places, strict=True)]
+            sides = [
+                side[:, :, place].detach().requires_grad_()
+                for side, place in zip((query, key, value), places, strict=True)
+            ]
             with torch.enable_grad():
                 heard = F.scaled_dot_product_attention(sides[0], sides[1], sides[2], attn_mask=mask)
-            for total, place, part in zip(summed, places, torch.autograd.grad(heard, sides, gradients[0][:, :, own]), strict=True):
+            for total, place, part in zip(
+                summed, places, torch.autograd.grad(heard, sides, gradients[0][:, :, own]), strict=True
+            ):
                 total[:, :, place] += part
         return None, None, *summed
 
@@ -101,7 +113,10 @@ def _windows(kind: Kind, window: int, query_BHTD: torch.Tensor) -> Iterator[tupl
     length = query_BHTD.shape[2]
     position_T = torch.arange(length, device=query_BHTD.device)
     for first in range(0, length, window):
-        own, seen = slice(first, min(first + window, length)), slice(max(first - window, 0), min(first + window, length))
+        own, seen = (
+            slice(first, min(first + window, length)),
+            slice(max(first - window, 0), min(first + window, length)),
+        )
         yield own, seen, allowed(kind, window, position_T[own, None], position_T[None, seen])
 
 
@@ -138,7 +153,8 @@ class SelfAttention(nn.Module):
         return self.joined(attend(self.kind, self.window, query, key, value))
 
     def sight(self, position_BQ: torch.Tensor, cache: Cache) -> Sight:
-        """For `step`: takes the next slots of `cache` for these positions, (B, Q) int64, `EMPTY` where they are padding."""
+        """For `step`: takes the next slots of `cache` for these positions, (B, Q) int64, `EMPTY` where they are
+        padding."""
         cache.take(position_BQ)
         seen_BQS = allowed(self.kind, self.window, position_BQ[:, :, None], cache.positions[:, None, :])
         seen_BQS = seen_BQS & (cache.positions[:, None, :] != EMPTY)
@@ -146,7 +162,8 @@ class SelfAttention(nn.Module):
         return Sight(turns(position_BQ, self.width), (seen_BQS | (position_BQ == EMPTY)[:, :, None])[:, None])
 
     def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
-        """Some positions after those in the cache, which takes their keys and values as those of `layer`: (B, Q, C) to (B, Q, C)."""
+        """Some positions after those in the cache, which takes their keys and values as those of `layer`: (B, Q, C) to
+        (B, Q, C)."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
         return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 

@@ -1,7 +1,8 @@
-"""Keys and values of the positions that a decoder has seen, so that a step computes only its own. Knows nothing of models or sampling.
+"""Keys and values of the positions that a decoder has seen, so that a step computes only its own. Knows nothing of
+models or sampling.
 
-A cache has slots, filled from the left by all rows of a batch together; `positions` says which position each slot of a row holds, -1
-where it holds none (padding, or not filled yet)."""
+A cache has slots, filled from the left by all rows of a batch together; `positions` says which position each slot of a
+row holds, -1 where it holds none (padding, or not filled yet)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ EMPTY = -1
 
 
 class Cache(Protocol):
-    """What attention asks of a cache. A call that feeds Q positions says `take` once, then `attend` once for each layer."""
+    """What attention asks of a cache. A call that feeds Q positions says `take` once, then `attend` once for each
+    layer."""
 
     @property
     def positions(self) -> torch.Tensor:
@@ -27,10 +29,15 @@ class Cache(Protocol):
         """Give the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
 
     def attend(
-        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+        self,
+        layer: int,
+        query_BHQD: torch.Tensor,
+        key_BHQD: torch.Tensor,
+        value_BHQD: torch.Tensor,
+        mask_B1QS: torch.Tensor,
     ) -> torch.Tensor:
-        """Keep a layer's keys and values of the slots taken last; returns what the queries hear of all slots that the mask, bool, shows
-        them, (B, H, Q, D)."""
+        """Keep a layer's keys and values of the slots taken last; returns what the queries hear of all slots that the
+        mask, bool, shows them, (B, H, Q, D)."""
 
 
 class StoringCache(ABC):
@@ -41,7 +48,12 @@ class StoringCache(ABC):
         """Keep a layer's keys and values of the slots taken last; returns those of all slots, (B, H, S, D) each."""
 
     def attend(
-        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+        self,
+        layer: int,
+        query_BHQD: torch.Tensor,
+        key_BHQD: torch.Tensor,
+        value_BHQD: torch.Tensor,
+        mask_B1QS: torch.Tensor,
     ) -> torch.Tensor:
         """As `Cache.attend`."""
         keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
@@ -75,9 +87,11 @@ class DynamicCache(StoringCache):
 
 
 class StaticCache(StoringCache):
-    """Buffers of a fixed number of slots, written in place at a slot that a tensor names: every step has the same shapes.
+    """Buffers of a fixed number of slots, written in place at a slot that a tensor names: every step has the same
+    shapes.
 
-    The slots must suffice: writing past the last one is an error of indices on a CPU and undefined on a GPU, so who fills it counts.
+    The slots must suffice: writing past the last one is an error of indices on a CPU and undefined on a GPU, so who
+    fills it counts.
     """
 
     def __init__(
@@ -98,8 +112,8 @@ class StaticCache(StoringCache):
             layers, batch, heads, slots, width: of the keys and values, for each layer (batch, heads, slots, width).
             dtype: theirs.
             device: theirs.
-            memory: flat tensors, two a layer, that hold them, each at least so large; caches of several shapes may lie in the same, for
-                one of them at a time. None = memory of its own.
+            memory: flat tensors, two a layer, that hold them, each at least so large; caches of several shapes may lie
+                in the same, for one of them at a time. None = memory of its own.
         """
         size = batch * heads * slots * width
         memory = memory or cache_memory(layers, size, dtype, device)

@@ -19,8 +19,8 @@ from torch.utils.checkpoint import checkpoint
 class GELU(nn.Module):
     """Hendrycks & Gimpel 2016, "Gaussian error linear units", in its tanh form, which exporters and engines fuse.
 
-    For bfloat16 on CPUs the erf form stands in, whose kernel is three to four times as fast: the two differ by 1.3e-4 (root mean square
-    over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
+    For bfloat16 on CPUs the erf form stands in, whose kernel is three to four times as fast: the two differ by 1.3e-4
+    (root mean square over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -35,8 +35,8 @@ _LEVELS = 2**16
 class Dropout(nn.Dropout):
     """`nn.Dropout` with its probability rounded to a 65536th on CPUs.
 
-    torch draws a 64-bit number for each element there, one after the other, which took a seventh of a training step; here one such
-    number decides about four elements.
+    torch draws a 64-bit number for each element there, one after the other, which took a seventh of a training step;
+    here one such number decides about four elements.
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -72,8 +72,8 @@ class DepthwiseConv(nn.Conv1d):
 class _ChannelsLast(torch.autograd.Function):
     """The same sums with the channels innermost, where neighbours in memory share a vector register.
 
-    torch's own depthwise backward is four to six times slower on CPUs: the gradient of the input is the same convolution with the
-    kernel reversed, that of the weights a product with the input's windows, summed in float32.
+    torch's own depthwise backward is four to six times slower on CPUs: the gradient of the input is the same
+    convolution with the kernel reversed, that of the weights a product with the input's windows, summed in float32.
     """
 
     @staticmethod
@@ -86,24 +86,35 @@ class _ChannelsLast(torch.autograd.Function):
         x_BTC, weight_C1K = ctx.saved_tensors
         gradient_BTC = gradients[0].contiguous()
         kernel, half = weight_C1K.shape[2], weight_C1K.shape[2] // 2
-        gradient_of_x = _convolve(gradient_BTC, weight_C1K.flip(2).to(gradient_BTC.dtype)) if ctx.needs_input_grad[0] else None
+        gradient_of_x = (
+            _convolve(gradient_BTC, weight_C1K.flip(2).to(gradient_BTC.dtype)) if ctx.needs_input_grad[0] else None
+        )
         padded_BTC = F.pad(x_BTC.float(), (0, 0, half, half))
         batch, time, channels = x_BTC.shape
-        windows_BKTC = padded_BTC.as_strided((batch, kernel, time, channels), (padded_BTC.stride(0), channels, channels, 1))
+        windows_BKTC = padded_BTC.as_strided(
+            (batch, kernel, time, channels), (padded_BTC.stride(0), channels, channels, 1)
+        )
         gradient_KC = (windows_BKTC * gradient_BTC.float()[:, None]).sum((0, 2))
-        return gradient_of_x, gradient_KC.t()[:, None].to(weight_C1K.dtype), gradient_BTC.float().sum((0, 1)).to(weight_C1K.dtype)
+        return (
+            gradient_of_x,
+            gradient_KC.t()[:, None].to(weight_C1K.dtype),
+            gradient_BTC.float().sum((0, 1)).to(weight_C1K.dtype),
+        )
 
 
 def _convolve(x_BTC: torch.Tensor, weight_C1K: torch.Tensor, bias_C: torch.Tensor | None = None) -> torch.Tensor:
     image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, which torch's 2-d kernels take as it is
-    y_BC1T = F.conv2d(image_BC1T, weight_C1K[:, :, None], bias_C, padding=(0, weight_C1K.shape[2] // 2), groups=len(weight_C1K))
+    y_BC1T = F.conv2d(
+        image_BC1T, weight_C1K[:, :, None], bias_C, padding=(0, weight_C1K.shape[2] // 2), groups=len(weight_C1K)
+    )
     return y_BC1T[:, :, 0].transpose(1, 2)
 
 
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution over time, then an MLP over channels, with a scaled residual.
 
-    After Liu et al. 2022, "A ConvNet for the 2020s", section 2, in one dimension as in Siuzdak 2023, "Vocos", section 3.
+    After Liu et al. 2022, "A ConvNet for the 2020s", section 2, in one dimension as in Siuzdak 2023, "Vocos", section
+    3.
     """
 
     def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
@@ -133,7 +144,8 @@ class ConvNeXtStack(nn.Module):
         self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
     def forward(self, x_BTC: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
-        """(B, T, C) float, mask (B, T, 1) float of ones and zeros or None for "no padding" -> (B, T, C), layer-normed."""
+        """(B, T, C) float, mask (B, T, 1) float of ones and zeros or None for "no padding" -> (B, T, C),
+        layer-normed."""
         for block in self.blocks:
             if mask_BT1 is not None:
                 x_BTC = x_BTC * mask_BT1

@@ -1,8 +1,9 @@
-"""Finite scalar quantisation: a vector becomes one of a few thousand codes without a codebook to learn. Knows nothing of audio.
+"""Finite scalar quantisation: a vector becomes one of a few thousand codes without a codebook to learn. Knows nothing
+of audio.
 
-Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed to a small range
-and rounded to one of a few levels; the code is the levels read as the digits of one number. There is nothing to collapse, so no
-commitment loss and no codebook to restart."""
+Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed
+to a small range and rounded to one of a few levels; the code is the levels read as the digits of one number. There is
+nothing to collapse, so no commitment loss and no codebook to restart."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 
 EDGE = 1e-3
-"""How far beyond the outermost levels the squashed range reaches, as a fraction, so that they are reached by finite numbers."""
+"""How far beyond the outermost levels the squashed range reaches, as a fraction, so that they are reached by finite
+numbers."""
 
 
 MOST_LEVELS = 1000
@@ -31,7 +33,8 @@ class FiniteScalarQuantizer(nn.Module):
     table_KD: torch.Tensor
 
     def __init__(self, levels: Sequence[int]) -> None:
-        """`levels`: how many values each number of a vector can take, 2 to `MOST_LEVELS`; their product is the number of codes."""
+        """`levels`: how many values each number of a vector can take, 2 to `MOST_LEVELS`; their product is the number
+        of codes."""
         super().__init__()
         self.width = len(levels)
         self.codes = math.prod(levels)

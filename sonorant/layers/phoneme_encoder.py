@@ -1,6 +1,7 @@
 """What every speech model here knows of phonemes: their embeddings, an encoder, and the mel each stands for.
 
-Knows nothing of how speech is made from them: the parallel acoustic model and the codec language model both start here."""
+Knows nothing of how speech is made from them: the parallel acoustic model and the codec language model both start
+here."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class PhonemeEncoder(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`symbols`, `speakers` and `mels` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        """`symbols`, `speakers` and `mels` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with
+        the weights."""
         super().__init__()
         self.symbol = nn.Embedding(symbols, channels)
         self.stress = nn.Embedding(3, channels)
@@ -46,9 +48,11 @@ class PhonemeEncoder(nn.Module):
     def encode_phonemes(
         self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> states (B, N, C), mask (B, N) bool.
+        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> states (B, N, C), mask
+        (B, N) bool.
 
-        `prior` of the states is the normalised mel frame that each token stands for; the alignment search compares with it.
+        `prior` of the states is the normalised mel frame that each token stands for; the alignment search compares with
+        it.
         """
         mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
         x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])

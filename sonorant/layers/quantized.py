@@ -2,12 +2,14 @@
 
 Importing this imports torch's compiler, so it is done only where a model is traced.
 
-Layers that compute as int8 engines do: fake quantisation in torch, QuantizeLinear and DequantizeLinear in an exported graph.
+Layers that compute as int8 engines do: fake quantisation in torch, QuantizeLinear and DequantizeLinear in an exported
+graph.
 
-Symmetric int8 with zero-point 0, as TensorRT demands: weights with a scale for each output channel, activations with one for the whole
-tensor, biases left alone. Gradients pass straight through the rounding and not at all where a value is clipped (Bengio et al. 2013,
-"Estimating or propagating gradients through stochastic neurons", section 3; Krishnamoorthi 2018, "Quantizing deep convolutional
-networks", section 2.4). Knows nothing of how scales are found or which layers are worth it: see `sonorant.quantization`."""
+Symmetric int8 with zero-point 0, as TensorRT demands: weights with a scale for each output channel, activations with
+one for the whole tensor, biases left alone. Gradients pass straight through the rounding and not at all where a value
+is clipped (Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons", section 3;
+Krishnamoorthi 2018, "Quantizing deep convolutional networks", section 2.4). Knows nothing of how scales are found or
+which layers are worth it: see `sonorant.quantization`."""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from sonorant.errors import SonorantError
 from sonorant.layers.convnext import DepthwiseConv
 
 VERSION = 19
-"""Of both operators. Graphs are written at operator set 20: at 21, ONNX Runtime 1.31 moves such operators past transpositions with a
-type that no longer fits, and then refuses its own graph."""
+"""Of both operators. Graphs are written at operator set 20: at 21, ONNX Runtime 1.31 moves such operators past
+transpositions with a type that no longer fits, and then refuses its own graph."""
 
 
 @torch.compiler.allow_in_graph  # the tracer does not look into torch.onnx, and need not
@@ -34,7 +36,8 @@ def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.
 
 @torch.compiler.allow_in_graph
 def dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int = 0) -> torch.Tensor:
-    """DequantizeLinear: int8 of any shape, scale and zero-point () or one for each index along `axis` -> float32 of the same shape."""
+    """DequantizeLinear: int8 of any shape, scale and zero-point () or one for each index along `axis` -> float32 of the
+    same shape."""
     inputs, attributes = (stored, scale, zero), {"axis": axis} if scale.ndim else {}
     return torch.onnx.ops.symbolic(
         "DequantizeLinear", inputs, {**attributes}, dtype=torch.float32, shape=stored.shape, version=VERSION
@@ -48,7 +51,8 @@ LARGEST = 127
 class Quantized(nn.Module):
     """What the layers below share; mixed in before a torch layer, whose parameters keep their names.
 
-    The scales of activations are buffers of the state dict and come from calibration. Those of weights follow from the weights.
+    The scales of activations are buffers of the state dict and come from calibration. Those of weights follow from the
+    weights.
     """
 
     weight: torch.Tensor
@@ -68,7 +72,9 @@ class Quantized(nn.Module):
         self.register_buffer("input_scale", torch.ones((), device=device))
         if self.quantizes_output:
             self.register_buffer("output_scale", torch.ones((), device=device))
-        self.register_buffer("weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False)
+        self.register_buffer(
+            "weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False
+        )
         self.register_buffer("stored_weight", torch.zeros_like(self.weight, dtype=torch.int8), persistent=False)
         # A decoder asks for the weights at each of its steps: to round them anew would take longer than the step.
         self.register_buffer("grid_weight", torch.zeros_like(self.weight, dtype=torch.float32), persistent=False)
@@ -105,7 +111,9 @@ class Quantized(nn.Module):
             return self.grid_weight
         scale = self._scale_of_weight()
         zero = torch.zeros(len(scale), dtype=torch.int32, device=scale.device)
-        return torch.fake_quantize_per_channel_affine(self.weight.float(), scale, zero, self.channel_axis, -LARGEST, LARGEST)
+        return torch.fake_quantize_per_channel_affine(
+            self.weight.float(), scale, zero, self.channel_axis, -LARGEST, LARGEST
+        )
 
     def stored(self, weight: torch.Tensor, axis: int) -> torch.Tensor:
         """int8 weights as an exported graph reads them: float32."""
@@ -137,7 +145,9 @@ class QuantizedConv1d(Quantized, nn.Conv1d):
 
     def forward(self, x_BCT: torch.Tensor) -> torch.Tensor:
         """(B, in, T) float -> (B, out, T')."""
-        return self.quantized_output(self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.bias))
+        return self.quantized_output(
+            self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.bias)
+        )
 
 
 class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
@@ -159,10 +169,14 @@ class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
     def forward(self, x_BCT: torch.Tensor, output_size: list[int] | None = None) -> torch.Tensor:
         """(B, in, T) float -> (B, out, T')."""
         if output_size is not None:
-            raise NotImplementedError("a quantised transposed convolution has one output size, that of its own settings")
+            raise NotImplementedError(
+                "a quantised transposed convolution has one output size, that of its own settings"
+            )
         x_BCT, weight = self.quantized_input(x_BCT), self.quantized_weight()
         padding: Any = self.padding  # a string in torch's type, never in this layer
-        y = F.conv_transpose1d(x_BCT, weight, self.bias, self.stride, padding, self.output_padding, self.groups, self.dilation)
+        y = F.conv_transpose1d(
+            x_BCT, weight, self.bias, self.stride, padding, self.output_padding, self.groups, self.dilation
+        )
         return self.quantized_output(y)
 
 
@@ -178,8 +192,8 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
 def quantizable(model: nn.Module) -> list[str]:
     """Names of the float layers of `model` that can be quantised, in the order they are defined in.
 
-    Not among them: what is inside the submodules that the model's class names in `float_parts`, such as an encoder whose decisions
-    others have learned from.
+    Not among them: what is inside the submodules that the model's class names in `float_parts`, such as an encoder
+    whose decisions others have learned from.
     """
     layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
     kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))

@@ -1,8 +1,10 @@
 """Root-mean-square normalisation that exported graphs fuse to one operator. Knows nothing of the layers around it.
 
-Rows with padding anywhere made rows with padding behind, so that a slot is its position. Knows nothing of what the rows hold.
+Rows with padding anywhere made rows with padding behind, so that a slot is its position. Knows nothing of what the rows
+hold.
 
-Transformer layers, the trunk of the codec language model. Knows nothing of codes, text or how attention is restricted."""
+Transformer layers, the trunk of the codec language model. Knows nothing of codes, text or how attention is
+restricted."""
 
 from __future__ import annotations
 
@@ -26,12 +28,14 @@ class RMSNorm(nn.RMSNorm):
         if not torch.compiler.is_exporting():
             return super().forward(x)
         assert self.eps is not None
-        # torch's own becomes a product with a reciprocal, which ONNX Runtime does not know for what it is and computes in seven operators.
+        # torch's own becomes a product with a reciprocal, which ONNX Runtime does not know for what it is and computes
+        # in seven operators.
         return x / (x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt() * self.weight
 
 
 class Packing:
-    """The order that brings what is real of each row to the front; made once for a batch, used on all that goes with it."""
+    """The order that brings what is real of each row to the front; made once for a batch, used on all that goes with
+    it."""
 
     def __init__(self, valid_BT: torch.Tensor) -> None:
         """`valid_BT`: which slots are no padding, bool."""
@@ -52,7 +56,9 @@ class TransformerLayer(nn.Module):
     The MLP is SwiGLU (Shazeer 2020, "GLU variants improve transformer"); no weights have a bias.
     """
 
-    def __init__(self, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int) -> None:
+    def __init__(
+        self, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int
+    ) -> None:
         super().__init__()
         self.attention_norm = RMSNorm(channels, eps=1e-5)
         self.attention = SelfAttention(channels, heads, attention, window)
@@ -67,7 +73,8 @@ class TransformerLayer(nn.Module):
         return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
 
     def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
-        """Decoding: the next Q positions of each row after those in `cache`, as in `SelfAttention.step` -> (B, Q, C)."""
+        """Decoding: the next Q positions of each row after those in `cache`, as in `SelfAttention.step` -> (B, Q,
+        C)."""
         x_BQC = x_BQC + self.attention.step(self.attention_norm(x_BQC), sight, cache, layer)
         return x_BQC + self._mlp(self.norm(x_BQC))
 
@@ -99,7 +106,8 @@ class Transformer(nn.Module):
         return self.norm(x_BTC)
 
     def step(self, x_BQC: torch.Tensor, position_BQ: torch.Tensor, cache: Cache) -> torch.Tensor:
-        """The next Q positions of each row (RoPE positions (B, Q) int64, -1 = padding) after those in `cache` -> (B, Q, C)."""
+        """The next Q positions of each row (RoPE positions (B, Q) int64, -1 = padding) after those in `cache` -> (B, Q,
+        C)."""
         layers = [cast(TransformerLayer, layer) for layer in self.layers]
         sight = layers[0].attention.sight(position_BQ, cache)
         for number, layer in enumerate(layers):

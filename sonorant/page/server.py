@@ -1,7 +1,7 @@
 """The demo page's HTTP server, for this machine alone. Does not know how anything is spoken.
 
-It listens on loopback, and refuses what another site's page could make the browser send: a foreign Host (DNS rebinding), a foreign
-Origin, a body that is no JSON.
+It listens on loopback, and refuses what another site's page could make the browser send: a foreign Host (DNS
+rebinding), a foreign Origin, a body that is no JSON.
 """
 
 from __future__ import annotations
@@ -55,8 +55,12 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((ADDRESS, port), PageRequest)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise SonorantError(f"port {port} is taken; give another with --port, or 0 for any that is free") from None
-            raise SonorantError(f"port {port} cannot be listened on ({error.strerror}); give another with --port") from None
+                raise SonorantError(
+                    f"port {port} is taken; give another with --port, or 0 for any that is free"
+                ) from None
+            raise SonorantError(
+                f"port {port} cannot be listened on ({error.strerror}); give another with --port"
+            ) from None
         except OverflowError:
             raise SonorantError(f"port must be 0 to 65535, not {port}") from None
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
@@ -96,9 +100,9 @@ class PageRequest(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
 
     def do_POST(self) -> None:
-        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, "bad": finish_reasons of
-        sentences that did not go well}, each key only where there is something, the last line {"end": true} or {"error": a line}. A text
-        that cannot be spoken is an answer too, not an error of HTTP.
+        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, "bad":
+        finish_reasons of sentences that did not go well}, each key only where there is something, the last line {"end":
+        true} or {"error": a line}. A text that cannot be spoken is an answer too, not an error of HTTP.
         """
         if not self._is_own():
             return
@@ -111,7 +115,9 @@ class PageRequest(BaseHTTPRequestHandler):
         try:
             asked = json.loads(body)
         except (ValueError, RecursionError):  # the former also for numbers of thousands of digits
-            self._send_json(HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON, or holds a number that is too long"})
+            self._send_json(
+                HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON, or holds a number that is too long"}
+            )
             return
         try:
             wish = Wish.parse(asked)
@@ -170,7 +176,8 @@ class PageRequest(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.LENGTH_REQUIRED, {"error": "the request does not say its length"})
         elif len(length) > 12 or int(length) > most:
             self._send_json(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, {"error": f"the request is larger than {most} bytes; shorten the text"}
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                {"error": f"the request is larger than {most} bytes; shorten the text"},
             )
         else:
             return self.rfile.read(int(length))

@@ -98,7 +98,9 @@ class Synthesis:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="speaker")
         self.speaking = 0
         """Requests that are being served."""
-        self._pool.submit(lambda: self._voice(None).frontend.speak("a")).result()  # the first to ask need not wait for loading
+        self._pool.submit(
+            lambda: self._voice(None).frontend.speak("a")
+        ).result()  # the first to ask need not wait for loading
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -120,7 +122,8 @@ class Synthesis:
                 self.speaking -= 1
 
     def speak(self, wish: Wish) -> Generator[Heard, None, None]:
-        """Speech as it is computed; the last has no samples where there is only something left to tell. To be used in a `place`.
+        """Speech as it is computed; the last has no samples where there is only something left to tell. To be used in a
+        `place`.
 
         Requests take turns by chunks, so that a long one delays no other. Closing the generator ends the work.
         """

@@ -1,6 +1,8 @@
-"""GPUs one may not have at hand, by their published peaks, and how long a step must at least take there. Measures nothing.
+"""GPUs one may not have at hand, by their published peaks, and how long a step must at least take there. Measures
+nothing.
 
-From what was measured to what to expect: time, energy, cost, and what would help. What was not given or measured is no number.
+From what was measured to what to expect: time, energy, cost, and what would help. What was not given or measured is no
+number.
 
 A forecast as aligned text for people. Computes nothing."""
 
@@ -16,7 +18,8 @@ from sonorant.planning.work import Work
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
-"""What the host needs to issue one operation in eager mode: assumed, and what small models are bound by on a fast GPU."""
+"""What the host needs to issue one operation in eager mode: assumed, and what small models are bound by on a fast
+GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +46,23 @@ GPUS: dict[str, GpuModel] = {
     "a100-80gb": GpuModel(
         fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400, source="NVIDIA A100 datasheet, SXM 80GB"
     ),
-    "h100": GpuModel(fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700, source="NVIDIA H100 datasheet, SXM"),
-    "h200": GpuModel(fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700, source="NVIDIA H200 datasheet, SXM"),
+    "h100": GpuModel(
+        fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700, source="NVIDIA H100 datasheet, SXM"
+    ),
+    "h200": GpuModel(
+        fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700, source="NVIDIA H200 datasheet, SXM"
+    ),
     "l4": GpuModel(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72, source="NVIDIA L4 datasheet"),
     "t4": GpuModel(
         fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, bf16=False, source="NVIDIA T4 datasheet (fp16)"
     ),
     "rtx4090": GpuModel(
-        fp32=82.6e12, half=165.2e12, bandwidth=1008e9, memory=24e9, watts=450, source="NVIDIA Ada GPU architecture whitepaper"
+        fp32=82.6e12,
+        half=165.2e12,
+        bandwidth=1008e9,
+        memory=24e9,
+        watts=450,
+        source="NVIDIA Ada GPU architecture whitepaper",
     ),
 }
 
@@ -63,9 +75,11 @@ def gpu_named(name: str) -> GpuModel:
 
 
 def least_seconds(gpu: GpuModel, work: Work, precision: str) -> dict[str, float]:
-    """Seconds that each of the three limits of `work` takes at its peak: arithmetic, memory traffic and issuing operations.
+    """Seconds that each of the three limits of `work` takes at its peak: arithmetic, memory traffic and issuing
+    operations.
 
-    After the roofline of Williams et al. 2009, arithmetic and traffic added up, since eager operations do one after the other.
+    After the roofline of Williams et al. 2009, arithmetic and traffic added up, since eager operations do one after the
+    other.
     """
     peak = gpu.fp32 if precision == "fp32" else gpu.half
     return {
@@ -136,7 +150,9 @@ def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None)
         "hours": hours,
         "kwh_at_most": hours * gpu.watts / 1000,
         "cost": hours * price if price is not None else "not given: --price",
-        "note": "bf16 is not for this GPU's tensor cores: set precision: fp16" if precision == "bf16" and not gpu.bf16 else "",
+        "note": "bf16 is not for this GPU's tensor cores: set precision: fp16"
+        if precision == "bf16" and not gpu.bf16
+        else "",
     }
 
 
@@ -146,7 +162,9 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
     section, shares = f"train_{job.recipe}", speed.shares
     found = []
     if train["precision"] == "fp32":
-        found.append(f"{section}.precision: bf16 halves what activations take and is faster wherever the processor has it")
+        found.append(
+            f"{section}.precision: bf16 halves what activations take and is faster wherever the processor has it"
+        )
     if shares.get("data", 0.0) > 0.02:
         found.append(f"data.preload: memory, or more data.workers: {shares['data']:.0%} of a step waits for data")
     if shares.get("communication", 0.0) > 0.2:
@@ -154,7 +172,9 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
             f"more {section}.micro_batches_per_step, or larger ones: {shares['communication']:.0%} of a step is communication"
         )
     if shares.get("optimizer", 0.0) > 0.15:
-        found.append(f"larger micro-batches: the optimizer takes {shares['optimizer']:.0%} of a step, whatever their size")
+        found.append(
+            f"larger micro-batches: the optimizer takes {shares['optimizer']:.0%} of a step, whatever their size"
+        )
     if on_gpu and needs.largest > 1.5 * needs.budget:
         found.append(f"a larger micro-batch: {needs.largest} fits, {needs.budget} is set; a GPU is faster for it")
     if needs.bytes["activations"] > 0.5 * needs.allowed:
@@ -163,7 +183,9 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
         found.append(f"{section}.compile: true joins what is bound by memory; it costs a minute at the start")
     cores = len(os.sched_getaffinity(0))
     if not on_gpu and speed.processes < cores:
-        found.append(f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores have nothing to do")
+        found.append(
+            f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores have nothing to do"
+        )
     return found
 
 
@@ -191,7 +213,9 @@ def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in values.items():
         if isinstance(value, dict):
-            rows.append((name.replace("_", " "), ", ".join(f"{key} {_short(part, name)}" for key, part in value.items())))
+            rows.append(
+                (name.replace("_", " "), ", ".join(f"{key} {_short(part, name)}" for key, part in value.items()))
+            )
         elif value != "":
             rows.append((name.replace("_", " "), _short(value, name)))
     return rows

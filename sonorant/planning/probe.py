@@ -99,7 +99,8 @@ def _needs(job: Job, device: torch.device) -> Needs:
 
 
 def speed_of(job: Job, steps: int) -> Speed:
-    """Train `steps` steps, and a few before them, under torchrun as a stage would, in a folder that is removed afterwards."""
+    """Train `steps` steps, and a few before them, under torchrun as a stage would, in a folder that is removed
+    afterwards."""
     total = steps + WARM_UP
     train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
     with tempfile.TemporaryDirectory() as folder, _output_to_stderr():

@@ -1,4 +1,5 @@
-"""How much work a step of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of any device.
+"""How much work a step of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of
+any device.
 
 What of a training is in memory, by component. Knows nothing of speed."""
 
@@ -69,8 +70,8 @@ def parameter_counts(recipe: Recipe) -> dict[str, int]:
 
 
 def bytes_by_component(trained: TrainStep) -> dict[str, int]:
-    """Weights with their buffers, gradients, AdamW's two averages, the averaged weights, and what the heaviest micro-batch of the
-    plan keeps for its backward pass."""
+    """Weights with their buffers, gradients, AdamW's two averages, the averaged weights, and what the heaviest
+    micro-batch of the plan keeps for its backward pass."""
     modules = [phase.module for phase in trained.recipe.phases]
     gradients = sum(parameter.nbytes for module in modules for parameter in module.parameters())
     return {

@@ -1,7 +1,7 @@
 """Scales of activations, from what flows through the float model on training data. Knows nothing of audio or of files.
 
-The largest absolute value seen becomes 127 ("min-max"). It lost least when compared on validation data with the least mean squared error
-and with percentiles, which clip the few large activations that carry much (docs/LOG.md).
+The largest absolute value seen becomes 127 ("min-max"). It lost least when compared on validation data with the least
+mean squared error and with percentiles, which clip the few large activations that carry much (docs/LOG.md).
 
 Post-training quantisation: which layers bear int8, by trying each alone, and the model with those quantised.
 
@@ -29,7 +29,8 @@ Scales = dict[str, dict[str, float]]
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Scales of those of the layers `names` of a float model that `run(model)` sends something through; the same data, the same scales."""
+    """Scales of those of the layers `names` of a float model that `run(model)` sends something through; the same data,
+    the same scales."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
@@ -41,7 +42,8 @@ def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module],
 
 
 def set_scales(model: nn.Module, scales: Scales) -> None:
-    """Give the quantised layers of `model` their scales, in place. Raises KeyError for a layer that was not calibrated."""
+    """Give the quantised layers of `model` their scales, in place. Raises KeyError for a layer that was not
+    calibrated."""
     for name, layer in quantized(model).items():
         layer.input_scale.fill_(scales[name]["input_scale"])
         if layer.quantizes_output:
@@ -94,7 +96,8 @@ class Sensitivity:
 def sensitivity_of(
     model: nn.Module, scales: Scales, judge: Callable[[nn.Module], Judged], max_layer_loss: float, label: str
 ) -> list[Sensitivity]:
-    """Try each layer that has scales alone in int8; a row a layer, in the order of the scales. `label` names the progress bar."""
+    """Try each layer that has scales alone in int8; a row a layer, in the order of the scales. `label` names the
+    progress bar."""
     as_float = judge(model)
     rows = []
     for name in tqdm(scales, desc=f"sensitivity ({label})", unit="layer"):
@@ -103,7 +106,9 @@ def sensitivity_of(
         percent = 100.0 * float(judged.loss.mean() / as_float.loss.mean() - 1.0)
         error = float(judged.error.mean() - as_float.error.mean())
         weights = int(torch.as_tensor(layer.weight).numel())
-        rows.append(Sensitivity(name, type(layer).__name__, weights, percent, error, judged.measure, percent > max_layer_loss))
+        rows.append(
+            Sensitivity(name, type(layer).__name__, weights, percent, error, judged.measure, percent > max_layer_loss)
+        )
     return rows
 
 

@@ -26,7 +26,8 @@ def summary(judged: Judged) -> dict[str, Any]:
 
 
 def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
-    """How far a model lies above a baseline on the same utterances, with paired 95 % intervals; below zero is better."""
+    """How far a model lies above a baseline on the same utterances, with paired 95 % intervals; below zero is
+    better."""
     loss = judged.loss - baseline.loss
     percent = 100.0 / float(baseline.loss.mean())
     error = judged.error - baseline.error
@@ -39,14 +40,16 @@ def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
 
 
 def interval(values: NDArray[np.float64]) -> list[float]:
-    """95 % percentile bootstrap interval of the mean of (U,) values; utterances are drawn with replacement (Efron & Tibshirani 1993)."""
+    """95 % percentile bootstrap interval of the mean of (U,) values; utterances are drawn with replacement (Efron &
+    Tibshirani 1993)."""
     drawn = np.random.default_rng(SEED).integers(0, len(values), size=(RESAMPLES, len(values)))
     low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
     return [_rounded(low), _rounded(high)]
 
 
 def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
-    """`ptq` or `qat`, and why in one line. Trained weights ship only where their loss is lower beyond the paired interval."""
+    """`ptq` or `qat`, and why in one line. Trained weights ship only where their loss is lower beyond the paired
+    interval."""
     percent, (low, high) = qat_above_ptq["loss_percent"], qat_above_ptq["loss_percent_ci95"]
     measured = f"training in int8 changed the validation loss by {percent:+.2f} % (paired 95 % interval {low:+.2f} to {high:+.2f})"
     if high < 0.0:

@@ -34,7 +34,8 @@ SEED = 1
 WRONG_CODES = "wrong_codes_percent"
 """Codes of the recording, percent, that a language model told all before them takes another one for likelier."""
 LOG_MEL_DB = "log_mel_db"
-"""Mean distance to the recording's log-mel in dB; of an acoustic model with the durations the float model finds in the recording."""
+"""Mean distance to the recording's log-mel in dB; of an acoustic model with the durations the float model finds in the
+recording."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class AcousticJudge:
     """Judges acoustic models on whole utterances; see `judge_of`."""
 
     def __init__(self, recipe: AcousticRecipe, model: AcousticModel, items: NDArray[np.int64]) -> None:
-        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged with."""
+        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged
+        with."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         self.batches = list(_alone(recipe, items))
@@ -130,7 +132,8 @@ class LanguageModelJudge:
     """Judges language models on whole utterances, each step told the recording's codes before it; see `judge_of`."""
 
     def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: NDArray[np.int64]) -> None:
-        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged with."""
+        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged
+        with."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         with torch.no_grad():

@@ -1,6 +1,7 @@
 """Settings of quantisation. Knows nothing of how it is done.
 
-From a trained float model to the int8 one that ships, and the figures that led to it. Knows nothing of how a training is started."""
+From a trained float model to the int8 one that ships, and the figures that led to it. Knows nothing of how a training
+is started."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class QuantizeConfig:
     """What may be lost, and how long to train against it."""
 
     method: Literal["auto", "ptq", "qat"]
-    """`ptq`: post-training quantisation; `qat`: training goes on in int8; `auto`: both; the better one ships, `ptq` in doubt."""
+    """`ptq`: post-training quantisation; `qat`: training goes on in int8; `auto`: both; the better one ships, `ptq` in
+    doubt."""
     auto_trains: list[str]
     """Kinds of model that `auto` trains in int8 too; the others ship after calibration alone."""
     calibration_utterances: int
@@ -61,7 +63,9 @@ class QuantizeConfig:
 
     def trains(self, kind: str) -> bool:
         """Whether a model of this kind is trained on in int8."""
-        return kind not in NEVER_TRAINED and (self.method == "qat" or (self.method == "auto" and kind in self.auto_trains))
+        return kind not in NEVER_TRAINED and (
+            self.method == "qat" or (self.method == "auto" and kind in self.auto_trains)
+        )
 
     def why_not(self, kind: str) -> str:
         """Why a model of this kind is not trained on in int8, for a person."""
@@ -102,7 +106,8 @@ def post_train(
 ) -> PostTrained:
     """Calibrate the float model in `folder`, try each layer alone, and quantise those that bear it.
 
-    `train`: fields of the model's training config, for its losses; `codes`: token store of a codec, for the kinds that learn from one.
+    `train`: fields of the model's training config, for its losses; `codes`: token store of a codec, for the kinds that
+    learn from one.
     Raises SonorantError if `folder`, `features` or `codes` hold something else.
     """
     model, description = load_model(folder, kind)
@@ -117,11 +122,14 @@ def post_train(
     spec = {"method": "ptq", "layers": layers, "float_layers": [row.layer for row in sensitivity if row.stays_float]}
     as_float = judge(model)
     as_ptq = judge(quantised) if layers else as_float
-    return PostTrained(kind, description | {"quantization": spec}, quantised, judge, as_float, as_ptq, scales, sensitivity)
+    return PostTrained(
+        kind, description | {"quantization": spec}, quantised, judge, as_float, as_ptq, scales, sensitivity
+    )
 
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
-    """`ptq` or `qat`, whichever ships, and the report. `qat`: trained folder of the model that was trained in int8, if there is one."""
+    """`ptq` or `qat`, whichever ships, and the report. `qat`: trained folder of the model that was trained in int8, if
+    there is one."""
     figures: dict[str, Any] = {
         "float": summary(ptq.as_float),
         "ptq": summary(ptq.as_ptq) | {"above_float": above(ptq.as_ptq, ptq.as_float)},
@@ -151,12 +159,15 @@ def recipe_of(kind: str, model: dict[str, Any], train: dict[str, Any], features:
     if kind != LanguageModelRecipe.name:
         return RECIPES[kind](model, train, features)
     if codes is None:
-        raise SonorantError("a language model is quantised with the codes it learned from; give --codes, what train_vocoder wrote")
+        raise SonorantError(
+            "a language model is quantised with the codes it learned from; give --codes, what train_vocoder wrote"
+        )
     return LanguageModelRecipe(model, train, features, codes)
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """The layers that stay float with the bytes of their weights, and their share of all; what keeps int8 from a quarter of the size."""
+    """The layers that stay float with the bytes of their weights, and their share of all; what keeps int8 from a
+    quarter of the size."""
     if not sensitivity:
         return "all of it stays float, as others trained it"
     kept = [row for row in sensitivity if row.stays_float]
@@ -166,6 +177,7 @@ def in_float(sensitivity: list[Sensitivity]) -> str:
 
 
 def spread(store: FeatureStore, split: str, count: int) -> NDArray[np.int64]:
-    """Indices of `count` utterances of a split, evenly spaced in it; all where there are fewer. Raises SonorantError if there are none."""
+    """Indices of `count` utterances of a split, evenly spaced in it; all where there are fewer. Raises SonorantError if
+    there are none."""
     items = utterances_of(store, split)
     return items[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]

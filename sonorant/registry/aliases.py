@@ -1,6 +1,7 @@
 """The aliases `challenger`, `champion` and `previous`, moved so that a process that dies in between loses nothing.
 
-MLflow moves one alias at a time. What is to be done is therefore noted on the model first, and whoever comes next finishes it.
+MLflow moves one alias at a time. What is to be done is therefore noted on the model first, and whoever comes next
+finishes it.
 Knows nothing of why an alias moves.
 
 The former champion becomes champion again. Knows nothing of figures: a person has seen what no gate measured."""
@@ -86,8 +87,12 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
     """Each step may be done twice with the same result."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
-        client.set_model_version_tag(model, str(move.previous), GONE_TAG, f"{move.time} to version {move.champion}{because}")
-        client.set_model_version_tag(model, str(move.champion), BACK_TAG, f"{move.time} from version {move.previous}{because}")
+        client.set_model_version_tag(
+            model, str(move.previous), GONE_TAG, f"{move.time} to version {move.champion}{because}"
+        )
+        client.set_model_version_tag(
+            model, str(move.champion), BACK_TAG, f"{move.time} from version {move.previous}{because}"
+        )
     if GONE_TAG in client.get_model_version(model, str(move.champion)).tags:
         client.delete_model_version_tag(model, str(move.champion), GONE_TAG)
     client.set_registered_model_alias(model, BEST, str(move.champion))
@@ -117,9 +122,9 @@ class RolledBack:
 def rollback(model: str, reason: str = "") -> RolledBack:
     """Let `champion` and `previous` change places; when and why is recorded on both versions.
 
-    Twice in a row is back where it began. A rollback that was killed in between is finished, not undone, by the next call. A version
-    that was rolled back is not promoted again unless that is asked for by name. Raises SonorantError if there is nothing to return
-    to, TrackingUnavailable if MLflow does not answer.
+    Twice in a row is back where it began. A rollback that was killed in between is finished, not undone, by the next
+    call. A version that was rolled back is not promoted again unless that is asked for by name. Raises SonorantError if
+    there is nothing to return to, TrackingUnavailable if MLflow does not answer.
     """
     with registry() as store:
         versions = all_versions(store, model)

@@ -1,6 +1,7 @@
 """A registered voice back as files on this machine. Knows nothing of aliases, figures and gates.
 
-The trained models of a registered voice, kept beside it so that any machine can fine-tune them. Knows nothing of training.
+The trained models of a registered voice, kept beside it so that any machine can fine-tune them. Knows nothing of
+training.
 
 They are artifacts of the version's run and not of the model, so whoever only wants to speak does not download them."""
 
@@ -26,7 +27,8 @@ def use(store: Store) -> None:
 def download_bundle(uri: str, out: Path) -> Path:
     """Download the voice bundle of a registered model (models:/<name>@<alias> or models:/<name>/<version>).
 
-    Returns the bundle's folder, below `out`. Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer.
+    Returns the bundle's folder, below `out`. Raises SonorantError if there is no such model, TrackingUnavailable if
+    MLflow does not answer.
     """
     with answering(uri) as store:
         import mlflow
@@ -47,7 +49,8 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Send trained model folders, by kind, to the artifacts of a version's run; kinds that are there already are left alone."""
+    """Send trained model folders, by kind, to the artifacts of a version's run; kinds that are there already are left
+    alone."""
     present = {Path(file.path).name for file in store.client.list_artifacts(run_id, FOLDER)}
     for kind, folder in folders.items():
         for name in FILES if kind not in present else ():
@@ -55,9 +58,11 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
-    """Download the trained model of `kind` (such as acoustic or codec) that belongs to models:/<name>@<alias> or models:/<name>/<version>.
+    """Download the trained model of `kind` (such as acoustic or codec) that belongs to models:/<name>@<alias> or
+    models:/<name>/<version>.
 
-    Returns its folder, below `out`. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
+    Returns its folder, below `out`. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not
+    answer.
     """
     with answering(uri) as store:
         version = _version(store, uri)
@@ -74,4 +79,6 @@ def _version(store: Store, uri: str) -> Any:
     if not parts:
         raise SonorantError(f"{uri}: give models:/<name>@<alias> or models:/<name>/<version>")
     name, alias, number = parts.groups()
-    return store.client.get_model_version_by_alias(name, alias) if alias else store.client.get_model_version(name, number)
+    return (
+        store.client.get_model_version_by_alias(name, alias) if alias else store.client.get_model_version(name, number)
+    )

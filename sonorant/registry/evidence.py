@@ -1,6 +1,8 @@
-"""Where a figure stands in reports/metrics.json, and which variant of a bundle is its default. Knows nothing of MLflow and of limits.
+"""Where a figure stands in reports/metrics.json, and which variant of a bundle is its default. Knows nothing of MLflow
+and of limits.
 
-What a version was registered with: its figures, the sentences it was judged on, its bundle. Knows nothing of what is good enough."""
+What a version was registered with: its figures, the sentences it was judged on, its bundle. Knows nothing of what is
+good enough."""
 
 from __future__ import annotations
 
@@ -71,12 +73,15 @@ class Evidence:
 
 
 def read_evidence(store: Store, version: Any, folder: Path) -> Evidence:
-    """Download what a version was registered with into `folder`. Raises SonorantError if its bundle cannot be read here."""
+    """Download what a version was registered with into `folder`. Raises SonorantError if its bundle cannot be read
+    here."""
     place = folder / str(version.version)
     place.mkdir()
     metrics = read_json(Path(store.client.download_artifacts(version.run_id, METRICS, str(place))))
     bundle = read_bundle(download_bundle(f"models:/{version.name}/{version.version}", place / "model"))
-    return Evidence(version=int(version.version), metrics=metrics, sentences=_sentences(store, version, place), bundle=bundle)
+    return Evidence(
+        version=int(version.version), metrics=metrics, sentences=_sentences(store, version, place), bundle=bundle
+    )
 
 
 def _sentences(store: Store, version: Any, place: Path) -> tuple[Mapping[str, Any], ...]:

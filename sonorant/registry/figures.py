@@ -51,11 +51,14 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
         raise SonorantError(f"does not say which graphs of {variant} were judged; run evaluate again")
     for name, graph in bundle.description.graphs.items():
         if variant in graph.variants and graph.variants[variant].sha256 != judged.get(name):
-            raise SonorantError(f"judged another {name} of {variant} than lies in {bundle.folder}; run evaluate on this voice")
+            raise SonorantError(
+                f"judged another {name} of {variant} than lies in {bundle.folder}; run evaluate on this voice"
+            )
 
 
 def number(values: Any, *keys: str) -> float | None:
-    """The finite number at a path of keys; None where there is something else, NaN too: it is neither above nor below a limit."""
+    """The finite number at a path of keys; None where there is something else, NaN too: it is neither above nor below a
+    limit."""
     value = entry(values, *keys)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None
@@ -89,10 +92,13 @@ def variants(metrics: Mapping[str, Any]) -> list[str]:
 
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """The part of the figures that concerns one variant; the same keys for every variant, so that they can be laid side by side."""
+    """The part of the figures that concerns one variant; the same keys for every variant, so that they can be laid side
+    by side."""
     found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
         found[section] = {
-            key.split("/", 1)[0]: value for key, value in (metrics.get(section) or {}).items() if key.endswith(f"/{variant}")
+            key.split("/", 1)[0]: value
+            for key, value in (metrics.get(section) or {}).items()
+            if key.endswith(f"/{variant}")
         }
     return {section: figures for section, figures in found.items() if isinstance(figures, Mapping) and figures}

@@ -1,8 +1,8 @@
 """The gates of the alias `champion`: tests of non-inferiority with statistics. Knows nothing of MLflow.
 
-A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the sentences are
-too few to show is not passed, and of fewer than `intervals.LEAST` there is no interval. What was not measured does not pass either,
-except DNSMOS, which is an optional extra.
+A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the
+sentences are too few to show is not passed, and of fewer than `intervals.LEAST` there is no interval. What was not
+measured does not pass either, except DNSMOS, which is an optional extra.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ HINT = "judge version {} anew on these sentences and register its figures (docs/
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig:
-    """Section `promote` of params.yaml: what a voice must reach to become `champion`. Each gate has the name of its limit."""
+    """Section `promote` of params.yaml: what a voice must reach to become `champion`. Each gate has the name of its
+    limit."""
 
     max_wer_above_recordings: dict[str, float]
     """By family: points of word error rate that the voice may lie above the recordings."""
     max_rtf: dict[str, float]
     """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
     max_runaways: float
-    """Fraction of sentences that an autoregressive voice may run away in; a family that cannot run away has no such gate."""
+    """Fraction of sentences that an autoregressive voice may run away in; a family that cannot run away has no such
+    gate."""
     max_wer_above_champion: float
     """Points of word error rate that the voice may lie above the champion on the same sentences."""
     max_latency_over_champion: float
@@ -128,7 +130,11 @@ def _rtf(voice: Evidence, limit: float) -> Gate:
         why = f": {found}" if isinstance(found, str) else ""
         return Gate(name="rtf", passed=False, reason=f"not measured for {candidate}{why}", limit=limit)
     return Gate(
-        name="rtf", passed=rtf <= limit, reason=f"{candidate}: real-time factor {rtf:.4f}, at most {limit}", value=rtf, limit=limit
+        name="rtf",
+        passed=rtf <= limit,
+        reason=f"{candidate}: real-time factor {rtf:.4f}, at most {limit}",
+        value=rtf,
+        limit=limit,
     )
 
 
@@ -155,13 +161,17 @@ def _parity(voice: Evidence) -> Gate:
         why = f": {found}" if isinstance(found, str) else ""
         return Gate(name="parity", passed=False, reason=f"not measured for {candidate}{why}")
     if not passed:
-        return Gate(name="parity", passed=False, reason=f"{candidate} failed the stage verify: {entry(found, 'failed')}")
+        return Gate(
+            name="parity", passed=False, reason=f"{candidate} failed the stage verify: {entry(found, 'failed')}"
+        )
     differences = {graph: number(found, "max_abs_diff", graph) for graph in entry(found, "max_abs_diff") or {}}
     measured = {graph: value for graph, value in differences.items() if value is not None}
     if not measured or len(measured) < len(differences):
         return Gate(name="parity", passed=False, reason=f"{candidate}: a difference from torch was not measured")
     text = ", ".join(f"{graph} {value:.2g}" for graph, value in measured.items())
-    return Gate(name="parity", passed=True, reason=f"{candidate} differs from torch by {text}", value=max(measured.values()))
+    return Gate(
+        name="parity", passed=True, reason=f"{candidate} differs from torch by {text}", value=max(measured.values())
+    )
 
 
 def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -176,12 +186,18 @@ def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
 def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
     for each in (voice, champion):
         if not each.sentences:
-            raise SonorantError(f"version {each.version} was registered without its judged sentences; {HINT.format(each.version)}")
+            raise SonorantError(
+                f"version {each.version} was registered without its judged sentences; {HINT.format(each.version)}"
+            )
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
-        raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT.format(champion.version)}")
+        raise SonorantError(
+            f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT.format(champion.version)}"
+        )
     if voice.texts() != champion.texts():
-        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}")
+        raise SonorantError(
+            f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}"
+        )
 
 
 def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -196,7 +212,14 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
         f"turn on {len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
         f"its upper end at most {limit:.2f}"
     )
-    return Gate(name="latency_over_champion", passed=high <= limit, reason=reason, value=ratio, interval=(low, high), limit=limit)
+    return Gate(
+        name="latency_over_champion",
+        passed=high <= limit,
+        reason=reason,
+        value=ratio,
+        interval=(low, high),
+        limit=limit,
+    )
 
 
 def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -208,7 +231,9 @@ def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) ->
             return Gate(name=name, passed=True, reason=f"not run: version {each.version}: {why}", limit=limit)
     same = [text for text in ours if text in theirs]
     if not same:
-        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}")
+        raise SonorantError(
+            f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}"
+        )
     our, their = (np.array([opinions[text] for text in same]) for opinions in (ours, theirs))
     below, bounds = bootstrap(their - our, np.mean)
     text = f"overall {our.mean():.2f}, version {champion.version} {their.mean():.2f} on the same {len(same)} sentences"

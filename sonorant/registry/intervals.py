@@ -18,10 +18,11 @@ SEED = 1
 
 
 def bootstrap(values: NDArray[np.float64], statistic: Callable[..., Any]) -> tuple[float, tuple[float, float]]:
-    """The statistic (np.mean, np.median) of values (S,), one a sentence, and its percentile interval; sentences are drawn with replacement.
+    """The statistic (np.mean, np.median) of values (S,), one a sentence, and its percentile interval; sentences are
+    drawn with replacement.
 
-    Of differences or ratios within sentences this is a paired bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
-    chapter 13). Raises SonorantError as `check_enough`.
+    Of differences or ratios within sentences this is a paired bootstrap (Efron and Tibshirani, An Introduction to the
+    Bootstrap, 1993, chapter 13). Raises SonorantError as `check_enough`.
     """
     check_enough(len(values))
     drawn = np.random.default_rng(SEED).integers(0, len(values), size=(RESAMPLES, len(values)))

@@ -1,4 +1,5 @@
-"""Whether a registered voice becomes `champion`: the gates are asked, their verdict is kept with the version, the aliases move.
+"""Whether a registered voice becomes `champion`: the gates are asked, their verdict is kept with the version, the
+aliases move.
 
 Knows nothing of how a gate comes to its answer.
 """
@@ -13,7 +14,19 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import write_json
-from sonorant.registry.aliases import BEST, FORMER, GONE_TAG, NEWEST, Move, all_versions, begin, finish, now, read_aliases, registry
+from sonorant.registry.aliases import (
+    BEST,
+    FORMER,
+    GONE_TAG,
+    NEWEST,
+    Move,
+    all_versions,
+    begin,
+    finish,
+    now,
+    read_aliases,
+    registry,
+)
 from sonorant.registry.evidence import read_evidence
 from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, judge_beside, not_compared
 from sonorant.tracking.store import Store, TrackingUnavailable
@@ -55,7 +68,10 @@ class Verdict:
 
     def says(self) -> list[str]:
         """Lines for a person."""
-        return [*(f"gate {gate.name} {gate.says()}" for gate in self.gates), f"models:/{self.name}/{self.version} {self.outcome()}"]
+        return [
+            *(f"gate {gate.name} {gate.says()}" for gate in self.gates),
+            f"models:/{self.name}/{self.version} {self.outcome()}",
+        ]
 
     def rows(self) -> list[dict[str, str]]:
         """A table for a person: a row a gate."""
@@ -79,10 +95,12 @@ class Verdict:
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; keep on it what each said.
+    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; keep on it what each
+    said.
 
-    `without_champion`: the reason for which the champion is not compared with, where it cannot be. `again`: also a version that was
-    rolled back. The champion itself is judged by the gates that need no comparison, and keeps the verdict that made it champion.
+    `without_champion`: the reason for which the champion is not compared with, where it cannot be. `again`: also a
+    version that was rolled back. The champion itself is judged by the gates that need no comparison, and keeps the
+    verdict that made it champion.
 
     Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not answer.
     """
@@ -140,7 +158,9 @@ def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, with
 def _never_again(chosen: Any) -> tuple[Gate, ...]:
     """A person's verdict on a version outlives the gates': the next run of the pipeline must not bring it back."""
     gone = chosen.tags.get(GONE_TAG)
-    return (Gate(name=GONE_TAG, passed=False, reason=f"was rolled back {gone}; --again judges it anew"),) if gone else ()
+    return (
+        (Gate(name=GONE_TAG, passed=False, reason=f"was rolled back {gone}; --again judges it anew"),) if gone else ()
+    )
 
 
 def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:

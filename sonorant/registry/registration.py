@@ -1,4 +1,5 @@
-"""A voice bundle becomes a version of a registered model, with its figures and its report. Knows nothing of what is good enough."""
+"""A voice bundle becomes a version of a registered model, with its figures and its report. Knows nothing of what is
+good enough."""
 
 from __future__ import annotations
 
@@ -64,7 +65,9 @@ class Registered:
 
     def says(self) -> str:
         """One line for a person."""
-        line = f"models:/{self.name}/{self.version}: " + ("registered" if self.new else "this bundle is registered already")
+        line = f"models:/{self.name}/{self.version}: " + (
+            "registered" if self.new else "this bundle is registered already"
+        )
         return line + (f", without the trained {' and '.join(self.without)} to fine-tune" if self.without else "")
 
 
@@ -79,11 +82,13 @@ def register(
 ) -> Registered:
     """Make a version of the voice bundle, or find the one that has the same content, and give it the newest figures.
 
-    What was measured when the default variant was chosen is no content: a voice that is measured again is the same version.
+    What was measured when the default variant was chosen is no content: a voice that is measured again is the same
+    version.
 
-    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged sentences, may be
-    absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to stand below; `trained`: trained
-    model folders by kind, kept for fine-tuning where they are what the bundle was exported from. The newest version gets the alias
+    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged
+    sentences, may be absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to
+    stand below; `trained`: trained model folders by kind, kept for fine-tuning where they are what the bundle was
+    exported from. The newest version gets the alias
     `challenger`.
 
     Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
@@ -93,7 +98,9 @@ def register(
     belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
     with registry() as store:
         _ensure_model(store, config.model)
-        found = [version for version in all_versions(store, config.model).values() if version.tags.get(HASH_TAG) == content]
+        found = [
+            version for version in all_versions(store, config.model).values() if version.tags.get(HASH_TAG) == content
+        ]
         if found:
             version = found[0]
         else:
@@ -109,7 +116,9 @@ def register(
         close_run(store, version.run_id, "FINISHED")
         store.client.set_registered_model_alias(config.model, NEWEST, str(max(all_versions(store, config.model))))
         without = tuple(kind for kind in trained or {} if kind not in belonging)
-        return Registered(name=config.model, version=int(version.version), run_id=version.run_id, new=not found, without=without)
+        return Registered(
+            name=config.model, version=int(version.version), run_id=version.run_id, new=not found, without=without
+        )
 
 
 def _without_measurements(voice: Bundle) -> Bundle:
@@ -152,7 +161,9 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
     ]
     use(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)  # it would load the voice to try it
+        warnings.filterwarnings(
+            "ignore", message=".*input example", category=UserWarning
+        )  # it would load the voice to try it
         return mlflow.pyfunc.log_model(
             name="voice",
             python_model=str(PACKAGE / "runtime" / "pyfunc.py"),
@@ -164,15 +175,19 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
 
 def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
-    """Tags of the version and figures of its run are those of the shipped variant; every variant has a run of its own below it.
+    """Tags of the version and figures of its run are those of the shipped variant; every variant has a run of its own
+    below it.
 
-    MLflow attaches a run's metrics to every model logged in it, so variants in one run would all seem to be the model's.
+    MLflow attaches a run's metrics to every model logged in it, so variants in one run would all seem to be the
+    model's.
     """
     default = shipped(voice)
     for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
         store.client.set_model_version_tag(version.name, str(version.version), key, value)
     beside = {kind: figures.entry(metrics, "intelligibility", kind) or {} for kind in figures.BESIDE}
-    model_id = version.source.removeprefix("models:/")  # a version that was read back no longer names its model otherwise
+    model_id = version.source.removeprefix(
+        "models:/"
+    )  # a version that was read back no longer names its model otherwise
     _log_numbers(store, version.run_id, figures.of_variant(metrics, default.variant) | beside, model_id)
     for variant in figures.variants(metrics):
         chosen = str(variant == default.variant).lower()
@@ -204,7 +219,9 @@ def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[s
         "variant_bytes": default.bytes,
         "bundle_bytes": sum(file.stat().st_size for file in voice.folder.rglob("*") if file.is_file()),
     }
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items() if value is not None}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items() if value is not None
+    }
 
 
 def _log_numbers(store: Store, run_id: str, values: dict[str, Any], model_id: str | None = None) -> None:

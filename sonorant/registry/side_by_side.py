@@ -1,7 +1,7 @@
 """Two voices timed in turn on the same sentences, in this process. Knows nothing of registries and limits.
 
-Milliseconds of another day, or of a machine that did something else then, cannot be compared; a ratio of two things measured in
-turn can.
+Milliseconds of another day, or of a machine that did something else then, cannot be compared; a ratio of two things
+measured in turn can.
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ SENTENCES = 40
 ROUNDS = 5
 """Timed runs of each sentence and voice, after one that is not."""
 LONGEST, LEAST = 2.0, 2
-"""Seconds of rounds of one sentence after which no more begin, once so many were timed: a voice that speaks code by code takes its time."""
+"""Seconds of rounds of one sentence after which no more begin, once so many were timed: a voice that speaks code by
+code takes its time."""
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Time from phoneme ids to samples of `challenger` over that of `champion`, one ratio a sentence (S,); below 1 = faster.
+    """Time from phoneme ids to samples of `challenger` over that of `champion`, one ratio a sentence (S,); below 1 =
+    faster.
 
-    Each with its own default variant and runtime, on one thread, the least of `ROUNDS`, or of fewer where they take longer than `LONGEST`,
-    because other work on the machine only adds time; who goes first alternates. Raises SonorantError if one of them cannot run here.
+    Each with its own default variant and runtime, on one thread, the least of `ROUNDS`, or of fewer where they take
+    longer than `LONGEST`, because other work on the machine only adds time; who goes first alternates. Raises
+    SonorantError if one of them cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
-    chosen = [by_length[i] for i in np.unique(np.linspace(0, len(by_length) - 1, min(SENTENCES, len(by_length))).astype(int))]
+    chosen = [
+        by_length[i] for i in np.unique(np.linspace(0, len(by_length) - 1, min(SENTENCES, len(by_length))).astype(int))
+    ]
     first, second = _speaker(challenger), _speaker(champion)
     return np.array([_ratio(first(text), second(text)) for text in chosen])
 

@@ -1,5 +1,5 @@
-"""Charts as inline SVG: bars, intervals, lines. Drawn 360 units wide, so that their letters are readable on a phone; colours come from
-the page's style, so that they follow light and dark. Knows nothing of what is drawn.
+"""Charts as inline SVG: bars, intervals, lines. Drawn 360 units wide, so that their letters are readable on a phone;
+colours come from the page's style, so that they follow light and dark. Knows nothing of what is drawn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def bars(title: str, rows: Sequence[ChartRow]) -> Html:
     for place, row in enumerate(rows):
         top = place * ROW
         parts += _names(row, top)
-        parts.append(element("rect", class_=_mark(row), x="0", y=_n(top + 20), width=_n(max(row.value * scale, 1)), height="10"))
+        parts.append(
+            element("rect", class_=_mark(row), x="0", y=_n(top + 20), width=_n(max(row.value * scale, 1)), height="10")
+        )
         if row.high is not None:
             parts.append(_rule("whisker", row.value * scale, top + 25, row.high * scale, top + 25))
     return _figure(title, parts, len(rows) * ROW)
@@ -101,7 +103,9 @@ def lines(title: str, across: str, curves: Sequence[ChartLine]) -> Html:
 
 
 def _figure(title: str, parts: Sequence[str], height: float) -> Html:
-    drawing = element("svg", element("title", title), *parts, viewBox=f"0 0 {_n(WIDTH)} {_n(height)}", role="img", aria_label=title)
+    drawing = element(
+        "svg", element("title", title), *parts, viewBox=f"0 0 {_n(WIDTH)} {_n(height)}", role="img", aria_label=title
+    )
     return element("figure", element("figcaption", title), drawing, class_="chart")
 
 

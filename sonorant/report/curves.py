@@ -14,7 +14,8 @@ CURVES = {"train/loss": "training", "validation/loss": "validation"}
 
 
 def loss_chart(title: str, file: Path) -> Html:
-    """Training and validation loss over steps. Raises SonorantError naming file and column if there is nothing to draw."""
+    """Training and validation loss over steps. Raises SonorantError naming file and column if there is nothing to
+    draw."""
     rows = _read(file)
     curves = [ChartLine(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
     if not any(curve.points for curve in curves):
@@ -42,7 +43,9 @@ def _points(file: Path, rows: list[dict[str, str]], column: str) -> tuple[tuple[
         try:
             point = float(row["step"]), float(row[column])
         except ValueError:
-            raise SonorantError(f"{file}:{number}: '{column}' is not a number: {row[column]!r}; train the model again") from None
+            raise SonorantError(
+                f"{file}:{number}: '{column}' is not a number: {row[column]!r}; train the model again"
+            ) from None
         if math.isfinite(point[1]):
             points.append(point)
     return tuple(points)

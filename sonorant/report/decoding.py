@@ -14,7 +14,15 @@ def decoding(metrics: Document) -> list[Html]:
         return []
     codebooks = [[f"{place}", f"{100 * use.number():.1f}"] for place, use in enumerate(codec["use"].rows(), 1)]
     amount = f"{codec['bits_per_second'].number():.0f} bit/s, {codec['frames_per_second'].number():.2f} frames a second"
-    head = ["variant", "sentences", "ran away", "rate, % [95 % interval]", "attempts more", "still not well", "finish_reasons"]
+    head = [
+        "variant",
+        "sentences",
+        "ran away",
+        "rate, % [95 % interval]",
+        "attempts more",
+        "still not well",
+        "finish_reasons",
+    ]
     return [
         section(
             "decoding",
@@ -25,7 +33,12 @@ def decoding(metrics: Document) -> list[Html]:
                 "A sentence ran away where a guard had to end its first attempt: its budget was spent, it stood on one phoneme, "
                 "fell silent or repeated itself. It is then spoken again in another way, and the best attempt is kept."
             ),
-            table("Decoding", head, [_row(variant, found) for variant, found in decoded.items()], prose=("finish_reasons",)),
+            table(
+                "Decoding",
+                head,
+                [_row(variant, found) for variant, found in decoded.items()],
+                prose=("finish_reasons",),
+            ),
         )
     ]
 

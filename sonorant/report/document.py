@@ -1,4 +1,5 @@
-"""A JSON report whose every value knows its file and key, so that what is missing is named. Knows nothing of what the keys mean."""
+"""A JSON report whose every value knows its file and key, so that what is missing is named. Knows nothing of what the
+keys mean."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Document:
     def __getitem__(self, key: str) -> Document:
         found = self.get(key)
         if found is None:
-            raise SonorantError(f"{self.file}: key '{self._below(key)}' is missing; run the stage that writes the file again")
+            raise SonorantError(
+                f"{self.file}: key '{self._below(key)}' is missing; run the stage that writes the file again"
+            )
         return found
 
     def get(self, key: str) -> Document | None:
@@ -44,7 +47,11 @@ class Document:
         """An object's keys and values, in the file's order, nulls left out."""
         if not isinstance(self.value, dict):
             raise self._wrong("an object")
-        return [(key, Document(value, self.file, self._below(key))) for key, value in self.value.items() if value is not None]
+        return [
+            (key, Document(value, self.file, self._below(key)))
+            for key, value in self.value.items()
+            if value is not None
+        ]
 
     def rows(self) -> list[Document]:
         """A list's values."""
@@ -88,4 +95,6 @@ class Document:
     def _wrong(self, wanted: str) -> SonorantError:
         where = f"key '{self.key}'" if self.key else "its content"
         found = repr(self.value) if len(repr(self.value)) <= 40 else f"{repr(self.value)[:40]}..."
-        return SonorantError(f"{self.file}: {where} must be {wanted}, not {found}; run the stage that writes the file again")
+        return SonorantError(
+            f"{self.file}: {where} must be {wanted}, not {found}; run the stage that writes the file again"
+        )

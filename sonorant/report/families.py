@@ -1,4 +1,5 @@
-"""Both families of voice side by side, on the same sentences: figures and players. Knows nothing of how a family speaks."""
+"""Both families of voice side by side, on the same sentences: figures and players. Knows nothing of how a family
+speaks."""
 
 from __future__ import annotations
 
@@ -41,15 +42,20 @@ class JudgedFamily:
 
     def word_errors(self, variant: str) -> tuple[np.ndarray, np.ndarray]:
         """Wrong words and words of each sentence (S,)."""
-        rows = [Document(row, self.folder / FILE, str(number)) for number, row in enumerate(read_jsonl(self.folder / FILE), 1)]
+        rows = [
+            Document(row, self.folder / FILE, str(number))
+            for number, row in enumerate(read_jsonl(self.folder / FILE), 1)
+        ]
         wrong = [round(row["word_errors"][variant].number()) for row in rows]
         return np.array(wrong), np.array([round(row["words"].number()) for row in rows])
 
 
 def families(folder: Path, own: str, audio: MelConfig, normalized: Callable[[str], str]) -> Html:
-    """The section: every variant of every family judged on the sentences of `own`, what is missing by name, and the same words from each.
+    """The section: every variant of every family judged on the sentences of `own`, what is missing by name, and the
+    same words from each.
 
-    `folder`: holds a folder a family, as the stage evaluate writes it. Raises SonorantError naming file and key where one is not so.
+    `folder`: holds a folder a family, as the stage evaluate writes it. Raises SonorantError naming file and key where
+    one is not so.
     """
     judged, missing = _judged(folder, own)
     others = [name for name in judged if name != own]

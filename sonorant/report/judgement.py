@@ -23,7 +23,9 @@ def intelligibility(metrics: Document, shipped: str) -> Html:
     """Error rates of recordings, vocoder's copies and variants with their intervals, as a chart and a table."""
     judged = metrics["intelligibility"]
     kinds = ordered(kind for kind, found in judged.items() if not found.not_run)
-    chart = intervals("Word error rate, 95 % interval", "%", [_row(judged[kind], kind, kind == shipped) for kind in kinds])
+    chart = intervals(
+        "Word error rate, 95 % interval", "%", [_row(judged[kind], kind, kind == shipped) for kind in kinds]
+    )
     rows = [
         [
             label(kind),
@@ -54,11 +56,17 @@ def distances(metrics: Document) -> Html:
         rows.append(
             [
                 label(kind),
-                *([here.not_run] if here.not_run else [_distance(here, key, form) for key, (_, form) in DISTANCES.items()]),
+                *(
+                    [here.not_run]
+                    if here.not_run
+                    else [_distance(here, key, form) for key, (_, form) in DISTANCES.items()]
+                ),
             ]
         )
     return section(
-        "distances", "Beside the recordings", table("Distances", ["", *(title for title, _ in DISTANCES.values())], rows)
+        "distances",
+        "Beside the recordings",
+        table("Distances", ["", *(title for title, _ in DISTANCES.values())], rows),
     )
 
 
@@ -72,7 +80,12 @@ def evaluator(metrics: Document) -> Html:
 def _row(judged: Document, kind: str, strong: bool) -> ChartRow:
     low, high = judged["wer_ci95"].interval()
     return ChartRow(
-        name=label(kind), value=judged["wer"].number(), low=low, high=high, said=with_interval(judged, "wer"), strong=strong
+        name=label(kind),
+        value=judged["wer"].number(),
+        low=low,
+        high=high,
+        said=with_interval(judged, "wer"),
+        strong=strong,
     )
 
 

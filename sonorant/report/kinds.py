@@ -1,4 +1,5 @@
-"""Who speaks a sentence: the recording, the vocoder or codec copying it, or a variant of the voice. Knows nothing of how they sound."""
+"""Who speaks a sentence: the recording, the vocoder or codec copying it, or a variant of the voice. Knows nothing of
+how they sound."""
 
 from __future__ import annotations
 

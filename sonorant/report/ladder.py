@@ -13,7 +13,9 @@ SAME_TOKENS = "greedy tokens that are torch's"
 def ladder(parity: Document) -> Html:
     """Which rung stopped which candidate, and how far each graph is from torch."""
     climbed = [(candidate, found) for candidate, found in parity.items() if not found.not_run]
-    graphs = list(dict.fromkeys(graph for _, found in climbed if found.get("graphs") for graph, _ in found["graphs"].items()))
+    graphs = list(
+        dict.fromkeys(graph for _, found in climbed if found.get("graphs") for graph, _ in found["graphs"].items())
+    )
     by_token = [SAME_TOKENS] if any(found.get("tokens") for _, found in climbed) else []
     rows = [_row(candidate, found, graphs, bool(by_token)) for candidate, found in climbed]
     absent = grouped((candidate, found.text()) for candidate, found in parity.items() if found.not_run)

@@ -13,7 +13,9 @@ def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: 
     environment = metrics["environment"]
     machine = [[name, str(value.value)] for name, value in environment.items() if name != "packages"]
     packages = [[name, version.text()] for name, version in environment["packages"].items()]
-    kept = [[path, value] for path, value in hashes.items()] or [["–", "not recorded: the report was not made by dvc repro"]]
+    kept = [[path, value] for path, value in hashes.items()] or [
+        ["–", "not recorded: the report was not made by dvc repro"]
+    ]
     return section(
         "lineage",
         "Lineage",

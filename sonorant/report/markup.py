@@ -26,7 +26,8 @@ def join(parts: Sequence[str], between: str = "") -> Html:
 
 
 def element(tag: str, *content: str, **attributes: str | None) -> Html:
-    """`<tag attributes>content</tag>`; attributes of value None are left out, `class_` is `class`, other underscores are hyphens."""
+    """`<tag attributes>content</tag>`; attributes of value None are left out, `class_` is `class`, other underscores
+    are hyphens."""
     names = {name: name.rstrip("_").replace("_", "-") for name in attributes}
     written = "".join(f' {names[name]}="{escape(value)}"' for name, value in attributes.items() if value is not None)
     return Html(f"<{tag}{written}>" + ("" if tag in ALONE else f"{join(content)}</{tag}>"))
@@ -40,10 +41,13 @@ def section(anchor: str, title: str, *content: str) -> Html:
 def table(caption: str, head: Sequence[str], rows: Sequence[Sequence[Cell]], prose: Sequence[str] = ()) -> Html:
     """A table that scrolls by itself where the window is narrow. A row's first cell names it; None is an empty cell.
 
-    `prose`: names of columns that hold words, not figures. A row shorter than the head ends in words: its last cell takes what is left.
+    `prose`: names of columns that hold words, not figures. A row shorter than the head ends in words: its last cell
+    takes what is left.
     """
     kinds = ["prose" if name in prose else None for name in head]
-    top = element("tr", *(element("th", name, scope="col", class_=kind) for name, kind in zip(head, kinds, strict=True)))
+    top = element(
+        "tr", *(element("th", name, scope="col", class_=kind) for name, kind in zip(head, kinds, strict=True))
+    )
     body = [element("tr", *_cells(row, kinds)) for row in rows]
     inner = element("table", element("caption", caption), element("thead", top), element("tbody", *body))
     return element("div", inner, class_="scroll", role="region", aria_label=caption, tabindex="0")

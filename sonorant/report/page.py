@@ -1,4 +1,5 @@
-"""The report: one HTML file that needs nothing beside it. Puts the sections together; knows nothing of how a figure was made."""
+"""The report: one HTML file that needs nothing beside it. Puts the sections together; knows nothing of how a figure was
+made."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from sonorant.report.speed import latency, size_and_memory
 from sonorant.report.style import STYLE
 from sonorant.report.verdict import candidates, headline, shipped
 
-POLICY = "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+POLICY = (
+    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
 """The browser itself sees to it that the page asks for nothing: no script, no address but what the file holds."""
 PARTS = {
     "choice": "Choice", "listen": "Listen", "families": "Families", "intelligibility": "Understood", "distances": "Distances",
@@ -115,7 +118,13 @@ def _listen(inputs: ReportInputs, config: ReportConfig, audio: MelConfig, normal
     sentences = worst_first(read_sentences(inputs.evaluation), ships)[: config.sentences]
     articles = listening(sentences, audio, normalized, ships)
     marks = join(
-        ["Under each player, what the recogniser heard: ", element("mark", "wrong"), ", ", element("del", "missing"), ". "]
+        [
+            "Under each player, what the recogniser heard: ",
+            element("mark", "wrong"),
+            ", ",
+            element("del", "missing"),
+            ". ",
+        ]
     )
     order = "The sentences that what ships was understood worst in come first. "
     words = note(order, marks, "All spectrograms have one scale of colour, those of a sentence one of time.")
@@ -135,7 +144,8 @@ def _training(inputs: ReportInputs, models: Mapping[str, Document]) -> Html:
     taken = {name: about for name, model in models.items() if (about := model.get("pretrained"))}
     charts = [loss_chart(f"Loss of the {name}", folders[name] / "curves.csv") for name in models if name not in taken]
     notes = [
-        note(f"The {name} is {_name_of(about)}, which others trained: it was taken as it is.") for name, about in taken.items()
+        note(f"The {name} is {_name_of(about)}, which others trained: it was taken as it is.")
+        for name, about in taken.items()
     ]
     return section("training", "Training", element("div", *charts, class_="charts"), *notes)
 

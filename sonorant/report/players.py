@@ -1,4 +1,5 @@
-"""Sentences to listen to and look at: a player, a mel spectrogram and what was heard, for every kind. Knows nothing of other figures."""
+"""Sentences to listen to and look at: a player, a mel spectrogram and what was heard, for every kind. Knows nothing of
+other figures."""
 
 from __future__ import annotations
 
@@ -20,17 +21,26 @@ from sonorant.report.transcripts import marked
 
 
 def article(sentence: Sentence, audio: MelConfig, normalized: Callable[[str], str], shipped: str) -> Html:
-    """One sentence in all its kinds, side by side where there is room. `shipped`: the kind that is marked as what ships."""
+    """One sentence in all its kinds, side by side where there is room. `shipped`: the kind that is marked as what
+    ships."""
     sounds = {kind: read_audio(file, audio.sample_rate)[0] for kind, file in sentence.samples.items()}
     longest = max(len(sound) for sound in sounds.values())
     reference = normalized(sentence.reference)
     cards = [
         _card(
-            sentence, kind, sound, len(sound) / longest, audio, marked(reference, normalized(sentence.heard[kind])), kind == shipped
+            sentence,
+            kind,
+            sound,
+            len(sound) / longest,
+            audio,
+            marked(reference, normalized(sentence.heard[kind])),
+            kind == shipped,
         )
         for kind, sound in sounds.items()
     ]
-    return element("article", element("h3", sentence.reference), note(sentence.id), element("div", *cards, class_="cards"))
+    return element(
+        "article", element("h3", sentence.reference), note(sentence.id), element("div", *cards, class_="cards")
+    )
 
 
 def _card(
@@ -42,7 +52,12 @@ def _card(
     wrong = "no error" if count == 0 else f"{count} of {sentence.words} wrong"
     return element(
         "div",
-        element("h4", name, element("span", " ships" if ships else "", class_="ships"), element("span", wrong, class_="wrong")),
+        element(
+            "h4",
+            name,
+            element("span", " ships" if ships else "", class_="ships"),
+            element("span", wrong, class_="wrong"),
+        ),
         element("div", spectrogram(sound, audio, shown, width), class_="picture"),
         _player(sound, audio.sample_rate, f"{name}: {sentence.reference}"),
         element("p", heard or "(nothing)", class_="heard"),
@@ -63,6 +78,8 @@ def _flac(sound: NDArray[np.float32], rate: int) -> bytes:
     return buffer.getvalue()
 
 
-def listening(sentences: Sequence[Sentence], audio: MelConfig, normalized: Callable[[str], str], shipped: str) -> list[Html]:
+def listening(
+    sentences: Sequence[Sentence], audio: MelConfig, normalized: Callable[[str], str], shipped: str
+) -> list[Html]:
     """An article for each sentence."""
     return [article(sentence, audio, normalized, shipped) for sentence in sentences]

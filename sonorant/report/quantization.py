@@ -1,4 +1,5 @@
-"""What int8 costs, layer by layer, and whether training with it brought anything. Knows nothing of how layers are quantised."""
+"""What int8 costs, layer by layer, and whether training with it brought anything. Knows nothing of how layers are
+quantised."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ OPEN = 12
 
 
 def quantization(found: Document, names: Sequence[str]) -> Html:
-    """PTQ beside QAT and the sensitivity of every layer, model by model. `names`: of the model that speaks and of the one that sounds."""
+    """PTQ beside QAT and the sensitivity of every layer, model by model. `names`: of the model that speaks and of the
+    one that sounds."""
     return section("quantization", "Quantisation", *map(_model, (found["acoustic"], found["vocoder"]), names))
 
 
 def _model(found: Document, name: str) -> Html:
     shipped, measure = found["shipped"].text(), found["measure"].text()
-    methods = [_method(found["figures"][method], title, method == shipped, measure) for method, title in METHODS.items()]
+    methods = [
+        _method(found["figures"][method], title, method == shipped, measure) for method, title in METHODS.items()
+    ]
     head = ["quantised", "loss", MEASURES[measure], "loss above float, %"]
     layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
     kept = sum(row["stays_float"].flag() for row in layers)
@@ -37,7 +41,11 @@ def _model(found: Document, name: str) -> Html:
         parts.append(_sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure))
     if len(layers) > OPEN:
         parts.append(
-            element("details", element("summary", f"all {len(layers)} layers"), _sensitivity(f"Layers, {name}", layers, measure))
+            element(
+                "details",
+                element("summary", f"all {len(layers)} layers"),
+                _sensitivity(f"Layers, {name}", layers, measure),
+            )
         )
     return element("div", *parts)
 

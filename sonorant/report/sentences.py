@@ -35,7 +35,8 @@ class Sentence:
 
 
 def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
-    """The sentences of an evaluation's folder that it wrote samples of, in its order; of the `wanted` kinds, or of all (None).
+    """The sentences of an evaluation's folder that it wrote samples of, in its order; of the `wanted` kinds, or of all
+    (None).
 
     Raises SonorantError naming file and row or key where something is missing.
     """

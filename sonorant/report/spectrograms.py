@@ -19,11 +19,14 @@ QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
 def spectrogram(samples: NDArray[np.float32], audio: MelConfig, said: str, width: float = 1.0) -> Html:
     """The log-mel of samples (S,) as an image: time to the right, mel bins upwards, a pixel a frame.
 
-    `said`: what it shows, in words. `width`: share of the place for it, so that pictures of unequal length keep one scale of time.
+    `said`: what it shows, in words. `width`: share of the place for it, so that pictures of unequal length keep one
+    scale of time.
     """
     mel_MT = log_mel(torch.from_numpy(samples), audio).numpy()
     data = base64.b64encode(_png(mel_MT)).decode("ascii")
-    return element("img", alt=said, src=f"data:image/png;base64,{data}", class_="mel", style=f"width:{100 * width:.1f}%")
+    return element(
+        "img", alt=said, src=f"data:image/png;base64,{data}", class_="mel", style=f"width:{100 * width:.1f}%"
+    )
 
 
 def _png(mel_MT: NDArray[np.float32]) -> bytes:

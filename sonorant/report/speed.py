@@ -16,7 +16,9 @@ CHARTED = "threads_1"
 def latency(metrics: Document, shipped: str) -> Html:
     """Charts of the median, one a class of sentences, and the table of everything that was timed."""
     speed = metrics["speed"]
-    classes = list(dict.fromkeys(name for _, classes in speed.items() if not classes.not_run for name, _ in classes.items()))
+    classes = list(
+        dict.fromkeys(name for _, classes in speed.items() if not classes.not_run for name, _ in classes.items())
+    )
     charts = [_chart(speed, name, shipped) for name in classes]
     rows = [
         _timed(candidate, name, figures)
@@ -26,7 +28,16 @@ def latency(metrics: Document, shipped: str) -> Html:
         for _, figures in threads.items()
     ]
     rows += _absent(speed)
-    head = ["candidate", "sentence", "threads", "real-time factor", "p50, ms", "p95, ms", "p99, ms", "times fp32's speed"]
+    head = [
+        "candidate",
+        "sentence",
+        "threads",
+        "real-time factor",
+        "p50, ms",
+        "p95, ms",
+        "p99, ms",
+        "times fp32's speed",
+    ]
     return section(
         "latency",
         "Latency",
@@ -69,7 +80,9 @@ def size_and_memory(metrics: Document) -> Html:
 
 
 def _chart(speed: Document, name: str, shipped: str) -> Html:
-    timed = [(candidate, found[name][CHARTED]) for candidate, found in speed.items() if not found.not_run and found.get(name)]
+    timed = [
+        (candidate, found[name][CHARTED]) for candidate, found in speed.items() if not found.not_run and found.get(name)
+    ]
     rows = [
         ChartRow(
             name=candidate,
@@ -87,7 +100,14 @@ def _timed(candidate: str, name: str, figures: Document) -> list[Cell]:
     shown = [f"{figures[key].number():{form}}" for key, form in (("rtf", ".4f"), ("p50_ms", ".1f"), ("p95_ms", ".1f"))]
     slowest = f"{figures['p99_ms'].number():.1f}" if figures["repeats"].number() >= ENOUGH else None
     sentence = f"{name}, {figures['seconds'].number():.1f} s"
-    return [candidate, sentence, f"{figures['threads'].number():.0f}", *shown, slowest, optional(figures, "over_fp32", ".2f")]
+    return [
+        candidate,
+        sentence,
+        f"{figures['threads'].number():.0f}",
+        *shown,
+        slowest,
+        optional(figures, "over_fp32", ".2f"),
+    ]
 
 
 def _absent(measured: Document) -> list[list[Cell]]:

@@ -8,7 +8,8 @@ from sonorant.report.markup import Html, element, join, safe
 
 
 def marked(reference: str, transcript: str) -> Html:
-    """A transcript beside its reference, both normalised: wrong and superfluous words marked, missing ones struck through."""
+    """A transcript beside its reference, both normalised: wrong and superfluous words marked, missing ones struck
+    through."""
     if not reference:
         return element("mark", transcript) if transcript else Html("")
     output = jiwer.process_words(reference, transcript)

@@ -39,7 +39,9 @@ def candidates(choice: Document) -> Html:
     """The table that led to the choice: every candidate with its verdict."""
     ships = shipped(choice)
     met = [row for row in choice["table"].rows() if not _not_run(row)]
-    rows: list[list[Cell]] = [[row["candidate"].text(), _verdict(row, ships), *_figures(row), row["reason"].text()] for row in met]
+    rows: list[list[Cell]] = [
+        [row["candidate"].text(), _verdict(row, ships), *_figures(row), row["reason"].text()] for row in met
+    ]
     absent = grouped((row["candidate"].text(), row["reason"].text()) for row in choice["table"].rows() if _not_run(row))
     rows += [[names, badge("not run", "none"), words] for names, words in absent]
     head = [
@@ -56,7 +58,9 @@ def candidates(choice: Document) -> Html:
     return section(
         "choice",
         "The choice",
-        note(f"Target: {choice['target'].text()}. In brackets: 95 % intervals, paired with fp32 on the same sentences."),
+        note(
+            f"Target: {choice['target'].text()}. In brackets: 95 % intervals, paired with fp32 on the same sentences."
+        ),
         table("Candidates", head, rows, prose=("why",)),
     )
 
@@ -91,7 +95,9 @@ def _verdict(row: Document, ships: str) -> Html:
 
 def _figures(row: Document) -> list[Cell]:
     above = (
-        with_interval(row, "wer_above_fp32", "+.1f") if row.get("wer_above_fp32_ci95") else optional(row, "wer_above_fp32", "+.1f")
+        with_interval(row, "wer_above_fp32", "+.1f")
+        if row.get("wer_above_fp32_ci95")
+        else optional(row, "wer_above_fp32", "+.1f")
     )
     size = row.get("bytes")
     return [

@@ -1,7 +1,8 @@
-"""Requests of any size for runtimes of fixed shapes: padded to a few sizes, which are prepared beforehand. Knows nothing of what runs them.
+"""Requests of any size for runtimes of fixed shapes: padded to a few sizes, which are prepared beforehand. Knows
+nothing of what runs them.
 
-A padded row is as it would be alone, so padding changes no value. Only where `decode` is asked for a part of an utterance, frames within
-the decoder's receptive_field of the part's end see what really follows instead of silence.
+A padded row is as it would be alone, so padding changes no value. Only where `decode` is asked for a part of an
+utterance, frames within the decoder's receptive_field of the part's end see what really follows instead of silence.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ class Buckets:
 
     @classmethod
     def of(cls, lengths: Lengths, batches: tuple[int, ...] = (1,)) -> Buckets:
-        """For speech as long as the corpus: its longest, its 95th percentile, its median and halves of that down to its shortest."""
+        """For speech as long as the corpus: its longest, its 95th percentile, its median and halves of that down to its
+        shortest."""
         return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
 
     def plan(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Every graph with every shape that it is prepared for: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
+        """Every graph with every shape that it is prepared for: (rows, tokens), (rows, tokens, frames) or (rows,
+        frames)."""
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for rows in self.batches:
             shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]
@@ -65,7 +68,8 @@ class Counters:
 
 
 class Bucketed:
-    """A runtime of fixed shapes made one of any shape; see `sonorant.runtime.runtimes.Runtime`. Any number of threads may use it."""
+    """A runtime of fixed shapes made one of any shape; see `sonorant.runtime.runtimes.Runtime`. Any number of threads
+    may use it."""
 
     def __init__(self, fixed: Runtime, free: Runtime, buckets: Buckets, prepared: Callable[[], int]) -> None:
         """Compose.
@@ -86,7 +90,11 @@ class Bucketed:
         self._ready: set[tuple[str, tuple[int, ...]]] = set()
 
     def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         count, width = tokens.shape[:2]
@@ -98,7 +106,9 @@ class Bucketed:
         states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*padded))
         return states[:count, :width], ends[:count, :width]
 
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+    def decode(
+        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """States to mel, as `Runtime.decode`."""
         count, width = ends.shape
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens[-1:]), (len(time), self.buckets.frames))
@@ -121,7 +131,8 @@ class Bucketed:
         return samples[:count, : samples.shape[1] // frames * width]
 
     def warm_up(self, progress: bool = True) -> float:
-        """Prepare all buckets, so that no request waits for it. Returns the seconds it took; `progress` shows each on stderr."""
+        """Prepare all buckets, so that no request waits for it. Returns the seconds it took; `progress` shows each on
+        stderr."""
         from tqdm import tqdm  # not where requests are only padded
 
         began = perf_counter()
@@ -186,6 +197,7 @@ def _pad(values: NDArray[Any], *shape: int, fill: float = 0) -> NDArray[Any]:
     """Enlarge the first axes to `shape` with `fill` behind what is there."""
     return np.pad(
         values,
-        [(0, wanted - there) for wanted, there in zip(shape, values.shape, strict=False)] + [(0, 0)] * (values.ndim - len(shape)),
+        [(0, wanted - there) for wanted, there in zip(shape, values.shape, strict=False)]
+        + [(0, 0)] * (values.ndim - len(shape)),
         constant_values=fill,
     )

@@ -1,4 +1,5 @@
-"""The voice bundle, all that training hands to use: a folder of `voice.json` and graphs. Does not know how graphs are made or run."""
+"""The voice bundle, all that training hands to use: a folder of `voice.json` and graphs. Does not know how graphs are
+made or run."""
 
 from __future__ import annotations
 
@@ -97,12 +98,15 @@ class Graph:
 
     def __post_init__(self) -> None:
         if self.default_variant not in self.variants:
-            raise ValueError(f"default variant '{self.default_variant}' is not among its variants {', '.join(self.variants)}")
+            raise ValueError(
+                f"default variant '{self.default_variant}' is not among its variants {', '.join(self.variants)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """How far a frame sees: computed in parts, with so many frames on either side, a part equals the same part of the whole."""
+    """How far a frame sees: computed in parts, with so many frames on either side, a part equals the same part of the
+    whole."""
 
     decoder: int
     """Frames of the mel; 0 in a family that computes none."""
@@ -112,7 +116,8 @@ class ReceptiveField:
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """What the training corpus' utterances are long, for whoever lays out memory beforehand: shortest, median, 95th percentile, longest."""
+    """What the training corpus' utterances are long, for whoever lays out memory beforehand: shortest, median, 95th
+    percentile, longest."""
 
     tokens: tuple[int, int, int, int]
     """Phoneme ids of an utterance, start and end included."""
@@ -145,7 +150,8 @@ class VoiceDescription:
     decoding: DecodingDescription | None
     """How codes are decoded, where the family speaks codes one after the other; else None."""
     reference: GraphFile | None = None
-    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks), where the voice takes prompts."""
+    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks), where the voice
+    takes prompts."""
     choice: dict[str, Any]
     """How the default variants were chosen; empty where nobody chose."""
     provenance: dict[str, Any]
@@ -167,12 +173,15 @@ class Bundle:
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
         """Path of a graph's file, its size and hash checked.
 
-        Raises SonorantError naming the file if it is missing or damaged, or listing the variants if there is none of that name.
+        Raises SonorantError naming the file if it is missing or damaged, or listing the variants if there is none of
+        that name.
         """
         described = self.description.graphs[graph]
         name = variant or described.default_variant
         if name not in described.variants:
-            raise SonorantError(f"{self.folder}: no variant '{name}' of graph {graph}; there are: {', '.join(described.variants)}")
+            raise SonorantError(
+                f"{self.folder}: no variant '{name}' of graph {graph}; there are: {', '.join(described.variants)}"
+            )
         return self._checked(described.variants[name])
 
     def reference_file(self) -> Path | None:
@@ -191,7 +200,9 @@ class Bundle:
         if not path.is_file():
             raise SonorantError(f"{path}: missing from the voice bundle; export or download the bundle again")
         if path.stat().st_size != file.bytes or sha256_file(path) != file.sha256:
-            raise SonorantError(f"{path}: damaged (not the bytes that {DESCRIPTION} names); export or download the bundle again")
+            raise SonorantError(
+                f"{path}: damaged (not the bytes that {DESCRIPTION} names); export or download the bundle again"
+            )
         return path
 
 
@@ -249,8 +260,11 @@ def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]
 
 
 def content_hash(bundle: Bundle) -> str:
-    """Hex SHA-256 of a whole bundle: equal for equal voices wherever they lie. Checks the files on the way, as `check_files`."""
+    """Hex SHA-256 of a whole bundle: equal for equal voices wherever they lie. Checks the files on the way, as
+    `check_files`."""
     bundle.check_files()
     # The description holds the hash of every file, so it stands for them.
-    canonical = json.dumps(dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    canonical = json.dumps(
+        dataclasses.asdict(bundle.description), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,7 +1,9 @@
-"""Long speech in parts that equal the whole, in memory that does not grow with it. Knows nothing of text, or of who hears the parts.
+"""Long speech in parts that equal the whole, in memory that does not grow with it. Knows nothing of text, or of who
+hears the parts.
 
-A frame depends on so many frames on either side (`ReceptiveField` of the bundle); each part is computed with those around it, which are then
-cut off. What a runtime rounds differently for another shape is all the difference there is: about 1e-6 of full scale."""
+A frame depends on so many frames on either side (`ReceptiveField` of the bundle); each part is computed with those
+around it, which are then cut off. What a runtime rounds differently for another shape is all the difference there is:
+about 1e-6 of full scale."""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def decode_chunks(
 ) -> Iterator[NDArray[np.float32]]:
     """The mel (B, M, T) of `runtime.decode` for all frames of a batch, in parts (B, M, size) from first to last.
 
-    `receptive_field` is the decoder's; `sizes` are frames of the first parts, the last number stands for all that follow.
+    `receptive_field` is the decoder's; `sizes` are frames of the first parts, the last number stands for all that
+    follow.
     """
     frames = int(ends[:, -1].max())
     for first, last in _borders(frames, sizes):
@@ -46,9 +49,11 @@ def vocode_chunks(
     axis: int = 2,
     first_after: int | None = None,
 ) -> Iterator[NDArray[np.float32]]:
-    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while the frames still come in parts of any size.
+    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while the frames still come in parts of
+    any size.
 
-    A part is given as soon as the frames that it depends on are there, and no more frames are kept than the next one needs.
+    A part is given as soon as the frames that it depends on are there, and no more frames are kept than the next one
+    needs.
 
     Args:
         runtime: its `vocode` is asked.
@@ -57,8 +62,8 @@ def vocode_chunks(
         receptive_field: frames that a frame depends on, on either side.
         sizes: as in `decode_chunks`.
         axis: that of the frames in each part.
-        first_after: frames after the first part that it waits for, where they shall be fewer than `receptive_field`: it comes sooner and
-            differs a little.
+        first_after: frames after the first part that it waits for, where they shall be fewer than `receptive_field`: it
+            comes sooner and differs a little.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0
@@ -85,7 +90,8 @@ def vocode_chunks(
 def speak(
     runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], receptive_field: ReceptiveField, limit: int
 ) -> NDArray[np.float32]:
-    """What `encode` gave -> samples (B, T * hop). At most about `limit` frames, all rows together, are computed at once."""
+    """What `encode` gave -> samples (B, T * hop). At most about `limit` frames, all rows together, are computed at
+    once."""
     lengths = ends[:, -1]
     size = max(1, limit // len(ends))
     if lengths.max() <= size:

@@ -40,11 +40,15 @@ def check_cuda() -> None:
         )
 
 
-def open_session(graph: Path, threads: int | None = None, providers: Providers = (CPU,)) -> onnxruntime.InferenceSession:
-    """Open a graph. Raises SonorantError naming the file if ONNX Runtime does not take it, or the first provider does not start."""
+def open_session(
+    graph: Path, threads: int | None = None, providers: Providers = (CPU,)
+) -> onnxruntime.InferenceSession:
+    """Open a graph. Raises SonorantError naming the file if ONNX Runtime does not take it, or the first provider does
+    not start."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
-    # The graphs are chains: operators side by side have nothing to gain, and a second pool of threads would get in the way.
+    # The graphs are chains: operators side by side have nothing to gain, and a second pool of threads would get in the
+    # way.
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.inter_op_num_threads = 1
     # The sessions run in turn. Threads that spin while they wait would take the cores from the session at work.
@@ -56,7 +60,9 @@ def open_session(graph: Path, threads: int | None = None, providers: Providers =
         raise SonorantError(
             f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); take another variant"
         ) from None
-    except Exception as error:  # ONNX Runtime raises a class of its own for each cause, and all of them mean the same here
+    except (
+        Exception
+    ) as error:  # ONNX Runtime raises a class of its own for each cause, and all of them mean the same here
         raise SonorantError(
             f"{graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]}); export it again"
         ) from None

@@ -36,11 +36,11 @@ class SpokenVoice(PythonModel):
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak a table with the column `text` and, if wanted, `speaker` (a name) and `speed` (2.0 = twice as fast).
 
-        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `warning`, `error`. A row that cannot be
-        spoken has no audio and one line as `error`, which is empty for the others. `warning` names the sentences that did not go well
-        (`FinishReason`) and were given as they are; it is empty where all did. A voice of the family codec_lm takes no speed but 1. Raises
-        MlflowException, which a server answers with status 400, where no row can be spoken or the table is more than one request may
-        ask for.
+        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `warning`, `error`. A row
+        that cannot be spoken has no audio and one line as `error`, which is empty for the others. `warning` names the
+        sentences that did not go well (`FinishReason`) and were given as they are; it is empty where all did. A voice
+        of the family codec_lm takes no speed but 1. Raises MlflowException, which a server answers with status 400,
+        where no row can be spoken or the table is more than one request may ask for.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)
@@ -70,7 +70,9 @@ class SpokenVoice(PythonModel):
         }
 
     def _speech(self, row: dict[str, Any]) -> Speech:
-        text, speaker, speed = (None if pd.isna(value := row.get(name)) else value for name in ("text", "speaker", "speed"))
+        text, speaker, speed = (
+            None if pd.isna(value := row.get(name)) else value for name in ("text", "speaker", "speed")
+        )
         if not isinstance(text, str):
             raise SonorantError("there is no text")
         try:

@@ -21,32 +21,44 @@ from sonorant.runtime.bundle import Bundle
 
 
 class Runtime(Protocol):
-    """Runs the three graphs on numpy arrays. `B` batch, `N` tokens, `C` channels, `M` mel bins, `T` frames, `S` samples.
+    """Runs the three graphs on numpy arrays. `B` batch, `N` tokens, `C` channels, `M` mel bins, `T` frames, `S`
+    samples.
 
     Padding is exact: a row is as it would be alone.
     """
 
     def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """What is said, and when: tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and for each token the frame after
-        its last one (B, N), constant over padded tokens."""
+        """What is said, and when: tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and for each
+        token the frame after its last one (B, N), constant over padded tokens."""
 
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
-        """What `encode` gave, and the frames wanted (T,), in a row -> their log-mel (B, M, T); silence outside an utterance."""
+    def decode(
+        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """What `encode` gave, and the frames wanted (T,), in a row -> their log-mel (B, M, T); silence outside an
+        utterance."""
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
         """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
 
 
 class TokenRuntime(Protocol):
-    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks of codes; the rest as in `Runtime`."""
+    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks of codes; the rest as in
+    `Runtime`."""
 
-    def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
 
     def stepper(self) -> Stepper:
-        """Something new that makes codes of states, with a cache of its own. Any number of threads may have one each."""
+        """Something new that makes codes of states, with a cache of its own. Any number of threads may have one
+        each."""
 
     def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
         """Codes (B, F, G), real frames of each row (B,) -> samples (B, S), about -1 to 1."""
@@ -61,15 +73,18 @@ class LoadOptions:
     variant: str | None = None
     """Precision, such as fp32 or int8; None = the bundle's default, or what the trained folders hold."""
     trained: tuple[Path, Path] | None = None
-    """torch runtimes: the trained folders of the acoustic model and of the vocoder, for int8 those of quantised models."""
+    """torch runtimes: the trained folders of the acoustic model and of the vocoder, for int8 those of quantised
+    models."""
     batches: tuple[int, ...] = (1,)
     """Runtimes of fixed shapes: rows that requests may have."""
     warm_up: bool = False
     """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits for it."""
     slots: tuple[int, ...] | None = None
-    """torch runtimes of fixed shapes, family codec_lm: positions of their caches; None = powers of two up to what the corpus needs."""
+    """torch runtimes of fixed shapes, family codec_lm: positions of their caches; None = powers of two up to what the
+    corpus needs."""
     cache_folder: Path | None = None
-    """The same: where torch keeps what it compiles, for all of this process; None = a folder of the model in the user's cache."""
+    """The same: where torch keeps what it compiles, for all of this process; None = a folder of the model in the user's
+    cache."""
     explain: bool = False
     """The same: log where a graph breaks, and why something is compiled again."""
     engines: Path | None = None
@@ -86,7 +101,8 @@ class LoadOptions:
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
     """Load a runtime by name: a `Runtime` for a bundle of the family parallel, a `TokenRuntime` for one of codec_lm.
 
-    Raises SonorantError listing the names there are, or naming the families that the runtime speaks, or as its own loader does.
+    Raises SonorantError listing the names there are, or naming the families that the runtime speaks, or as its own
+    loader does.
     """
     if name not in RUNTIMES:
         raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(RUNTIMES)}")
@@ -168,7 +184,9 @@ def _decoding(bundle: Bundle) -> DecodingDescription:
 
 def _trained(options: LoadOptions) -> tuple[Path, Path]:
     if options.trained is None:
-        raise SonorantError("the torch runtimes need the folders of the trained models; a bundle alone is spoken by onnxruntime")
+        raise SonorantError(
+            "the torch runtimes need the folders of the trained models; a bundle alone is spoken by onnxruntime"
+        )
     return options.trained
 
 
@@ -189,8 +207,8 @@ RUNTIMES: dict[str, dict[Family, Loader]] = {
     "torch-cuda-graphs": {"parallel": _torch_graphs, "codec_lm": partial(_torch_tokens, way="recorded", device="cuda")},
     "tensorrt": {"parallel": _tensorrt},
 }
-"""Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of `torch-cuda`. For each
-family that it speaks, what loads it."""
+"""Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of
+`torch-cuda`. For each family that it speaks, what loads it."""
 
 
 BASELINE = "onnxruntime/fp32"

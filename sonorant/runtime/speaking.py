@@ -1,6 +1,7 @@
 """How much one request may take, and a count of what it took. Knows nothing of how text is spoken.
 
-How a voice is asked to speak, and what its graphs make of phonemes. Knows nothing of text, and no family of voices in particular."""
+How a voice is asked to speak, and what its graphs make of phonemes. Knows nothing of text, and no family of voices in
+particular."""
 
 from __future__ import annotations
 
@@ -26,13 +27,15 @@ class Limits:
     characters: int = 10_000_000
     """Of the text; ten million are some 170 hours of speech."""
     audio_seconds: float = 720_000.0
-    """Of speech: known before a phrase is computed where the voice's family says how long it will be, else counted as it comes."""
+    """Of speech: known before a phrase is computed where the voice's family says how long it will be, else counted as
+    it comes."""
     work_seconds: float = 36_000.0
     """Spent on computing, by the clock; waiting for text, or for whoever hears the audio, does not count."""
     piece_tokens: int = 4_000
     """Phonemes spoken in one breath; a phrase of 400 characters has some 350."""
     token_seconds: float = 1.0
-    """How long the phonemes of a phrase may last on average, at speed 1: beyond it a voice's durations have run away."""
+    """How long the phonemes of a phrase may last on average, at speed 1: beyond it a voice's durations have run
+    away."""
     silent_characters: int = 20_000
     """In a row of which nothing can be spoken."""
     frames: int = 512
@@ -45,7 +48,8 @@ class Limits:
 
 
 class Allowance:
-    """What one request has taken. As a context manager it counts the time inside as work, but for that spent on waiting for text.
+    """What one request has taken. As a context manager it counts the time inside as work, but for that spent on waiting
+    for text.
 
     Every method raises SonorantError naming the limit that is reached.
     """
@@ -61,7 +65,9 @@ class Allowance:
     def __enter__(self) -> None:
         self._since = time.perf_counter()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.work_seconds += time.perf_counter() - self._since
 
     def read(self, text: str | Iterable[str]) -> Iterator[str]:
@@ -116,19 +122,23 @@ class Allowance:
     def check_work(self) -> None:
         """Raise where the time is up; to be called wherever much work is ahead."""
         if self.work_seconds + time.perf_counter() - self._since > self.limits.work_seconds:
-            raise SonorantError(f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; split the text")
+            raise SonorantError(
+                f"the speech took longer than {self.limits.work_seconds:g} seconds to compute; split the text"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How a text is spoken. What concerns decoding is for voices that speak codes one after the other (family codec_lm)."""
+    """How a text is spoken. What concerns decoding is for voices that speak codes one after the other (family
+    codec_lm)."""
 
     speaker: int = 0
     """Id of who speaks."""
     speed: float = 1.0
     """2.0 is twice as fast."""
     whole: bool = True
-    """No part of a sentence is given before all of it was decoded, so that a bad attempt can be taken back; else parts come at once."""
+    """No part of a sentence is given before all of it was decoded, so that a bad attempt can be taken back; else parts
+    come at once."""
     decoding: DecodingConfig | None = None
     """How codes are chosen; None = the voice's defaults."""
     seed: int | None = None
@@ -162,14 +172,20 @@ class Speaking(Protocol):
         """Raise SonorantError where the voice cannot speak in this manner."""
 
     def synthesize(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> Synthesized:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; its samples may be anything at a row's end and beyond -1..1."""
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; its samples may be anything at a row's end and
+        beyond -1..1."""
 
     def parts(
         self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
     ) -> Generator[NDArray[np.float32], None, FinishReason]:
-        """One phrase's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it went.
+        """One phrase's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how
+        it went.
 
         `first`: nothing was heard before, so the first part shall come soon. What is given is counted in `taken`.
         """

@@ -1,4 +1,5 @@
-"""Speech that leaves in chunks while the rest is not yet computed. Does not know who hears it, or what runs the graphs."""
+"""Speech that leaves in chunks while the rest is not yet computed. Does not know who hears it, or what runs the
+graphs."""
 
 from __future__ import annotations
 
@@ -32,19 +33,11 @@ _log = logging.getLogger(__name__)
 class Speech(Iterator[NDArray[np.float32]]):
     """What a voice says of a text: an iterator of samples float32 (S,) in -1..1, computed as they are asked for.
 
-    Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Iterating raises
-    SonorantError where the text cannot be spoken or a limit is reached, after the speech before it was given.
+    Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Iterating
+    raises SonorantError where the text cannot be spoken or a limit is reached, after the speech before it was given.
     """
 
-    def __init__(
-        self,
-        voice: Voice,
-        text: str | Iterable[str],
-        *,
-        manner: Manner,
-        limits: Limits,
-        chunk: int,
-    ) -> None:
+    def __init__(self, voice: Voice, text: str | Iterable[str], *, manner: Manner, limits: Limits, chunk: int) -> None:
         """Prepare; nothing is computed yet.
 
         Args:
@@ -85,7 +78,11 @@ class Speech(Iterator[NDArray[np.float32]]):
         first, paused, met = True, False, ""
         for phrase in split_phrases(self.taken.read(text), self._voice.frontend):
             self._tell_unknown(phrase.spoken.unknown)
-            tokens = self._voice.symbols.encode(phrase.spoken.phonemes) if phrase.spoken.phonemes else np.zeros((0, 3), np.int16)
+            tokens = (
+                self._voice.symbols.encode(phrase.spoken.phonemes)
+                if phrase.spoken.phonemes
+                else np.zeros((0, 3), np.int16)
+            )
             self.taken.take_piece(phrase.characters, len(tokens))
             if not len(tokens):
                 met = met or phrase.spoken.text or "".join(phrase.spoken.unknown)
@@ -93,7 +90,9 @@ class Speech(Iterator[NDArray[np.float32]]):
             if paused and self.taken.audio_seconds:
                 self.taken.take_audio(PAUSE_SECONDS)
                 yield pause
-            self._judge((yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first)))
+            self._judge(
+                (yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first))
+            )
             first, paused = False, not phrase.goes_on
         if not self.taken.audio_seconds:
             raise self._nothing(met)
@@ -108,7 +107,9 @@ class Speech(Iterator[NDArray[np.float32]]):
         """The parts in -1..1, as long as they are numbers and there is time left."""
         for samples in parts:
             if not np.isfinite(samples).all():
-                raise SonorantError("the voice's samples hold NaN or infinity; verify the voice, or take another variant")
+                raise SonorantError(
+                    "the voice's samples hold NaN or infinity; verify the voice, or take another variant"
+                )
             yield np.clip(samples, -1.0, 1.0)
             self.taken.check_work()
 
@@ -120,11 +121,15 @@ class Speech(Iterator[NDArray[np.float32]]):
 
     def _nothing(self, met: str) -> SonorantError:
         if self.finish_reasons:
-            return SonorantError("the voice ends before it has said anything; train it further, or give it more than this text")
+            return SonorantError(
+                "the voice ends before it has said anything; train it further, or give it more than this text"
+            )
         if not met:
             return SonorantError("the text is empty; give at least one word")
         shown = met if len(met) <= 40 else met[:40] + "..."
-        return SonorantError(f"nothing in the text can be spoken in {self._voice.description.frontend.language}: {shown!r}")
+        return SonorantError(
+            f"nothing in the text can be spoken in {self._voice.description.frontend.language}: {shown!r}"
+        )
 
 
 def _chunks(parts: Iterator[NDArray[np.float32]], size: int) -> Generator[NDArray[np.float32], None, None]:

@@ -1,12 +1,16 @@
 """The trained models themselves as a runtime, on the CPU or a GPU. Knows nothing of bundles, nor of how to be fast.
 
-Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and `cuda_graphs`.
+Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and
+`cuda_graphs`.
 
-Functions of tensors compiled by torch, and the folder that keeps them. Knows nothing of voices, nor of which shapes will come.
+Functions of tensors compiled by torch, and the folder that keeps them. Knows nothing of voices, nor of which shapes
+will come.
 
-Functions of tensors recorded as CUDA graphs, one for each shape they meet. Knows nothing of voices, nor of which shapes will come.
+Functions of tensors recorded as CUDA graphs, one for each shape they meet. Knows nothing of voices, nor of which shapes
+will come.
 
-Small networks spend most of a GPU's time on launching kernels one by one; a replayed graph launches all of them at once."""
+Small networks spend most of a GPU's time on launching kernels one by one; a replayed graph launches all of them at
+once."""
 
 from __future__ import annotations
 
@@ -53,7 +57,8 @@ def check_device(device: torch.device) -> None:
 
 
 def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Path], device: torch.device) -> None:
-    """Raise SonorantError if trained folders, of which one is `quantized` or none, cannot be computed so on a device."""
+    """Raise SonorantError if trained folders, of which one is `quantized` or none, cannot be computed so on a
+    device."""
     folders = f"{trained[0]} and {trained[1]}"
     if variant not in (None, "fp32", "int8", *HALVES):
         raise SonorantError(f"torch has no variant '{variant}'; there are: fp32, int8, {', '.join(HALVES)}")
@@ -66,7 +71,8 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
 
 
 MOST_SHAPES = 1024
-"""Shapes of one function that may be compiled. torch's limit of 8 is there to notice shapes that vary; here they are fixed on purpose."""
+"""Shapes of one function that may be compiled. torch's limit of 8 is there to notice shapes that vary; here they are
+fixed on purpose."""
 
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -95,7 +101,8 @@ class Compiler:
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
-        """The same function; at its first call with shapes that no compiled one takes it is compiled, in seconds to minutes."""
+        """The same function; at its first call with shapes that no compiled one takes it is compiled, in seconds to
+        minutes."""
         # Isolated, so that another voice in this process is neither searched through nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
@@ -118,7 +125,8 @@ def _found() -> int:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Have torch keep what it compiles in `folder`, and take it from there in another process: for all that this process compiles.
+    """Have torch keep what it compiles in `folder`, and take it from there in another process: for all that this
+    process compiles.
 
     torch checks that what it takes was made from the same code by the same version for the same machine.
     """
@@ -132,7 +140,8 @@ def log_compilation() -> None:
 
 
 WARM_UP = 3
-"""Runs before recording, in which libraries choose their kernels and take their memory (as torch's documentation advises)."""
+"""Runs before recording, in which libraries choose their kernels and take their memory (as torch's documentation
+advises)."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +185,8 @@ class CudaGraphs:
         return _Recording(*self._captured(lambda: function(*held)), inputs=held)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Work on buffers that stay where they are, recorded; it is run `WARM_UP` times for that. Nothing in it may wait for the GPU."""
+        """Work on buffers that stay where they are, recorded; it is run `WARM_UP` times for that. Nothing in it may
+        wait for the GPU."""
         with self._lock:
             graph, _ = self._captured(function)
         return graph.replay

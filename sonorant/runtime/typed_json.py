@@ -1,4 +1,5 @@
-"""JSON to frozen dataclasses, strictly: a missing, unknown or mistyped key is named. Knows nothing of what the classes mean.
+"""JSON to frozen dataclasses, strictly: a missing, unknown or mistyped key is named. Knows nothing of what the classes
+mean.
 
 Only a key that has a default may be missing.
 """
@@ -18,8 +19,8 @@ Value = TypeVar("Value")
 def parse(kind: type[Value], data: Any, where: str) -> Value:
     """Build `kind` from decoded JSON.
 
-    `kind` is a dataclass, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, a literal, a union of plain types, one type or None, `Any` or a plain
-    type, nested at will. `where` names the place
+    `kind` is a dataclass, `tuple[X, ...]`, `list[X]`, `dict[str, X]`, a literal, a union of plain types, one type or
+    None, `Any` or a plain type, nested at will. `where` names the place
     for messages. Raises SonorantError naming the key.
     """
     return typing.cast(Value, _parse(kind, data, where))

@@ -60,12 +60,16 @@ class Voice:
             threads: threads inside an operator; None = one a physical core.
             variant: which variant of the graphs, such as fp32; None = the bundle's default.
             trained: only for the torch runtimes: the trained folders of what speaks and of what makes sound.
-            engines: only for the runtime `tensorrt`: folder of the bundle's engines; None = its folder in the user's cache.
+            engines: only for the runtime `tensorrt`: folder of the bundle's engines; None = its folder in the user's
+                cache.
             batches: only for runtimes of fixed shapes: rows that requests may have.
-            slots: only for those of the family codec_lm: positions their caches may have; None = powers of two up to what the corpus needs.
-            cache_folder: only for torch runtimes that compile, family codec_lm: where that is kept; None = in the user's cache.
+            slots: only for those of the family codec_lm: positions their caches may have; None = powers of two up to
+                what the corpus needs.
+            cache_folder: only for torch runtimes that compile, family codec_lm: where that is kept; None = in the
+                user's cache.
             warm_up: only for runtimes of fixed shapes: prepare all of them now, so that no request waits for it.
-            explain: only for torch runtimes that compile, family codec_lm: log where a graph breaks, and why something is compiled again.
+            explain: only for torch runtimes that compile, family codec_lm: log where a graph breaks, and why something
+                is compiled again.
 
         Raises SonorantError if the bundle is absent, damaged or of another schema version, or the runtime is not known.
         """
@@ -170,17 +174,22 @@ class Voice:
             speaker: one of `speakers`; None = the first.
             speed: 2.0 is twice as fast; 0.5 to 2.0. A voice of the family codec_lm speaks at its own pace, 1.0.
             limits: the most the text may take.
-            seed: family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. Each sentence begins
-                with it, so it sounds the same wherever it stands.
+            seed: family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. Each
+                sentence begins with it, so it sounds the same wherever it stands.
             decoding: how codes are chosen; `self.decoding` makes one; None = the voice's own way.
             candidates: how often each sentence is spoken, for the best to be taken.
             prompt: codes (P, G) of a reference that the voice goes on from.
 
-        Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an argument is
-        outside what is allowed, or a limit is reached.
+        Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an
+        argument is outside what is allowed, or a limit is reached.
         """
         manner = Manner(
-            speaker=self._speaker_id(speaker), speed=speed, seed=seed, decoding=decoding, candidates=candidates, prompt=prompt
+            speaker=self._speaker_id(speaker),
+            speed=speed,
+            seed=seed,
+            decoding=decoding,
+            candidates=candidates,
+            prompt=prompt,
         )
         return np.concatenate(list(Speech(self, text, manner=manner, limits=limits, chunk=CHUNK)))
 
@@ -207,18 +216,18 @@ class Voice:
             speed: as for `say`.
             chunk: samples of each chunk but the last.
             limits: the most the text may take; None = `Limits()`.
-            whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken back, and candidates
-                be compared; first speech comes later.
+            whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken
+                back, and candidates be compared; first speech comes later.
             seed: as for `say`.
             decoding: as for `say`.
             candidates: as for `say`; more than 1 only if `whole`.
             prompt: as for `say`.
-            lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that its samples
-                depend on. Fewer come sooner and change the end of that part a little.
+            lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that
+                its samples depend on. Fewer come sooner and change the end of that part a little.
 
-        The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in fp32; and where
-        a sentence went wrong, which `Speech.finish_reasons` tells: what was heard cannot be taken back. Raises SonorantError as `say`, for
-        the arguments at once and for the text when it is reached.
+        The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in
+        fp32; and where a sentence went wrong, which `Speech.finish_reasons` tells: what was heard cannot be taken back.
+        Raises SonorantError as `say`, for the arguments at once and for the text when it is reached.
         """
         manner = Manner(
             speaker=self._speaker_id(speaker),
@@ -233,18 +242,26 @@ class Voice:
         return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk)
 
     def synthesize(
-        self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], speaker: NDArray[np.integer], speed: NDArray[np.floating]
+        self,
+        tokens: NDArray[np.integer],
+        lengths: NDArray[np.integer],
+        speaker: NDArray[np.integer],
+        speed: NDArray[np.floating],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,).
 
-        Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,). Raises SonorantError for a speed that
-        the voice does not have.
+        Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,). Raises SonorantError
+        for a speed that the voice does not have.
         """
         judged = self.synthesize_judged(tokens, lengths, speaker, speed)
         return judged.samples, judged.lengths
 
     def synthesize_judged(
-        self, tokens: NDArray[np.integer], lengths: NDArray[np.integer], speaker: NDArray[np.integer], speed: NDArray[np.floating]
+        self,
+        tokens: NDArray[np.integer],
+        lengths: NDArray[np.integer],
+        speaker: NDArray[np.integer],
+        speed: NDArray[np.floating],
     ) -> Synthesized:
         """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
         made = self.speaking.synthesize(

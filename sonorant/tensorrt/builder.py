@@ -2,10 +2,11 @@
 
 How far a build has come, as bars in the terminal. Knows nothing of what is built; importing it needs TensorRT.
 
-An ONNX graph becomes a TensorRT engine, under TensorRT 10 or 11. Knows nothing of keys and bundles; importing it needs TensorRT.
+An ONNX graph becomes a TensorRT engine, under TensorRT 10 or 11. Knows nothing of keys and bundles; importing it needs
+TensorRT.
 
-Networks are strongly typed: 11 knows no others, and in 10 it is a flag. So precision is what the graph says, int8 by its QuantizeLinear and
-DequantizeLinear, and none of the flags and calibrators that 11 removed is used."""
+Networks are strongly typed: 11 knows no others, and in 10 it is a flag. So precision is what the graph says, int8 by
+its QuantizeLinear and DequantizeLinear, and none of the flags and calibrators that 11 removed is used."""
 
 from __future__ import annotations
 
@@ -101,7 +102,9 @@ def build_engine(
     parser = trt.OnnxParser(network, messages)
     if not parser.parse(graph.read_bytes()):
         reasons = [" ".join(parser.get_error(index).desc().split()) for index in range(parser.num_errors)]
-        raise SonorantError(f"{graph}: TensorRT {trt.__version__} does not take it ({'; '.join(reasons)[:300] or messages.told()})")
+        raise SonorantError(
+            f"{graph}: TensorRT {trt.__version__} does not take it ({'; '.join(reasons)[:300] or messages.told()})"
+        )
     settings = builder.create_builder_config()
     _apply(config, settings)
     progress = ProgressBars(label)
@@ -127,11 +130,14 @@ def _apply(config: EngineConfig, settings: trt.IBuilderConfig) -> None:
         settings.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
 
 
-def _add_profile(builder: trt.Builder, settings: trt.IBuilderConfig, inputs: tuple[Tensor, ...], sizes: ShapeProfile) -> None:
+def _add_profile(
+    builder: trt.Builder, settings: trt.IBuilderConfig, inputs: tuple[Tensor, ...], sizes: ShapeProfile
+) -> None:
     profile = builder.create_optimization_profile()
     for tensor in inputs:
         least, tuned, most = (
-            tuple(getattr(sizes, size)[place] if isinstance(size, str) else size for size in tensor.shape) for place in range(3)
+            tuple(getattr(sizes, size)[place] if isinstance(size, str) else size for size in tensor.shape)
+            for place in range(3)
         )
         profile.set_shape(tensor.name, least, tuned, most)
     if settings.add_optimization_profile(profile) < 0:

@@ -1,6 +1,8 @@
-"""The GPU's memory, streams and graphs through NVIDIA's cuda-bindings. Knows nothing of TensorRT; importing it needs cuda-bindings.
+"""The GPU's memory, streams and graphs through NVIDIA's cuda-bindings. Knows nothing of TensorRT; importing it needs
+cuda-bindings.
 
-cuda-bindings and not torch: a machine that only speaks need not carry torch's gigabytes, and the package is NVIDIA's own, of 10 MB.
+cuda-bindings and not torch: a machine that only speaks need not carry torch's gigabytes, and the package is NVIDIA's
+own, of 10 MB.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A folder of engines of one voice bundle, each beside its key: built there, and refused when stale. Knows nothing of how one is built."""
+"""A folder of engines of one voice bundle, each beside its key: built there, and refused when stale. Knows nothing of
+how one is built."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Engines:
         self.folder = folder or cache_folder(bundle)
 
     def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
-        """The file of a graph's engine and its key. Raises SonorantError naming it if it is absent, damaged or stale."""
+        """The file of a graph's engine and its key. Raises SonorantError naming it if it is absent, damaged or
+        stale."""
         path = self._path(graph, variant)
         mend = f"{REBUILD} {self.bundle.folder} --variant {variant} --engines {self.folder}"
         if not path.is_file() or not self._description(path).is_file():
@@ -69,7 +71,9 @@ class Engines:
         write_json(self._description(path), dataclasses.asdict(Engine(key=key, sha256=sha256_file(path))))
         return reason
 
-    def _reason_to_build(self, path: Path, onnx: str, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> str | None:
+    def _reason_to_build(
+        self, path: Path, onnx: str, config: EngineConfig, profiles: tuple[ShapeProfile, ...]
+    ) -> str | None:
         if not path.is_file() or not self._description(path).is_file():
             return "built"
         try:
@@ -99,7 +103,8 @@ class Engines:
 def cache_folder(bundle: Bundle) -> Path:
     """Where the engines of a bundle lie if nobody says otherwise: in the user's cache, by its content.
 
-    Not by its place: a voice from the registry lies in another folder every time. Raises SonorantError naming a damaged file.
+    Not by its place: a voice from the registry lies in another folder every time. Raises SonorantError naming a damaged
+    file.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "sonorant" / "engines" / content_hash(bundle)[:16]

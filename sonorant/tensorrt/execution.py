@@ -1,8 +1,9 @@
-"""One engine at work on one stream: buffers, contexts, CUDA graphs. Knows nothing of voices; importing it needs TensorRT.
+"""One engine at work on one stream: buffers, contexts, CUDA graphs. Knows nothing of voices; importing it needs
+TensorRT.
 
-A recorded graph is bound to the shapes, the addresses and the context it was recorded with. So buffers are laid out once, for the largest
-request that the engine takes, and each graph has a context of its own. All contexts share one piece of scratch memory, because on one
-stream they run in turn.
+A recorded graph is bound to the shapes, the addresses and the context it was recorded with. So buffers are laid out
+once, for the largest request that the engine takes, and each graph has a context of its own. All contexts share one
+piece of scratch memory, because on one stream they run in turn.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ class Execution:
         elif not context.execute_async_v3(self._stream.handle):
             raise SonorantError(f"TensorRT: {self._messages.told()}")
         shape_of = {name: tuple(context.get_tensor_shape(name)) for name in self._outputs}
-        outputs = {name: self._buffers[name].read(shape, self._dtypes[name], self._stream) for name, shape in shape_of.items()}
+        outputs = {
+            name: self._buffers[name].read(shape, self._dtypes[name], self._stream) for name, shape in shape_of.items()
+        }
         self._stream.synchronize()
         if record and first:
             # Only after a run: TensorRT does the rest of its preparations in the first one, which cannot be recorded.
@@ -95,7 +98,9 @@ class Execution:
     def _record(self, context: trt.IExecutionContext, shapes: Shapes) -> CudaGraph | None:
         graph = self._stream.capture(lambda: context.execute_async_v3(self._stream.handle))
         if graph is None:
-            _log.warning("inputs %s run without a CUDA graph: it cannot be recorded (%s)", shapes, self._messages.told())
+            _log.warning(
+                "inputs %s run without a CUDA graph: it cannot be recorded (%s)", shapes, self._messages.told()
+            )
         return graph
 
     def _context_to_record(self, profile: int) -> trt.IExecutionContext:
@@ -129,7 +134,9 @@ class Execution:
     def _set_shapes(self, context: trt.IExecutionContext, shapes: Mapping[str, tuple[int, ...]]) -> None:
         for name, shape in shapes.items():
             if not context.set_input_shape(name, shape):
-                raise SonorantError(f"TensorRT: input '{name}' of shape {shape} is outside the profile ({self._messages.told()})")
+                raise SonorantError(
+                    f"TensorRT: input '{name}' of shape {shape} is outside the profile ({self._messages.told()})"
+                )
 
     def _set_addresses(self, context: trt.IExecutionContext) -> None:
         for name, buffer in self._buffers.items():

@@ -63,8 +63,9 @@ STRETCH = 2
 
 
 MOST = {"tokens": 800, "frames": 1024}
-"""What engines reach in any case, however short the corpus: twice the characters of the longest piece that a text is spoken in
-(`sonorant.text.phrases`), and twice the frames that are computed at once (`sonorant.runtime.speaking`), for those around them."""
+"""What engines reach in any case, however short the corpus: twice the characters of the longest piece that a text is
+spoken in (`sonorant.text.phrases`), and twice the frames that are computed at once (`sonorant.runtime.speaking`), for
+those around them."""
 
 
 Sizes = tuple[int, int, int]
@@ -90,12 +91,15 @@ class ShapeProfile:
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
     """A graph's two profiles: for the usual utterance, tuned for the median, and for long ones, tuned for the longest.
 
-    They hold the buckets that requests are padded to, so that one of the usual length meets the profile that is tuned for it.
+    They hold the buckets that requests are padded to, so that one of the usual length meets the profile that is tuned
+    for it.
     """
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]
-    usual, long = (ShapeProfile(batch=(1, 1, max_batch), tokens=of[0], frames=of[1]) for of in zip(tokens, frames, strict=True))
+    usual, long = (
+        ShapeProfile(batch=(1, 1, max_batch), tokens=of[0], frames=of[1]) for of in zip(tokens, frames, strict=True)
+    )
     return usual, long
 
 

@@ -1,16 +1,18 @@
-"""What TensorRT's ONNX parser takes: operators, element types, operator sets. Knows nothing of the graphs it is compared with.
+"""What TensorRT's ONNX parser takes: operators, element types, operator sets. Knows nothing of the graphs it is
+compared with.
 
-After docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11 (maximum 25); where they differ, what
-both take. Operators with restrictions that no speech model here needs (images, sequences, recurrent cells, control flow) are left out,
-so they count as not supported. TensorRT 11.2 and later also take DFT.
+After docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11 (maximum 25); where
+they differ, what both take. Operators with restrictions that no speech model here needs (images, sequences, recurrent
+cells, control flow) are left out, so they count as not supported. TensorRT 11.2 and later also take DFT.
 
-Would TensorRT take a graph? Compared with its published rules, without TensorRT: "static: not built". Knows nothing of engines.
+Would TensorRT take a graph? Compared with its published rules, without TensorRT: "static: not built". Knows nothing of
+engines.
 
 The rules: onnx-tensorrt's docs/operators.md (`sonorant.tensorrt.rules`). TensorRT documentation 10.15 and 11, "Explicit
-Quantization" and the operator reference of Quantize and Dequantize: symmetric, so zero points are zero; scales are build-time constants
-of the type that is computed in; activations have one scale, weights may have one for each output channel. "Strongly Typed Networks":
-types come from the graph alone, so each must be one that the operator takes. "Dynamic Shapes" and "CUDA Graphs": no shape may follow
-from a value."""
+Quantization" and the operator reference of Quantize and Dequantize: symmetric, so zero points are zero; scales are
+build-time constants of the type that is computed in; activations have one scale, weights may have one for each output
+channel. "Strongly Typed Networks": types come from the graph alone, so each must be one that the operator takes.
+"Dynamic Shapes" and "CUDA Graphs": no shape may follow from a value."""
 
 from __future__ import annotations
 
@@ -81,7 +83,8 @@ SHAPE_INPUTS = {
 
 
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
-"""Operator to the axis of its weights (input 1, of two dimensions for products) along which they may have a scale each: the output's."""
+"""Operator to the axis of its weights (input 1, of two dimensions for products) along which they may have a scale each:
+the output's."""
 
 
 MOST_DIMENSIONS = 8
@@ -89,14 +92,17 @@ MOST_DIMENSIONS = 8
 
 
 def check_graph(path: Path) -> list[str]:
-    """Findings of the static check of an ONNX file, a line each, naming the node; none: by its published rules TensorRT takes the graph.
+    """Findings of the static check of an ONNX file, a line each, naming the node; none: by its published rules TensorRT
+    takes the graph.
 
     Raises SonorantError if the file is no ONNX graph.
     """
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
     except Exception as error:  # onnx raises classes of protobuf, of its own and of Python for a damaged file
-        raise SonorantError(f"{path}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again") from None
+        raise SonorantError(
+            f"{path}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again"
+        ) from None
     graph = _Graph(model)
     return [*_of_the_file(graph), *_of_the_nodes(graph)]
 
@@ -113,7 +119,8 @@ class _Graph:
             if node.op_type == "Constant" and node.attribute[0].name == "value":
                 self.constants[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
         self.values = {
-            value.name: value.type.tensor_type for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]
+            value.name: value.type.tensor_type
+            for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]
         }
         self.producers = {output: node for node in self.nodes for output in node.output}
         self.consumers: defaultdict[str, list[tuple[onnx.NodeProto, int]]] = defaultdict(list)
@@ -175,7 +182,11 @@ def _data(graph: _Graph, node: onnx.NodeProto) -> list[str]:
     )
     named = []
     for formals, names in ((schema.inputs, node.input), (schema.outputs, node.output)):
-        named += [name for place, name in enumerate(names) if name and formals[min(place, len(formals) - 1)].type_str in wanted]
+        named += [
+            name
+            for place, name in enumerate(names)
+            if name and formals[min(place, len(formals) - 1)].type_str in wanted
+        ]
     return named
 
 
@@ -247,5 +258,11 @@ def _scale(graph: _Graph, node: onnx.NodeProto, scale: np.ndarray) -> Iterator[s
             yield f"weights of {consumer.op_type} have a scale for each index of axis {wanted}, here of axis {axis}"
 
 
-RULES: tuple[Callable[[_Graph, onnx.NodeProto], Iterator[str]], ...] = (_types, _constant_inputs, _shapes, _outputs, _quantization)
+RULES: tuple[Callable[[_Graph, onnx.NodeProto], Iterator[str]], ...] = (
+    _types,
+    _constant_inputs,
+    _shapes,
+    _outputs,
+    _quantization,
+)
 """What is asked of every node whose operator is supported."""

@@ -1,4 +1,5 @@
-"""A voice's three graphs under TensorRT; see `sonorant.runtime.runtimes.Runtime`. Knows nothing of text; importing it needs TensorRT."""
+"""A voice's three graphs under TensorRT; see `sonorant.runtime.runtimes.Runtime`. Knows nothing of text; importing it
+needs TensorRT."""
 
 from __future__ import annotations
 
@@ -34,10 +35,11 @@ Lane = dict[str, Execution]
 
 
 def load_tensorrt(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """A bundle's engines behind buckets: what fits one is padded to it and run by a CUDA graph, all else runs in its own shape.
+    """A bundle's engines behind buckets: what fits one is padded to it and run by a CUDA graph, all else runs in its
+    own shape.
 
-    Raises SonorantError naming an engine that is absent or stale, `batches` of more rows than the engines take, and where the GPU has not
-    memory enough for the largest request.
+    Raises SonorantError naming an engine that is absent or stale, `batches` of more rows than the engines take, and
+    where the GPU has not memory enough for the largest request.
     """
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
@@ -57,14 +59,20 @@ class TensorRTRuntime:
     """Whether every shape met will come again, and so is worth a CUDA graph."""
 
     def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         out = self.work.run("encoder", inputs, self.record)
         return out["states"], out["ends"]
 
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+    def decode(
+        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """States to mel, as `Runtime.decode`."""
         return self.work.run("decoder", {"states": states, "ends": ends, "time": time}, self.record)["mel"]
 
@@ -114,7 +122,9 @@ class _Work:
         with self._lane() as lane:
             return lane[graph].run(inputs, profile, record=record)
 
-    def _record(self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Mapping[str, NDArray[Any]], profile: int) -> Arrays:
+    def _record(
+        self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Mapping[str, NDArray[Any]], profile: int
+    ) -> Arrays:
         """Run on every stream, so that whichever the next request gets has the graph."""
         with self._recording:  # two threads that both collect all lanes would wait for each other
             lanes = [self._lanes.get() for _ in range(STREAMS)]
@@ -147,7 +157,10 @@ class _Work:
         if graph == "encoder":
             states, ends = self._any_size.encode(**inputs)
             return {"states": states, "ends": ends}
-        run: dict[str, Callable[..., NDArray[np.float32]]] = {"decoder": self._any_size.decode, "vocoder": self._any_size.vocode}
+        run: dict[str, Callable[..., NDArray[np.float32]]] = {
+            "decoder": self._any_size.decode,
+            "vocoder": self._any_size.vocode,
+        }
         return {{"decoder": "mel", "vocoder": "samples"}[graph]: run[graph](**inputs)}
 
     @cached_property

@@ -16,8 +16,8 @@ from sonorant.text.written_forms import plain_characters, split_unknown
 RULES = 1
 """Revision of the rules here and in `characters`; raise it when the same text would get other phonemes."""
 
-# espeak-ng publishes no inventory of a language, so the inventory is the phonetic alphabet: every phone it can write is one of
-# these symbols or falls apart into them.
+# espeak-ng publishes no inventory of a language, so the inventory is the phonetic alphabet: every phone it can write is
+# one of these symbols or falls apart into them.
 _VOWELS = "aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ"
 _CONSONANTS = "pbtdʈɖcɟkɡqɢʔmɱnɳɲŋɴʙrʀɾɽɸβfvθðszʃʒʂʐɕʑçʝxɣχʁħʕhɦɬɮʋɹɻjɥɰlɭʎʟɫwʍɓɗʄɠʛɧʘǀǃǂǁ"
 _JOINED = ("aɪ", "aʊ", "eɪ", "oʊ", "əʊ", "ɔɪ", "ɪə", "eə", "ʊə", "tʃ", "dʒ", "ts", "dz", "tɕ", "dʑ", "pf")
@@ -25,7 +25,14 @@ _NASAL = tuple(f"{vowel}\u0303" for vowel in "aɑɛɔœəeiouɐ")
 _LONG = "ː"
 _SYMBOLS = tuple(
     unicodedata.normalize("NFC", symbol)
-    for symbol in (*_VOWELS, *(vowel + _LONG for vowel in _VOWELS), *_NASAL, *(v + _LONG for v in _NASAL), *_CONSONANTS, *_JOINED)
+    for symbol in (
+        *_VOWELS,
+        *(vowel + _LONG for vowel in _VOWELS),
+        *_NASAL,
+        *(v + _LONG for v in _NASAL),
+        *_CONSONANTS,
+        *_JOINED,
+    )
 )
 _LENGTHS = range(max(map(len, _SYMBOLS)), 0, -1)
 
@@ -36,7 +43,8 @@ _SENTENCE_END = re.compile(r"(?<=[.?!؟])\s+")
 
 
 class EspeakFrontend:
-    """Frontend of one language. Raises SonorantError if phonemizer or espeak-ng is not installed or does not know the language."""
+    """Frontend of one language. Raises SonorantError if phonemizer or espeak-ng is not installed or does not know the
+    language."""
 
     name = "espeak"
     symbols: tuple[str, ...] = (*dict.fromkeys(_SYMBOLS), *PAUSES)
@@ -65,7 +73,10 @@ class EspeakFrontend:
         known, unknown = split_unknown(plain_characters(text), self.language)
         parts = [(part, joined_phonemes(self._phonemes(part))) for part in _SENTENCE_END.split(known)]
         audible = [(part, phonemes) for part, phonemes in parts if phonemes]
-        return [SpokenText(part, phonemes, unknown if number == 0 else ()) for number, (part, phonemes) in enumerate(audible)]
+        return [
+            SpokenText(part, phonemes, unknown if number == 0 else ())
+            for number, (part, phonemes) in enumerate(audible)
+        ]
 
     def _phonemes(self, text: str) -> list[Phoneme]:
         phonemes: list[Phoneme] = []

@@ -4,7 +4,8 @@ Apart from the frontends, so that a model depends on what a phoneme is and not o
 
 Phonemes as integers and back. Does not know which language or frontend they come from.
 
-What every text frontend gives: phonemes, and what it could not say. Does not know how any of them finds a pronunciation."""
+What every text frontend gives: phonemes, and what it could not say. Does not know how any of them finds a
+pronunciation."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ import numpy as np
 from sonorant.errors import SonorantError
 
 PAUSES = (",", ".", "?", "!")
-"""Pause symbols, last in every frontend's inventory. A voice learns how long each lasts and how speech sounds before it."""
+"""Pause symbols, last in every frontend's inventory. A voice learns how long each lasts and how speech sounds before
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class SymbolTable:
         self.size = _RESERVED + len(self.symbols)
 
     def encode(self, phonemes: Iterable[Phoneme]) -> np.ndarray:
-        """Token ids int16 (N, 3): columns symbol, stress (0, 1, 2), word start (0, 1); a row for `^` before and `$` after.
+        """Token ids int16 (N, 3): columns symbol, stress (0, 1, 2), word start (0, 1); a row for `^` before and `$`
+        after.
 
         Raises SonorantError naming a phoneme that the table does not hold.
         """
@@ -81,11 +84,14 @@ class SymbolTable:
         return np.array(rows, dtype=np.int16)
 
     def decode(self, tokens: np.ndarray) -> tuple[Phoneme, ...]:
-        """The phonemes of token ids (N, 3), padding, start and end left out. Raises SonorantError for an id outside the table."""
+        """The phonemes of token ids (N, 3), padding, start and end left out. Raises SonorantError for an id outside the
+        table."""
         phonemes = []
         for symbol, stress, word_start in tokens.tolist():
             if not 0 <= symbol < self.size:
-                raise SonorantError(f"token id {symbol} is outside the table of {self.size} symbols; it was made with another one")
+                raise SonorantError(
+                    f"token id {symbol} is outside the table of {self.size} symbols; it was made with another one"
+                )
             if symbol >= _RESERVED:
                 phonemes.append(Phoneme(self.symbols[symbol - _RESERVED], stress, bool(word_start)))
         return tuple(phonemes)

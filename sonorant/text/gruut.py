@@ -1,4 +1,5 @@
-"""Phonemes by gruut (MIT): lexicon, a CRF for other words, numbers and dates as words; offline. Knows nothing of voices."""
+"""Phonemes by gruut (MIT): lexicon, a CRF for other words, numbers and dates as words; offline. Knows nothing of
+voices."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
 from sonorant.text.written_forms import plain_characters, split_unknown, written_out
 
 RULES = 1
-"""Revision of the rules here and in `characters` and `english`; raise it when the same text would get other phonemes."""
+"""Revision of the rules here and in `characters` and `english`; raise it when the same text would get other
+phonemes."""
 
 _DIGIT = re.compile(r"\d")
 _NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
@@ -27,7 +29,8 @@ _STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
 
 
 class GruutFrontend:
-    """Frontend of one language. Raises SonorantError for a language gruut does not know or whose data are not installed."""
+    """Frontend of one language. Raises SonorantError for a language gruut does not know or whose data are not
+    installed."""
 
     name = "gruut"
 
@@ -41,7 +44,9 @@ class GruutFrontend:
         self.language = language.lower().replace("_", "-")
         self._resolved = resolve_lang(self.language)
         if self._resolved not in KNOWN_LANGS:
-            raise SonorantError(f"language '{language}': gruut does not know it; known: {', '.join(sorted(KNOWN_LANGS))}")
+            raise SonorantError(
+                f"language '{language}': gruut does not know it; known: {', '.join(sorted(KNOWN_LANGS))}"
+            )
         self._data = f"gruut_lang_{self._resolved.split('-')[0]}"
         if importlib.util.find_spec(self._data) is None:
             raise SonorantError(
@@ -71,7 +76,9 @@ class GruutFrontend:
         parts, unknown = self._analyse(text)
         joined = [(spoken, joined_phonemes(part)) for spoken, part in parts]
         audible = [(spoken, part) for spoken, part in joined if part]
-        return [SpokenText(spoken, part, unknown if number == 0 else ()) for number, (spoken, part) in enumerate(audible)]
+        return [
+            SpokenText(spoken, part, unknown if number == 0 else ()) for number, (spoken, part) in enumerate(audible)
+        ]
 
     def _analyse(self, text: str) -> tuple[list[tuple[str, list[Phoneme]]], tuple[str, ...]]:
         """For each sentence its spoken text and phonemes; and the unknown characters of all."""
@@ -81,16 +88,21 @@ class GruutFrontend:
         known, unknown = split_unknown(plain, self._resolved)
         found = dict.fromkeys(unknown)
         sentences = self._process(known, found)
-        unread = {word.text for sentence in sentences for word in sentence if word.is_spoken and _DIGIT.search(word.text)}
+        unread = {
+            word.text for sentence in sentences for word in sentence if word.is_spoken and _DIGIT.search(word.text)
+        }
         if unread:  # such as 99.9.9.9, which is no number: say its digits rather than guess a word from it
             for word in sorted(unread, key=len, reverse=True):
                 known = known.replace(word, _NOT_WORD.sub(" ", word))
             sentences = self._process(known, found)
-        parts = [(sentence.text, [p for word in sentence for p in self._phonemes(word, found)]) for sentence in sentences]
+        parts = [
+            (sentence.text, [p for word in sentence for p in self._phonemes(word, found)]) for sentence in sentences
+        ]
         return parts, tuple(found)
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """The sentences of gruut. A word that makes it raise is spelt; a character that does is left out and becomes unknown."""
+        """The sentences of gruut. A word that makes it raise is spelt; a character that does is left out and becomes
+        unknown."""
         processor = _processor(self._resolved)
         try:
             graph, root = processor(text, lang=self._resolved)
@@ -112,7 +124,9 @@ class GruutFrontend:
             return [Phoneme(",")]
         if not word.is_spoken:
             return []
-        readable = any(character.isalpha() for character in word.text)  # gruut guesses a word even from a lone sign such as €
+        readable = any(
+            character.isalpha() for character in word.text
+        )  # gruut guesses a word even from a lone sign such as €
         phones = [_split_stress(phone) for phone in (word.phonemes or ()) if readable]
         known = [(symbol, stress) for symbol, stress in phones if symbol in self.symbols]
         if not known:
@@ -135,7 +149,8 @@ def _processor(language: str) -> Any:
 def _index_lexicon(lookup: Any) -> None:
     """Let gruut look words up in an indexed copy of its lexicon in memory.
 
-    The file has no index: every word not met before costs four scans of it (50 ms in English), the copy costs 50 ms once.
+    The file has no index: every word not met before costs four scans of it (50 ms in English), the copy costs 50 ms
+    once.
     """
     from gruut.lang import DelayedSqlitePhonemizer
     from gruut.phonemize import SqlitePhonemizer

@@ -1,6 +1,7 @@
 """A text of any length as phrases to be spoken one after another, read no further than needed. Knows nothing of voices.
 
-A phrase is a sentence, and the frontend says where one ends; a sentence too long to wait for is cut where a phrase ends."""
+A phrase is a sentence, and the frontend says where one ends; a sentence too long to wait for is cut where a phrase
+ends."""
 
 from __future__ import annotations
 
@@ -65,8 +66,9 @@ class Phrase:
 def split_phrases(text: str | Iterable[str], frontend: Frontend) -> Iterator[Phrase]:
     """Phrases of a text, or of fragments that make one when joined, which may end anywhere.
 
-    Phrases say what `frontend.sentences` would say of each paragraph as a whole. A fragment is asked for only when what was read
-    holds no more sentence, whose end is known once a word follows it. Raises SonorantError for a word longer than a phrase.
+    Phrases say what `frontend.sentences` would say of each paragraph as a whole. A fragment is asked for only when what
+    was read holds no more sentence, whose end is known once a word follows it. Raises SonorantError for a word longer
+    than a phrase.
     """
 
     @lru_cache(maxsize=256)
@@ -104,7 +106,8 @@ def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iter
 
 
 def _first_cut(text: str, is_end: Callable[[str, str], bool], *, complete: bool = False) -> tuple[int, bool] | None:
-    """Length of the text's first part and whether its sentence goes on; None where it takes more text to know, or there is none."""
+    """Length of the text's first part and whether its sentence goes on; None where it takes more text to know, or there
+    is none."""
     for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
         if border[0].count("\n") > 1:
             return border.end(), False
@@ -121,7 +124,9 @@ def _first_cut(text: str, is_end: Callable[[str, str], bool], *, complete: bool 
         if borders:
             return borders[-1], True
     word = text[SHORTEST_CUT:LONGEST_PHRASE]
-    raise SonorantError(f"a word of more than {len(word)} characters cannot be spoken: '...{word[:20]}...'; put spaces into it")
+    raise SonorantError(
+        f"a word of more than {len(word)} characters cannot be spoken: '...{word[:20]}...'; put spaces into it"
+    )
 
 
 def _words(spoken: SpokenText) -> int:

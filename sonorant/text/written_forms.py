@@ -1,8 +1,10 @@
-"""Characters that every frontend meets alike: typography made plain, and what cannot be spoken found. Knows no pronunciation.
+"""Characters that every frontend meets alike: typography made plain, and what cannot be spoken found. Knows no
+pronunciation.
 
 English written forms that gruut reads wrongly or not at all, written as words. Knows nothing of phonemes.
 
-Every rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence, `St. John` a street."""
+Every rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence, `St. John`
+a street."""
 
 from __future__ import annotations
 
@@ -41,7 +43,8 @@ _SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
 
 
 def plain_characters(text: str) -> str:
-    """Typographic quotes, dashes, ligatures, wide and invisible characters as their plain forms (Unicode NFKC and a table).
+    """Typographic quotes, dashes, ligatures, wide and invisible characters as their plain forms (Unicode NFKC and a
+    table).
 
     A dash between phrases becomes a comma, because it is spoken as a pause; one between digits becomes a hyphen.
     """
@@ -68,7 +71,8 @@ def _plain(character: str) -> str:
 def split_unknown(text: str, language: str) -> tuple[str, tuple[str, ...]]:
     """The text with a blank for each character that cannot be spoken, and these characters, each once, in order.
 
-    Unknown are letters of another script than the language's, symbols (emoji, mathematics), control and unassigned characters.
+    Unknown are letters of another script than the language's, symbols (emoji, mathematics), control and unassigned
+    characters.
     A currency sign is known beside a digit.
     """
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
@@ -145,7 +149,10 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
         (r"(\d) ?°", r"\1 degrees"),
         (r"(?<![\d/])(\d) (1/2|1/3|2/3|1/4|3/4)(?![\d/])", lambda match: f"{match[1]} and {_FRACTIONS[match[2]]}"),
         (r"(?<![\d/])(1/2|1/3|2/3|1/4|3/4)(?![\d/])", lambda match: _FRACTIONS[match[1]]),
-        (r"(?<=\d) ?([A-Za-z]{2,3})\b", lambda match: f" {_UNITS[match[1].lower()]}" if match[1].lower() in _UNITS else match[0]),
+        (
+            r"(?<=\d) ?([A-Za-z]{2,3})\b",
+            lambda match: f" {_UNITS[match[1].lower()]}" if match[1].lower() in _UNITS else match[0],
+        ),
         (r"\b[Nn]o\. ?(?=\d)|#(?=\d)", "number "),
         (r"\bSt\. (?=[A-Z])", "Saint "),
         (r"\bProf\.", "Professor"),
@@ -168,7 +175,8 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 
 
 def written_out(text: str) -> str:
-    """Plain text (see `plain_characters`) with English symbols, units and abbreviations as words, and accents taken off letters."""
+    """Plain text (see `plain_characters`) with English symbols, units and abbreviations as words, and accents taken off
+    letters."""
     text = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LETTERS)) if unicodedata.category(c) != "Mn")
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)

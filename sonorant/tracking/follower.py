@@ -1,7 +1,8 @@
 """Carries a run directory to MLflow while it grows, each point once. Knows nothing of what writes the directory.
 
-What was sent is written down in `tracking.json` beside the points. Before a batch leaves, the file says "in doubt"; where that word
-is met again (the answer was lost, the process killed), the store is asked what it has before anything is sent twice.
+What was sent is written down in `tracking.json` beside the points. Before a batch leaves, the file says "in doubt";
+where that word is met again (the answer was lost, the process killed), the store is asked what it has before anything
+is sent twice.
 """
 
 from __future__ import annotations
@@ -49,10 +50,13 @@ class Delivery:
     """Sends what a run directory has and the store has not. One at a time for a directory, over all processes."""
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
-        """`spec` is what the run is the first time; later the directory remembers it. Raises SonorantError if neither says it."""
+        """`spec` is what the run is the first time; later the directory remembers it. Raises SonorantError if neither
+        says it."""
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
-        self.arrived = 0  # batches, samples and files that the store has taken, so that who waits sees that it is worth it
+        self.arrived = (
+            0  # batches, samples and files that the store has taken, so that who waits sees that it is worth it
+        )
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with self._alone():
@@ -92,7 +96,8 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Say how the run ended: FINISHED, FAILED or KILLED. One that did not come to say so is still running, or to be resumed."""
+        """Say how the run ended: FINISHED, FAILED or KILLED. One that did not come to say so is still running, or to be
+        resumed."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -139,7 +144,9 @@ class Delivery:
 
     @staticmethod
     def _without_known(client: Any, run_id: str, batch: list[Point]) -> list[Point]:
-        known = {(key, metric.step) for key in {p.key for p in batch} for metric in client.get_metric_history(run_id, key)}
+        known = {
+            (key, metric.step) for key in {p.key for p in batch} for metric in client.get_metric_history(run_id, key)
+        }
         return [point for point in batch if (point.key, point.step) not in known]
 
     def _send_samples(self, client: Any, run_id: str) -> None:
@@ -156,7 +163,9 @@ class Delivery:
             self.arrived += 1
 
     def _save(self) -> None:
-        write_json(self.directory / STATE, {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)})
+        write_json(
+            self.directory / STATE, {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)}
+        )
 
 
 class Follower(threading.Thread):
@@ -188,7 +197,8 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close the run, as long as something arrives every `patience` seconds. Returns whether everything did."""
+        """Send the rest and close the run, as long as something arrives every `patience` seconds. Returns whether
+        everything did."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
@@ -221,7 +231,9 @@ def tracked_runs(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
         if not below:
-            raise SonorantError(f"{folder}: no run that was ever tracked is here (no {STATE}); name runs/<stage>/<fingerprint>")
+            raise SonorantError(
+                f"{folder}: no run that was ever tracked is here (no {STATE}); name runs/<stage>/<fingerprint>"
+            )
         found += below
     return found
 

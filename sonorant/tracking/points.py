@@ -1,4 +1,5 @@
-"""The points of a run directory's `metrics.jsonl`, read while another process writes it. Knows nothing of where they go.
+"""The points of a run directory's `metrics.jsonl`, read while another process writes it. Knows nothing of where they
+go.
 
 Pictures of a validation sample: its mel spectrograms and its alignment. Knows nothing of MLflow.
 
@@ -32,8 +33,8 @@ class Point:
 class Tail:
     """Reads whole new lines of a growing file, and starts over where the file was cut back and written anew.
 
-    A trainer that resumes from a checkpoint may drop the lines after it. The last line read is compared before reading on, because
-    the file's size alone cannot tell.
+    A trainer that resumes from a checkpoint may drop the lines after it. The last line read is compared before reading
+    on, because the file's size alone cannot tell.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +47,8 @@ class Tail:
         self._position, self._last = 0, b""
 
     def read(self) -> list[Point]:
-        """Return the points of all whole lines since the last call, without damaged ones (a writer was killed in them)."""
+        """Return the points of all whole lines since the last call, without damaged ones (a writer was killed in
+        them)."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position - len(self._last))
@@ -73,7 +75,8 @@ def _points(line: bytes) -> list[Point]:
 
 
 def draw_sample(sample: Path, out: Path) -> None:
-    """Draw what the folder `sample` holds into `out`: `mel.npz` (target and predicted, (M, T) log-mel) becomes `mel.png`,
+    """Draw what the folder `sample` holds into `out`: `mel.npz` (target and predicted, (M, T) log-mel) becomes
+    `mel.png`,
     `alignment.npz` (alignment, (T, N) or (N, T)) becomes `alignment.png`. What is absent or damaged is left out."""
     mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
     _draw(mels, "frame", "mel bin", out / "mel.png")
@@ -109,7 +112,9 @@ def append_load(path: Path) -> None:
     """Append one line of the machine's load now, in the format of `metrics.jsonl`; its step counts the lines."""
     step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}) + "\n")
+        file.write(
+            json.dumps({"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}) + "\n"
+        )
 
 
 def processor_load() -> dict[str, float]:

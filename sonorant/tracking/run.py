@@ -1,4 +1,5 @@
-"""MLflow runs that are found again: one for a pipeline execution, below it one a stage. Knows nothing of threads or files."""
+"""MLflow runs that are found again: one for a pipeline execution, below it one a stage. Knows nothing of threads or
+files."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class RunSpec:
 
 
 def execution_id() -> str | None:
-    """Id of the pipeline execution this process is part of: SONORANT_EXECUTION, or from the `dvc` process above it, or None."""
+    """Id of the pipeline execution this process is part of: SONORANT_EXECUTION, or from the `dvc` process above it, or
+    None."""
     named = os.environ.get("SONORANT_EXECUTION")
     if named:
         return named
@@ -65,9 +67,11 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[str, bool]:
-    """Return (id, whether it is new) of the running MLflow run for `spec`: the one known as `run_id`, or by its key, else made now.
+    """Return (id, whether it is new) of the running MLflow run for `spec`: the one known as `run_id`, or by its key,
+    else made now.
 
-    The run is set to RUNNING and stands below its execution's run. Raises whatever mlflow raises when the store is away.
+    The run is set to RUNNING and stands below its execution's run. Raises whatever mlflow raises when the store is
+    away.
     """
     client = store.client
     run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
@@ -93,7 +97,9 @@ def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
     with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
         run = find_execution(store, execution)
         if run is None:
-            run = store.client.create_run(store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution})
+            run = store.client.create_run(
+                store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution}
+            )
     if run.info.status != "RUNNING":
         store.client.update_run(run.info.run_id, status="RUNNING")
     add_origin(store, run, tags)
@@ -111,7 +117,8 @@ def add_origin(store: Store, run: Any, tags: Mapping[str, str]) -> None:
 
 
 def close_run(store: Store, run_id: str, status: str) -> None:
-    """Set the run's end, and that of its execution: FINISHED, FAILED or KILLED. The execution's next stage opens it again."""
+    """Set the run's end, and that of its execution: FINISHED, FAILED or KILLED. The execution's next stage opens it
+    again."""
     parent = store.client.get_run(run_id).data.tags.get(PARENT_TAG)
     for run in filter(None, (run_id, parent)):
         store.client.set_terminated(run, status)
@@ -144,4 +151,6 @@ def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -
     new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
     new_params = [Param(key, value[:6000]) for key, value in params.items() if key not in run.data.params]
     for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # 100 of each is MLflow's limit a request
-        store.client.log_batch(run.info.run_id, tags=new_tags[start : start + 100], params=new_params[start : start + 100])
+        store.client.log_batch(
+            run.info.run_id, tags=new_tags[start : start + 100], params=new_params[start : start + 100]
+        )

@@ -43,12 +43,14 @@ class StageRun:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Add a file, or a folder's content, to the run's artifacts below `folder`; it is sent before the stage ends."""
+        """Add a file, or a folder's content, to the run's artifacts below `folder`; it is sent before the stage
+        ends."""
         self._follower.delivery.files.append((path, folder))
 
 
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
-    """Give the run above an execution's stages the origin that is known only when they are over: DVC writes its lock after a stage.
+    """Give the run above an execution's stages the origin that is known only when they are over: DVC writes its lock
+    after a stage.
 
     Nothing where the execution has no run, because no stage had anything to do, or where the store is away.
     """
@@ -63,14 +65,18 @@ def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
 
 @contextmanager
 def stage_run(
-    stage: str, params: Mapping[str, Any] | None = None, tags: Mapping[str, str] | None = None, run_directory: Path | None = None
+    stage: str,
+    params: Mapping[str, Any] | None = None,
+    tags: Mapping[str, str] | None = None,
+    run_directory: Path | None = None,
 ) -> Iterator[StageRun]:
     """Keep this process's work as an MLflow run named `stage`, below the run of its pipeline execution.
 
-    `params`: settings, may be nested. `tags`: where the work comes from. `run_directory`: folder with `metrics.jsonl` and
-    `samples/` that is followed while it grows; the same folder again continues the same MLflow run. Without one, the run has
-    what `log_metrics` and `log_file` add. If the store is away the stage goes on; what a run directory owes is sent by `sync`
-    or the next time.
+    `params`: settings, may be nested. `tags`: where the work comes from. `run_directory`: folder with `metrics.jsonl`
+    and
+    `samples/` that is followed while it grows; the same folder again continues the same MLflow run. Without one, the
+    run has what `log_metrics` and `log_file` add. If the store is away the stage goes on; what a run directory owes is
+    sent by `sync` or the next time.
     """
     spec = RunSpec(
         key=uuid.uuid4().hex,
@@ -91,5 +97,9 @@ def stage_run(
             raise
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
-                rest = f"send it later: sonorant sync-tracking {run_directory}" if run_directory else "this run will not be there"
+                rest = (
+                    f"send it later: sonorant sync-tracking {run_directory}"
+                    if run_directory
+                    else "this run will not be there"
+                )
                 log.warning("%s: MLflow has not got everything; %s", stage, rest)

@@ -1,6 +1,7 @@
 """A store of files that was moved or copied with its project. Knows nothing of what the runs in it hold.
 
-The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project. Knows nothing of stages."""
+The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project. Knows nothing of
+stages."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def place_of_artifacts(database: Path) -> str:
 
 
 def follow_move(database: Path, former: str) -> None:
-    """Let the store's runs and models have their artifacts beside `database`, if `former` was beside it where it was before.
+    """Let the store's runs and models have their artifacts beside `database`, if `former` was beside it where it was
+    before.
 
     Otherwise new artifacts would go to the place where the project once was, or into the project it is a copy of.
     """
@@ -101,7 +103,8 @@ def shown(text: object) -> str:
 def open_store() -> Store:
     """Connect, make the experiment where it is absent, and return the store.
 
-    Raises TrackingUnavailable with one line if mlflow is not installed or the store does not answer within its bounded retries.
+    Raises TrackingUnavailable with one line if mlflow is not installed or the store does not answer within its bounded
+    retries.
     """
     uri = store_uri()
     for name, value in MLFLOW_ENVIRONMENT.items():
@@ -119,7 +122,9 @@ def open_store() -> Store:
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             return Store(client=client, uri=uri, experiment=_experiment(client, database))
     except ModuleNotFoundError as error:
-        raise TrackingUnavailable(f"{error.name} is not installed: install the extra 'pipeline' to keep runs in MLflow") from None
+        raise TrackingUnavailable(
+            f"{error.name} is not installed: install the extra 'pipeline' to keep runs in MLflow"
+        ) from None
     except SonorantError:
         raise
     except Exception as error:
@@ -128,7 +133,8 @@ def open_store() -> Store:
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """The store, for `what`: an answer that does not come becomes TrackingUnavailable, a refusal a SonorantError of one line."""
+    """The store, for `what`: an answer that does not come becomes TrackingUnavailable, a refusal a SonorantError of one
+    line."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -162,7 +168,9 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
         except Exception:  # another process made it in between, or the store is gone: then this raises again
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
-        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: restore it (mlflow experiments restore)")
+        raise SonorantError(
+            f"the MLflow experiment '{EXPERIMENT}' was deleted: restore it (mlflow experiments restore)"
+        )
     if database:
         follow_move(database, str(experiment.artifact_location))
     return str(experiment.experiment_id)

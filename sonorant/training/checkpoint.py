@@ -2,8 +2,9 @@
 
 Checkpoints that are whole or not there. Knows nothing of what is in them.
 
-A checkpoint is one file: the bytes of `torch.save`, then a trailer of a magic word and their SHA-256. It is written under a temporary
-name, flushed to disk and renamed; a damaged one is recognised, named, and the one before it is used."""
+A checkpoint is one file: the bytes of `torch.save`, then a trailer of a magic word and their SHA-256. It is written
+under a temporary name, flushed to disk and renamed; a damaged one is recognised, named, and the one before it is
+used."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Take in the weights of `model`. Unlike torch's own, which moves its counter to the GPU, it never waits for the step."""
+        """Take in the weights of `model`. Unlike torch's own, which moves its counter to the GPU, it never waits for
+        the step."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -63,7 +65,8 @@ class DamagedCheckpoint(Exception):
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` (tensors, numbers, strings, lists, dicts). Raises SonorantError when the disk refuses; an older file then stays."""
+    """Write `state` (tensors, numbers, strings, lists, dicts). Raises SonorantError when the disk refuses; an older
+    file then stays."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getbuffer()
@@ -108,11 +111,14 @@ def path_of(folder: Path, step: int) -> Path:
 
 def existing(folder: Path) -> list[Path]:
     """Checkpoints by step, newest first."""
-    return sorted((path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name)), reverse=True)
+    return sorted(
+        (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name)), reverse=True
+    )
 
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
-    """The bytes of the newest whole checkpoint, or None where there is none yet; says by name which damaged ones it passed over.
+    """The bytes of the newest whole checkpoint, or None where there is none yet; says by name which damaged ones it
+    passed over.
 
     Raises SonorantError if there are checkpoints but none is whole: training never starts over without being told to.
     """
@@ -123,15 +129,18 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
         except DamagedCheckpoint as error:
             say(f"{error}: using the one before it")
     if paths:
-        raise SonorantError(f"{folder}: none of the {len(paths)} checkpoints is whole; remove the folder to train from the start")
+        raise SonorantError(
+            f"{folder}: none of the {len(paths)} checkpoints is whole; remove the folder to train from the start"
+        )
     return None
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Keep `saved`, which was just written, and the newest others before it up to `KEEP` in all; the best by validation is no matter here.
+    """Keep `saved`, which was just written, and the newest others before it up to `KEEP` in all; the best by validation
+    is no matter here.
 
-    Of later steps there can only be ones that were passed over as damaged: they go, and so does what a trainer that was killed
-    inside a write has left.
+    Of later steps there can only be ones that were passed over as damaged: they go, and so does what a trainer that was
+    killed inside a write has left.
     """
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]

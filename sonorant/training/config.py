@@ -41,9 +41,11 @@ class TrainConfig:
     log_every: int
     """Steps between rows of metrics.jsonl."""
     init_from: str | None = None
-    """Fine-tune these weights: a checkpoint, a trained model folder, a run directory, a voice bundle, models:/<name>@<alias>."""
+    """Fine-tune these weights: a checkpoint, a trained model folder, a run directory, a voice bundle,
+    models:/<name>@<alias>."""
     activation_checkpointing: bool = False
-    """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a quarter more time."""
+    """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a quarter
+    more time."""
     compile: bool = False
     """torch.compile the blocks: for GPUs; needs a C++ compiler, and minutes at the start."""
 
@@ -57,7 +59,8 @@ class TrainConfig:
             raise ValueError("learning_rate and clip_norm must be above 0")
 
     def learning_rate_at(self, step: int) -> float:
-        """The learning rate of optimizer step `step` (from 0): a function of the step alone, so there is no scheduler to resume."""
+        """The learning rate of optimizer step `step` (from 0): a function of the step alone, so there is no scheduler
+        to resume."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
         progress = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
@@ -101,7 +104,8 @@ class MachineConfig:
 
     @property
     def patience(self) -> float:
-        """Seconds a rank waits for another one: longer than `stall_limit`, so that the watchdog says first who is waited for."""
+        """Seconds a rank waits for another one: longer than `stall_limit`, so that the watchdog says first who is
+        waited for."""
         return self.stall_limit + 60.0
 
 

@@ -88,14 +88,19 @@ class Taken:
         lines += [f"  {name}: {old} there, {new} here: starts anew" for name, (old, new) in self.other_shape.items()]
         lines += [f"  {name}: not there: starts anew" for name in self.missing]
         lines += [f"  {name}: not here: left out" for name in self.unexpected]
-        lines += [f"  new {key}, from the mean of the others: {' '.join(names)}" for key, names in self.new_rows.items() if names]
+        lines += [
+            f"  new {key}, from the mean of the others: {' '.join(names)}"
+            for key, names in self.new_rows.items()
+            if names
+        ]
         for key, (old, new) in self.other_audio.items():
             lines.append(f"  audio.{key}: {old} there, {new} here: the layers fit, but what they hear differs")
         return lines
 
 
 def read_initial(path: Path, kind: str) -> Initial:
-    """Read a model of `kind` from a checkpoint file, from a trained model folder, or from a run directory's newest checkpoint.
+    """Read a model of `kind` from a checkpoint file, from a trained model folder, or from a run directory's newest
+    checkpoint.
 
     Raises SonorantError if `path` is none of these, is damaged, or holds a model of another kind.
     """
@@ -109,11 +114,15 @@ def read_initial(path: Path, kind: str) -> Initial:
         path = newest[0]
     if not path.is_file():
         found = "is neither" if path.exists() else "does not exist: name"
-        raise SonorantError(f"init_from: {path} {found} a checkpoint, a trained model folder, a run directory or a voice bundle")
+        raise SonorantError(
+            f"init_from: {path} {found} a checkpoint, a trained model folder, a run directory or a voice bundle"
+        )
     try:
         state = checkpoint.load(path)
     except checkpoint.DamagedCheckpoint:
-        raise SonorantError(f"init_from: {path} is no checkpoint of Sonorant, or it is damaged; name another one") from None
+        raise SonorantError(
+            f"init_from: {path} is no checkpoint of Sonorant, or it is damaged; name another one"
+        ) from None
     if "description" not in state:
         raise SonorantError(
             f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); name its trained model folder"
@@ -126,7 +135,8 @@ def read_initial(path: Path, kind: str) -> Initial:
 
 
 def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
-    """Give `model`, of which `description` says what it is, all weights of `initial` that fit; rows of embeddings by their names.
+    """Give `model`, of which `description` says what it is, all weights of `initial` that fit; rows of embeddings by
+    their names.
 
     Raises SonorantError if no matrix fits: that would be training from the start without saying so.
     """
@@ -134,7 +144,9 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
     weights, new_rows = dict(initial.weights), {}
     for layer, key in NAMED_ROWS.items():
         if layer in weights and layer in own:
-            weights[layer], new_rows[key] = _rows_by_name(weights[layer], initial.description[key], description[key], key)
+            weights[layer], new_rows[key] = _rows_by_name(
+                weights[layer], initial.description[key], description[key], key
+            )
     fitting = {name: value for name, value in weights.items() if name in own and value.shape == own[name].shape}
     if not any(value.ndim >= 2 for value in fitting.values()):
         raise SonorantError(
@@ -153,12 +165,15 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
             if name in weights and name not in fitting
         },
         new_rows=new_rows,
-        other_audio={key: (audio.get(key), value) for key, value in description["audio"].items() if audio.get(key) != value},
+        other_audio={
+            key: (audio.get(key), value) for key, value in description["audio"].items() if audio.get(key) != value
+        },
     )
 
 
 def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
-    """Give `recipe` the weights that rank 0 finds in `file` (see `Initial.write`), the same on every rank; say what fitted."""
+    """Give `recipe` the weights that rank 0 finds in `file` (see `Initial.write`), the same on every rank; say what
+    fitted."""
     payload = ranks.share(checkpoint.read(file) if ranks.first else None)
     assert payload is not None
     taken = recipe.start_from(Initial.parse(payload))

@@ -1,17 +1,21 @@
-"""How much memory this process has taken of its device at most, and how much it may take. Knows nothing of what is kept in it.
+"""How much memory this process has taken of its device at most, and how much it may take. Knows nothing of what is kept
+in it.
 
-On a GPU this is what torch's allocator has reserved; on a CPU the process's resident memory, of which each process of the node may take
-an equal part.
+On a GPU this is what torch's allocator has reserved; on a CPU the process's resident memory, of which each process of
+the node may take an equal part.
 
-How much a micro-batch may hold, found by running the heaviest ones. Knows nothing of what a budget counts: the recipe does.
+How much a micro-batch may hold, found by running the heaviest ones. Knows nothing of what a budget counts: the recipe
+does.
 
-Memory is a fixed part and one in proportion to the budget, so a budget multiplied by `allowed / taken` never takes more than is allowed
-and comes close after a few trials: nothing larger than what fits is ever run.
+Memory is a fixed part and one in proportion to the budget, so a budget multiplied by `allowed / taken` never takes more
+than is allowed and comes close after a few trials: nothing larger than what fits is ever run.
 
-Micro-batches in sub_batches, where this rank's memory does not hold them whole. Knows nothing of losses, models or other ranks.
+Micro-batches in sub_batches, where this rank's memory does not hold them whole. Knows nothing of losses, models or
+other ranks.
 
-Losses are sums, so a micro-batch may be computed sub_batch by sub_batch, each some of its rows, without changing the step: equal to rounding,
-except that dropout and a flow's noise are drawn per sub_batch. A sub_batch is measured in the values of its tensors."""
+Losses are sums, so a micro-batch may be computed sub_batch by sub_batch, each some of its rows, without changing the
+step: equal to rounding, except that dropout and a flow's noise are drawn per sub_batch. A sub_batch is measured in the
+values of its tensors."""
 
 from __future__ import annotations
 
@@ -79,7 +83,8 @@ def _free() -> int:
 
 
 def _cached() -> int:
-    """Bytes counted as used by the container that only cache files, such as features that were just read to be hashed."""
+    """Bytes counted as used by the container that only cache files, such as features that were just read to be
+    hashed."""
     statistics = CGROUP / "memory.stat"
     text = statistics.read_text() if statistics.exists() else ""
     return sum(int(size) for size in re.findall(r"^(?:in)?active_file (\d+)$", text, flags=re.MULTILINE))
@@ -93,7 +98,8 @@ def _kib(path: str, name: str) -> int | None:
 
 
 STEPS_AN_EPOCH = 50
-"""A budget found is never so large that an epoch has fewer steps: what fits into memory may be too much to learn from."""
+"""A budget found is never so large that an epoch has fewer steps: what fits into memory may be too much to learn
+from."""
 
 
 CLOSE_ENOUGH = 1.1
@@ -107,8 +113,8 @@ FASTEST_GROWTH = 4.0
 def find_budget(trained: TrainStep, share: float) -> int:
     """The largest budget whose heaviest micro-batches stay within `share` of the memory that is free on every rank.
 
-    Sets the recipe's budget to it. Bounded so that an epoch has `STEPS_AN_EPOCH` steps. Changes no weights and draws no numbers that
-    training would. Every rank must ask. Raises AllRanksError where not even the smallest budget fits.
+    Sets the recipe's budget to it. Bounded so that an epoch has `STEPS_AN_EPOCH` steps. Changes no weights and draws no
+    numbers that training would. Every rank must ask. Raises AllRanksError where not even the smallest budget fits.
     """
     recipe, ranks = trained.recipe, trained.ranks
     smallest, largest = recipe.budget_range(STEPS_AN_EPOCH)
@@ -132,12 +138,14 @@ def find_budget(trained: TrainStep, share: float) -> int:
 
 
 def _yet_to_come(trained: TrainStep) -> int:
-    """Bytes that the first optimizer step will take besides: gradients, twice where they are added, and AdamW's two averages."""
+    """Bytes that the first optimizer step will take besides: gradients, twice where they are added, and AdamW's two
+    averages."""
     return sum(4 * parameter.nbytes for phase in trained.recipe.phases for parameter in phase.module.parameters())
 
 
 def _peak_of(trained: TrainStep, budget: int) -> int | None:
-    """Bytes held at most while the heaviest micro-batches of `budget` go forward and backward; None where they do not fit."""
+    """Bytes held at most while the heaviest micro-batches of `budget` go forward and backward; None where they do not
+    fit."""
     recipe, device = trained.recipe, trained.ranks.device
     recipe.budget = budget
     forget_peak(device)
@@ -185,7 +193,8 @@ class SubBatch:
 
 
 class SubBatches:
-    """The largest sub_batch this rank takes in each phase: halved when memory runs out, and kept in a file for this machine's next start."""
+    """The largest sub_batch this rank takes in each phase: halved when memory runs out, and kept in a file for this
+    machine's next start."""
 
     def __init__(self, who: str, kept: Path | None = None) -> None:
         """`who` is this rank for a person; without a file `kept`, nothing outlasts the process."""

@@ -80,7 +80,8 @@ class Recipe(Protocol):
         ...
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """The smallest budget that holds every sample, and the largest that leaves an epoch as many steps (never below the smallest)."""
+        """The smallest budget that holds every sample, and the largest that leaves an epoch as many steps (never below
+        the smallest)."""
         ...
 
     def heaviest(self) -> list[MicroBatch]:
@@ -97,7 +98,8 @@ class Recipe(Protocol):
         ...
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Counts of a micro-batch, known from the plan alone; always among them `frames` and, with padding, `padded_frames`."""
+        """Counts of a micro-batch, known from the plan alone; always among them `frames` and, with padding,
+        `padded_frames`."""
         ...
 
     def validation(self) -> list[MicroBatch]:
@@ -105,7 +107,8 @@ class Recipe(Protocol):
         ...
 
     def losses(self, model: nn.Module) -> Phase:
-        """The losses to validate `model` (the averaged weights) with; the best checkpoint has the smallest weighted sum."""
+        """The losses to validate `model` (the averaged weights) with; the best checkpoint has the smallest weighted
+        sum."""
         ...
 
     def write_sample(self, model: nn.Module, folder: Path) -> None:
@@ -113,7 +116,8 @@ class Recipe(Protocol):
         ...
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over the trained weights that fit; called before the first step, if at all. Raises SonorantError if none does."""
+        """Take over the trained weights that fit; called before the first step, if at all. Raises SonorantError if none
+        does."""
         ...
 
     def description(self) -> dict[str, Any]:
@@ -122,8 +126,8 @@ class Recipe(Protocol):
 
 
 def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
-    """Indices int64 of the utterances of a split. Raises SonorantError if there are none: a run must not learn that at its first
-    validation."""
+    """Indices int64 of the utterances of a split. Raises SonorantError if there are none: a run must not learn that at
+    its first validation."""
     items = store.indices(split)
     if not len(items):
         raise SonorantError(

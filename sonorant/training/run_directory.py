@@ -36,7 +36,8 @@ class RunDirectory:
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def lock(self, patience: float | None = None) -> None:
-        """Become the only trainer here, waiting up to `patience` seconds (PATIENCE) for one that is just ending. Raises SonorantError."""
+        """Become the only trainer here, waiting up to `patience` seconds (PATIENCE) for one that is just ending. Raises
+        SonorantError."""
         lock = self._open_lock()
         deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while not _taken(lock):
@@ -53,7 +54,8 @@ class RunDirectory:
     def wait_until_free(self, say: Callable[[str], None]) -> None:
         """Make the folder and return once no trainer is at work in it.
 
-        One that is does what the caller is about to do, for another execution: afterwards its result is there to be used.
+        One that is does what the caller is about to do, for another execution: afterwards its result is there to be
+        used.
         """
         with self._open_lock() as lock:
             if not _taken(lock):
@@ -74,7 +76,8 @@ class RunDirectory:
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def fail(self, message: str) -> None:
-        """Leave `message` as the cause of the end, at the last step that was written; a disk that refuses even this is not the cause."""
+        """Leave `message` as the cause of the end, at the last step that was written; a disk that refuses even this is
+        not the cause."""
         with contextlib.suppress(OSError, SonorantError):
             self.write_status("failed", self.status()["step"], message)
 
@@ -85,7 +88,8 @@ class RunDirectory:
 
 
 class MetricsLog:
-    """Appends rows to `metrics.jsonl`. A row of a step that is there already is not written again, so a resumed run repeats none."""
+    """Appends rows to `metrics.jsonl`. A row of a step that is there already is not written again, so a resumed run
+    repeats none."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path
@@ -120,7 +124,8 @@ def _owner(lock: IO[str]) -> str:
 
 
 def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) -> list[dict[str, Any]]:
-    """All whole rows of a `metrics.jsonl`; none where the file is absent. Rows that cannot be read are left out and said by name."""
+    """All whole rows of a `metrics.jsonl`; none where the file is absent. Rows that cannot be read are left out and
+    said by name."""
     if not path.exists():
         return []
     rows = []

@@ -1,13 +1,16 @@
-"""How the blocks that every network repeats are computed: recomputed in the backward pass, compiled. Knows nothing of losses or steps.
+"""How the blocks that every network repeats are computed: recomputed in the backward pass, compiled. Knows nothing of
+losses or steps.
 
-Both are done to modules in place, block by block: names of weights stay as they are, and DistributedDataParallel is still what is called.
-Compiling the whole network instead takes minutes where lengths vary; a block is compiled once and serves all its repetitions.
+Both are done to modules in place, block by block: names of weights stay as they are, and DistributedDataParallel is
+still what is called.
+Compiling the whole network instead takes minutes where lengths vary; a block is compiled once and serves all its
+repetitions.
 
 One optimizer step over a global batch, and all that it changes. Knows nothing of loops, files or logs.
 
-Two promises rest on what is computed here. One global batch whatever the machines: every loss term is a sum over the step's
-micro-batches divided by the step's global count, which the plan knows, and randomness is drawn from (seed, epoch, micro-batch), never
-from the rank. Exact resume: a step depends on this state and the plan alone."""
+Two promises rest on what is computed here. One global batch whatever the machines: every loss term is a sum over the
+step's micro-batches divided by the step's global count, which the plan knows, and randomness is drawn from (seed,
+epoch, micro-batch), never from the rank. Exact resume: a step depends on this state and the plan alone."""
 
 from __future__ import annotations
 
@@ -35,14 +38,16 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 
 
 def recompute_blocks(module: nn.Module) -> None:
-    """Keep only the input of each block or layer for the backward pass and compute the rest of it again (activation checkpointing)."""
+    """Keep only the input of each block or layer for the backward pass and compute the rest of it again (activation
+    checkpointing)."""
     for part in module.modules():
         if isinstance(part, ConvNeXtStack | Transformer):
             part.recompute = True
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
-    """Compile each block or layer for batches and lengths that vary. Raises SonorantError naming the compiler that is absent."""
+    """Compile each block or layer for batches and lengths that vary. Raises SonorantError naming the compiler that is
+    absent."""
     _require_compiler(device)
     for part in module.modules():
         if isinstance(part, ConvNeXtBlock | TransformerLayer):
@@ -54,13 +59,18 @@ def _require_compiler(device: torch.device) -> None:
         raise SonorantError("compile: needs triton on a GPU; install it or set compile: false")
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
-        raise SonorantError(f"compile: needs {compiler}, a C++ compiler; install it, name another in CXX, or set compile: false")
+        raise SonorantError(
+            f"compile: needs {compiler}, a C++ compiler; install it, name another in CXX, or set compile: false"
+        )
 
 
 class TrainStep:
-    """A recipe's weights with their average, optimizers and gradient scaler; `take` changes them by one optimizer step."""
+    """A recipe's weights with their average, optimizers and gradient scaler; `take` changes them by one optimizer
+    step."""
 
-    def __init__(self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, sub_batches: SubBatches | None = None) -> None:
+    def __init__(
+        self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, sub_batches: SubBatches | None = None
+    ) -> None:
         self.recipe, self.config, self.ranks, self.stopwatch = recipe, recipe.config, ranks, stopwatch
         self.sub_batches = sub_batches or SubBatches(ranks.name)
         if self.config.precision == "fp16" and ranks.device.type != "cuda":
@@ -79,10 +89,13 @@ class TrainStep:
         self.computed: list[torch.Tensor] = []
         """What this rank really loaded of the last step: for each micro-batch (B, 2) int64, item and first frame."""
 
-    def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, dict[str, torch.Tensor]]:
+    def take(
+        self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]
+    ) -> dict[str, dict[str, torch.Tensor]]:
         """Optimizer step number `step` over a global batch, of which this rank computes its share.
 
-        Returns this rank's share of each loss and each phase's gradient norm, as tensors: reading them would make a GPU wait.
+        Returns this rank's share of each loss and each phase's gradient norm, as tensors: reading them would make a GPU
+        wait.
         """
         learning_rate = self.config.learning_rate_at(step)
         for optimizer in self.optimizers.values():
@@ -95,7 +108,9 @@ class TrainStep:
             self.ema.update_parameters(self.recipe.model)
         return {"losses": losses, "norms": norms}
 
-    def gradients(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, torch.Tensor]:
+    def gradients(
+        self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]
+    ) -> dict[str, torch.Tensor]:
         """Leave the gradients of a global batch, averaged over the ranks, in the parameters; change no weights.
 
         Returns this rank's share of each loss; `self.computed` is then what was loaded of the samples that count.
@@ -131,7 +146,8 @@ class TrainStep:
             ) from None
 
     def dry_run(self, batch: Batch) -> None:
-        """Forward and backward of a batch on this rank in every phase, with nothing left of it but what memory it takes at most.
+        """Forward and backward of a batch on this rank in every phase, with nothing left of it but what memory it takes
+        at most.
 
         Raises what torch raises where memory does not suffice; what went through once is afterwards known to.
         """
@@ -139,7 +155,9 @@ class TrainStep:
             sub_batch = SubBatch(0, dict(batch))
             with self.autocast():
                 summed = phase.module(batch, 0)
-            torch.autograd.grad(self.scaler.scale(torch.stack(list(summed.values())).sum()), list(phase.module.parameters()))
+            torch.autograd.grad(
+                self.scaler.scale(torch.stack(list(summed.values())).sum()), list(phase.module.parameters())
+            )
             self.sub_batches.prove(phase.name, sub_batch)
 
     def _accumulate(
@@ -147,9 +165,9 @@ class TrainStep:
     ) -> dict[str, torch.Tensor]:
         """Add the gradients of a micro-batch, in sub_batches where memory demands it, and return its summed losses.
 
-        DistributedDataParallel is called once a step, for the last pass; those before it are this rank's own, as under its `no_sync`
-        but with static graphs too. A pass in which it averages cannot be repeated: one that memory might not suffice for is made
-        without it, and then one of no weight over a single row averages what was added.
+        DistributedDataParallel is called once a step, for the last pass; those before it are this rank's own, as under
+        its `no_sync` but with static graphs too. A pass in which it averages cannot be repeated: one that memory might
+        not suffice for is made without it, and then one of no weight over a single row averages what was added.
         """
         waiting, left = self.sub_batches.of(phase.name, batch), []
         losses: dict[str, torch.Tensor] = {}
@@ -178,7 +196,9 @@ class TrainStep:
         """Forward and backward of a sub_batch; None where memory did not suffice: nothing has changed then."""
         try:
             with self.stopwatch("forward"), self.autocast():
-                summed = self.wrapped[phase.name](sub_batch.batch, step) if averaged else phase.module(sub_batch.batch, step)
+                summed = (
+                    self.wrapped[phase.name](sub_batch.batch, step) if averaged else phase.module(sub_batch.batch, step)
+                )
             # DDP averages over ranks; the global count is in `totals` already, so undo the average.
             loss = self.scaler.scale(weighted(phase, summed, totals) * (weight * self.ranks.world_size))
             with self.stopwatch("backward"):
@@ -218,7 +238,8 @@ class TrainStep:
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
 
     def state(self) -> dict[str, Any]:
-        """Weights, average, optimizers and scaler. No generator states: randomness comes from (seed, epoch, micro-batch)."""
+        """Weights, average, optimizers and scaler. No generator states: randomness comes from (seed, epoch,
+        micro-batch)."""
         return {
             "phases": {phase.name: phase.module.state_dict() for phase in self.recipe.phases},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
@@ -235,15 +256,22 @@ class TrainStep:
         self.scaler.load_state_dict(state["scaler"])
 
     def _distribute(self, module: nn.Module) -> DistributedDataParallel:
-        # Without device_ids, with which it would hand the module a copy of the batch: phases pass tensors on in it (vocoder.FAKE).
+        # Without device_ids, with which it would hand the module a copy of the batch: phases pass tensors on in it
+        # (vocoder.FAKE).
         # Buffers are constants here: nothing to broadcast at every step.
-        # Every step calls the wrapper once, for one graph, and averages in that call; passes before it go around it: a static graph.
-        return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)
+        # Every step calls the wrapper once, for one graph, and averages in that call; passes before it go around it: a
+        # static graph.
+        return DistributedDataParallel(
+            module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True
+        )
 
     def _optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
         others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
-        groups = [{"params": matrices, "weight_decay": self.config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        groups = [
+            {"params": matrices, "weight_decay": self.config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
         return torch.optim.AdamW(groups, lr=self.config.learning_rate, betas=(0.9, 0.98), fused=True)
 
 

@@ -30,7 +30,8 @@ from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 
 @torch.no_grad()
 def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
-    """Each loss of the averaged weights over the validation split, dealt over the ranks, and `loss`, their weighted sum."""
+    """Each loss of the averaged weights over the validation split, dealt over the ranks, and `loss`, their weighted
+    sum."""
     recipe, ranks = trained.recipe, trained.ranks
     phase = recipe.losses(trained.ema.module.eval())
     plan = recipe.validation()
@@ -50,7 +51,8 @@ def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
 
 
 SMALLEST_SCALE = 1.0
-"""Of fp16's gradient scaler, which starts at 65536: where gradients overflow below it, they are not finite for want of a scale."""
+"""Of fp16's gradient scaler, which starts at 65536: where gradients overflow below it, they are not finite for want of
+a scale."""
 
 
 class Trainer:
@@ -145,7 +147,9 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.config.steps
 
-    def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, dict[str, torch.Tensor]]:
+    def take_step(
+        self, micro_batches: list[MicroBatch], batches: Iterator[Batch]
+    ) -> dict[str, dict[str, torch.Tensor]]:
         """One optimizer step; see `TrainStep.take`."""
         taken = self.trained.take(self.step, micro_batches, batches)
         self.step += 1
@@ -174,7 +178,8 @@ class Trainer:
     # --- measuring --------------------------------------------------------------------------------------------------------------
 
     def validate(self) -> dict[str, float]:
-        """Losses of the averaged weights on the validation split, a sample to look at, and the best checkpoint where it improved."""
+        """Losses of the averaged weights on the validation split, a sample to look at, and the best checkpoint where it
+        improved."""
         losses = validation_losses(self.trained, self.step)
         model = self.trained.ema.module.eval()
         if losses["loss"] < self.best_loss:
@@ -182,7 +187,9 @@ class Trainer:
             if self.ranks.first:
                 best = {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
                 with self.stopwatch("checkpoint"):
-                    checkpoint.save(self.run.checkpoints / checkpoint.BEST, best | {"description": self.recipe.description()})
+                    checkpoint.save(
+                        self.run.checkpoints / checkpoint.BEST, best | {"description": self.recipe.description()}
+                    )
         if self.ranks.first:
             folder = self.run.samples / f"step-{self.step:06d}"
             with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # MLflow is sent a sample once it is there
@@ -190,7 +197,8 @@ class Trainer:
         return {f"validation/{name}": value for name, value in losses.items()}
 
     def _refuse_divergence(self, norms: dict[str, torch.Tensor]) -> None:
-        """Stop before weights that are no numbers reach a checkpoint. All ranks do, for the averaged gradient is the same on all."""
+        """Stop before weights that are no numbers reach a checkpoint. All ranks do, for the averaged gradient is the
+        same on all."""
         scaler = self.trained.scaler
         if scaler.is_enabled():  # it leaves such steps out and goes on with a smaller scale
             if scaler.get_scale() < SMALLEST_SCALE:

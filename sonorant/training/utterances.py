@@ -1,4 +1,5 @@
-"""What trainings on whole utterances share: which meet in a micro-batch, and how much it holds. Knows nothing of what is learned."""
+"""What trainings on whole utterances share: which meet in a micro-batch, and how much it holds. Knows nothing of what
+is learned."""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ class Utterances(ABC):
         longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
         count = max(1, self.budget // int(self.store.frames[longest[0]]))
         tokens = max(
-            self.plan.micro_batches(0), key=lambda batch: len(batch.items) * int(self.store.tokens_count[batch.items].max())
+            self.plan.micro_batches(0),
+            key=lambda batch: len(batch.items) * int(self.store.tokens_count[batch.items].max()),
         )
         return [MicroBatch(0, 0, longest[:count]), tokens]
 
@@ -97,7 +99,8 @@ class Utterances(ABC):
         return self._description
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their units."""
+        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their
+        units."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it
@@ -135,4 +138,6 @@ def on_device_of(model: nn.Module, batch: Batch) -> Batch:
 def write_alignment(path: Path, durations_N: torch.Tensor) -> None:
     """Durations (N,) int64 as `alignment` (N, T) uint8, one where a frame belongs to a token, for a picture."""
     owner_T = torch.repeat_interleave(torch.arange(len(durations_N)), durations_N.cpu())
-    np.savez_compressed(path, alignment=torch.nn.functional.one_hot(owner_T, len(durations_N)).T.numpy().astype(np.uint8))
+    np.savez_compressed(
+        path, alignment=torch.nn.functional.one_hot(owner_T, len(durations_N)).T.numpy().astype(np.uint8)
+    )

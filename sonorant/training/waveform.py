@@ -1,5 +1,5 @@
-"""How whatever turns a mel into samples learns (the vocoder; the codec, in `codec.py`): by spectra at several resolutions, and adversaries
-where wished. Knows nothing of ranks or steps."""
+"""How whatever turns a mel into samples learns (the vocoder; the codec, in `codec.py`): by spectra at several
+resolutions, and adversaries where wished. Knows nothing of ranks or steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class VocoderTrainConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
-            raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {self.segments_per_micro_batch}")
+            raise ValueError(
+                f"segments_per_micro_batch must be at least 1 or auto, not {self.segments_per_micro_batch}"
+            )
 
 
 class GeneratorLosses(nn.Module):
@@ -77,7 +79,9 @@ class GeneratorLosses(nn.Module):
             with torch.no_grad():
                 wanted = adversaries(real_BS)
             adversaries.requires_grad_(True)
-            losses["adversarial"] = torch.stack([_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]).mean()
+            losses["adversarial"] = torch.stack(
+                [_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]
+            ).mean()
             pairs = [pair for (_, a), (_, b) in zip(judged, wanted, strict=True) for pair in zip(a, b, strict=True)]
             losses["features"] = torch.stack([_sum_of_means((a.float() - b.float()).abs()) for a, b in pairs]).mean()
         return losses
@@ -101,7 +105,8 @@ class DiscriminatorLosses(nn.Module):
 
 
 def spectral_loss(fake_BS: torch.Tensor, real_BS: torch.Tensor) -> torch.Tensor:
-    """Sum over items of the mean distance of magnitude spectra, linear (relative) and logarithmic, over `RESOLUTIONS`."""
+    """Sum over items of the mean distance of magnitude spectra, linear (relative) and logarithmic, over
+    `RESOLUTIONS`."""
     total = fake_BS.new_zeros(())
     for n_fft in RESOLUTIONS:
         fake = _magnitude(fake_BS, n_fft)
@@ -144,7 +149,9 @@ class VocoderRecipe:
             terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
         self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
         if adversaries:
-            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")}))
+            self.phases.append(
+                Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")})
+            )
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
@@ -152,7 +159,9 @@ class VocoderRecipe:
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
-            raise SonorantError(f"train_{self.name}.segments_per_micro_batch is auto and not yet found: no plan without it")
+            raise SonorantError(
+                f"train_{self.name}.segments_per_micro_batch is auto and not yet found: no plan without it"
+            )
         config = self.config
         return segment_plan(
             self.store.frames, items, segments=self.budget, length=config.segment_frames, seed=config.seed, epoch=epoch

@@ -38,7 +38,8 @@ PEER_GONE = (
     "NCCL communicator was aborted",
     "ncclRemoteError",
 )
-"""How errors of gloo and NCCL tell the ranks that are left that one has died or stands still; torchrun says which and why."""
+"""How errors of gloo and NCCL tell the ranks that are left that one has died or stands still; torchrun says which and
+why."""
 
 
 class PeerGone(SonorantError):
@@ -46,7 +47,8 @@ class PeerGone(SonorantError):
 
 
 STOPPED = 75
-"""Exit code of a rank that saved and stopped (EX_TEMPFAIL: try again); after 0, torchrun would wait for nodes that are gone."""
+"""Exit code of a rank that saved and stopped (EX_TEMPFAIL: try again); after 0, torchrun would wait for nodes that are
+gone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +130,8 @@ def outcome_beside(job_file: Path) -> Path:
 
 
 def work(job: Job, ranks: Ranks) -> dict[str, Any]:
-    """Train on this rank and, on rank 0, save the model when it is finished; return {"state": finished or stopped, "step"}."""
+    """Train on this rank and, on rank 0, save the model when it is finished; return {"state": finished or stopped,
+    "step"}."""
     prove_group(ranks, int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size)))
     run = RunDirectory(Path(job.run))
     ours = False
@@ -172,7 +175,8 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
 
 
 def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:
-    """Where this rank reads: the features, or this machine's copy of them, which its first rank makes and the others wait for."""
+    """Where this rank reads: the features, or this machine's copy of them, which its first rank makes and the others
+    wait for."""
     features = Path(job.features)
     if data.preload != "folder" or data.preload_folder is None:
         return features
@@ -201,7 +205,9 @@ def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
 
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
     out = Path(job.out)
-    weights = {name: value.detach().cpu().contiguous() for name, value in trainer.trained.ema.module.state_dict().items()}
+    weights = {
+        name: value.detach().cpu().contiguous() for name, value in trainer.trained.ema.module.state_dict().items()
+    }
     description = trainer.recipe.description()
     description["provenance"] = {**job.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
     out.mkdir(parents=True, exist_ok=True)
@@ -213,10 +219,14 @@ def _write_curves(path: Path, run: RunDirectory) -> None:
     by_step: dict[int, dict[str, float]] = {}
     for row in read_metrics(run.metrics):
         by_step.setdefault(row["step"], {}).update(row["metrics"])
-    names = sorted({name for metrics in by_step.values() for name in metrics if name.startswith(("train/", "validation/"))})
+    names = sorted(
+        {name for metrics in by_step.values() for name in metrics if name.startswith(("train/", "validation/"))}
+    )
     lines = [",".join(["step", *names])]
     for step in sorted(by_step):
-        lines.append(",".join([str(step), *(f"{by_step[step][name]:.6g}" if name in by_step[step] else "" for name in names)]))
+        lines.append(
+            ",".join([str(step), *(f"{by_step[step][name]:.6g}" if name in by_step[step] else "" for name in names)])
+        )
     write_text(path, "\n".join(lines) + "\n")
 
 

@@ -49,7 +49,11 @@ def test_its_magnitudes_are_those_of_scipy() -> None:
     samples = speechlike(0.5, DEMO.sample_rate)[: 30 * DEMO.hop]
     side = (DEMO.n_fft - DEMO.hop) // 2
     _, _, spectrum = scipy.signal.stft(
-        np.pad(samples, side, mode="reflect"), nperseg=DEMO.n_fft, noverlap=DEMO.n_fft - DEMO.hop, boundary=None, padded=False
+        np.pad(samples, side, mode="reflect"),
+        nperseg=DEMO.n_fft,
+        noverlap=DEMO.n_fft - DEMO.hop,
+        boundary=None,
+        padded=False,
     )
     magnitudes = np.abs(spectrum) * DEMO.n_fft / 2  # scipy divides by the sum of the window
     expected = np.log(np.maximum(mel_filterbank(DEMO) @ magnitudes, FLOOR))
@@ -93,7 +97,9 @@ def test_each_filter_has_unit_area() -> None:
 
 
 def test_leading_dimensions_and_zero_padding_change_nothing() -> None:
-    samples = torch.from_numpy(speechlike(1.0, DEMO.sample_rate))[: 50 * DEMO.hop - 77].reshape(1, 1, -1).repeat(2, 3, 1)
+    samples = (
+        torch.from_numpy(speechlike(1.0, DEMO.sample_rate))[: 50 * DEMO.hop - 77].reshape(1, 1, -1).repeat(2, 3, 1)
+    )
     mel = log_mel(samples, DEMO)
     assert mel.shape == (2, 3, DEMO.n_mels, 50)
     torch.testing.assert_close(mel[1, 2], log_mel(samples[0, 0], DEMO))
@@ -107,7 +113,9 @@ def test_gradients_are_those_of_differences_and_finite_in_silence() -> None:
     direction = torch.from_numpy(np.random.default_rng(1).standard_normal(len(samples)).astype(np.float32))
     step = 1e-4
     with torch.no_grad():
-        rise = (log_mel(samples + step * direction, SMALL).sum() - log_mel(samples - step * direction, SMALL).sum()) / (2 * step)
+        rise = (log_mel(samples + step * direction, SMALL).sum() - log_mel(samples - step * direction, SMALL).sum()) / (
+            2 * step
+        )
     assert samples.grad is not None
     assert float(samples.grad @ direction) == pytest.approx(float(rise), rel=0.02)
 

@@ -30,7 +30,9 @@ def sine(rate: int, hertz: float = 440.0, seconds: float = 1.0, level: float = 0
 
 @pytest.mark.parametrize("rate", [8000, 11025, 16000, 22050, 24000, 32000, 44100, 48000])
 @pytest.mark.parametrize(("suffix", "subtype", "tolerance"), LOSSLESS)
-def test_lossless_formats_give_the_samples_back(tmp_path: Path, suffix: str, subtype: str, tolerance: float, rate: int) -> None:
+def test_lossless_formats_give_the_samples_back(
+    tmp_path: Path, suffix: str, subtype: str, tolerance: float, rate: int
+) -> None:
     written = sine(rate)
     soundfile.write(tmp_path / f"a.{suffix}", written, rate, subtype=subtype)
     samples, read_rate = read_audio(tmp_path / f"a.{suffix}", None)
@@ -58,7 +60,9 @@ def test_channels_are_averaged(tmp_path: Path, suffix: str) -> None:
     np.testing.assert_allclose(samples, (left + right) / 2, atol=1e-6)
 
 
-@pytest.mark.parametrize(("rate", "wanted"), [(8000, 16000), (22050, 16000), (44100, 16000), (48000, 22050), (16000, 48000)])
+@pytest.mark.parametrize(
+    ("rate", "wanted"), [(8000, 16000), (22050, 16000), (44100, 16000), (48000, 22050), (16000, 48000)]
+)
 def test_resampling_keeps_a_tone_where_it_was(tmp_path: Path, rate: int, wanted: int) -> None:
     soundfile.write(tmp_path / "a.wav", sine(rate), rate, subtype="FLOAT")
     samples, read_rate = read_audio(tmp_path / "a.wav", wanted)
@@ -75,8 +79,12 @@ def test_resampling_lets_nothing_fold_back(tmp_path: Path) -> None:
 
 
 @settings(max_examples=25)
-@given(integers=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), rate=st.sampled_from([8000, 16000, 44100]))
-def test_sixteen_bits_survive_writing_and_reading(tmp_path_factory: pytest.TempPathFactory, integers: list[int], rate: int) -> None:
+@given(
+    integers=st.lists(st.integers(-32768, 32767), min_size=1, max_size=300), rate=st.sampled_from([8000, 16000, 44100])
+)
+def test_sixteen_bits_survive_writing_and_reading(
+    tmp_path_factory: pytest.TempPathFactory, integers: list[int], rate: int
+) -> None:
     path = tmp_path_factory.mktemp("wav") / "a.wav"
     samples = np.array(integers, dtype=np.int16)
     write_wav(path, (samples / 32768).astype(np.float32), rate)

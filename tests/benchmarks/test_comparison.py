@@ -14,7 +14,9 @@ MACHINE = {"cpu": "one", "cores": 2, "system": "Linux", "torch": "2.13.0"}
 NAMES = [f"runtime{number}/fp32" for number in range(30)]
 
 
-def finish_reason(seed: int, slower: dict[str, float] | None = None, all_slower: float = 1.0, **machine: Any) -> dict[str, Any]:
+def finish_reason(
+    seed: int, slower: dict[str, float] | None = None, all_slower: float = 1.0, **machine: Any
+) -> dict[str, Any]:
     """A result of 60 noisy rounds for each name; `slower` are factors on some of them."""
     rng = np.random.default_rng(seed)
     row = {}
@@ -48,9 +50,15 @@ def test_a_machine_that_is_slower_itself_is_no_change() -> None:
 
 
 def test_another_machine_is_not_compared_and_other_versions_are_named() -> None:
-    assert compare(finish_reason(0), finish_reason(0, cpu="two")) == {"not comparable": "another machine: cpu was one, is two"}
-    assert compare(finish_reason(0, gpu="A"), finish_reason(0)) == {"not comparable": "another machine: gpu was A, is None"}
-    assert compare(finish_reason(0), finish_reason(0, torch="2.14.0"))["versions_changed"] == {"torch": ["2.13.0", "2.14.0"]}
+    assert compare(finish_reason(0), finish_reason(0, cpu="two")) == {
+        "not comparable": "another machine: cpu was one, is two"
+    }
+    assert compare(finish_reason(0, gpu="A"), finish_reason(0)) == {
+        "not comparable": "another machine: gpu was A, is None"
+    }
+    assert compare(finish_reason(0), finish_reason(0, torch="2.14.0"))["versions_changed"] == {
+        "torch": ["2.13.0", "2.14.0"]
+    }
 
 
 def test_another_voice_or_other_speech_is_not_compared() -> None:
@@ -81,7 +89,9 @@ def test_turns_are_taken_and_the_slower_one_has_the_smaller_speedup() -> None:
         order.append(name)
         np.sort(np.random.default_rng(0).random(size))
 
-    took = take_turns({"quick": lambda: work("quick", 2_000), "slow": lambda: work("slow", 400_000)}, seconds=0.0, least=9)
+    took = take_turns(
+        {"quick": lambda: work("quick", 2_000), "slow": lambda: work("slow", 400_000)}, seconds=0.0, least=9
+    )
     assert {name: len(times) for name, times in took.items()} == {"quick": 9, "slow": 9, CONTROL: 9}
     assert order.count("quick") == order.count("slow")
     assert {order[number] for number in range(0, len(order), 2)} == {"quick", "slow"}, "each begins in its turn"

@@ -26,7 +26,12 @@ def sound() -> dict[str, Any]:
             "start": {
                 DYNAMIC: {"load_s": 2.0, "peak_mib": 300.0, "counters": None},
                 STATIC: {"load_s": 2.0, "peak_mib": 400.0, "counters": None},
-                COMPILED: {"load_s": 30.0, "peak_mib": 900.0, "counters": COUNTED, "second": {"load_s": 5.0, "peak_mib": 500.0}},
+                COMPILED: {
+                    "load_s": 30.0,
+                    "peak_mib": 900.0,
+                    "counters": COUNTED,
+                    "second": {"load_s": 5.0, "peak_mib": 500.0},
+                },
             },
             "decoders": {
                 DYNAMIC: {"speedup": 1.0, "identical": True, "counters": None},
@@ -36,7 +41,11 @@ def sound() -> dict[str, Any]:
             },
         }
 
-    return {"cells": {f"batch_{rows}/bucket_{slots}": cell(times + 0.1) for rows, times in FASTER.items() for slots in (128, 256)}}
+    return {
+        "cells": {
+            f"batch_{rows}/bucket_{slots}": cell(times + 0.1) for rows, times in FASTER.items() for slots in (128, 256)
+        }
+    }
 
 
 def test_all_claims_hold_where_all_is_well() -> None:

@@ -1,4 +1,5 @@
-"""The finish_reason on what speaks on a GPU: what did not run, computed something else or is slow fails by name, and nothing falls over."""
+"""The finish_reason on what speaks on a GPU: what did not run, computed something else or is slow fails by name, and
+nothing falls over."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ GOOD = {"passed": True}
 
 
 def found(**ladder: Any) -> dict[str, Any]:
-    rows = {BASELINE["cuda"]: GOOD, GRAPHS: GOOD} | {name.replace("__", "/").replace("_", "-"): row for name, row in ladder.items()}
+    rows = {BASELINE["cuda"]: GOOD, GRAPHS: GOOD} | {
+        name.replace("__", "/").replace("_", "-"): row for name, row in ladder.items()
+    }
     ran = {name: {"speedup_ci95": [1.2, 1.4]} for name, row in rows.items() if isinstance(row, dict)}
     return {"ladder": rows, "spoken": {"short": ran}}
 

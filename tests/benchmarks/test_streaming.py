@@ -27,7 +27,11 @@ def test_every_variant_is_judged(variant: str) -> None:
 def test_a_voice_that_decodes_is_judged_by_its_first_audio_alone_on_the_machine() -> None:
     result = sound("codec_lm", "int8")
     assert all(
-        _claims(result | {"listeners": {"1": {"first_p95_ms": FIRST_AUDIO_MS}, "8": {"first_p95_ms": 999.0}}}, 10_000).values()
+        _claims(
+            result | {"listeners": {"1": {"first_p95_ms": FIRST_AUDIO_MS}, "8": {"first_p95_ms": 999.0}}}, 10_000
+        ).values()
     )
     late = _claims(result | {"listeners": {"1": {"first_p95_ms": FIRST_AUDIO_MS + 1}}}, 10_000)
-    assert [name for name, holds in late.items() if not holds] == [f"a sentence is first heard within {FIRST_AUDIO_MS:g} ms (p95)"]
+    assert [name for name, holds in late.items() if not holds] == [
+        f"a sentence is first heard within {FIRST_AUDIO_MS:g} ms (p95)"
+    ]

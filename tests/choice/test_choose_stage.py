@@ -1,4 +1,5 @@
-"""Real faults, from the sound or the clock to the bundle: silence in a variant's place and an int8 that is slower do not ship."""
+"""Real faults, from the sound or the clock to the bundle: silence in a variant's place and an int8 that is slower do
+not ship."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ __all__ = ["clips", "references", "spoken_corpus"]  # fixtures of the evaluation
 
 
 @pytest.fixture(scope="module")
-def heard(clips: list[Clip], references: list[str], spoken_corpus: tuple[Path, list[Utterance]]) -> RecognizedRecordings:
+def heard(
+    clips: list[Clip], references: list[str], spoken_corpus: tuple[Path, list[Utterance]]
+) -> RecognizedRecordings:
     """What the recogniser hears in the recordings."""
     return RecognizedRecordings(
         recognizer="pocketsphinx",
@@ -62,7 +65,9 @@ def test_silence_in_the_place_of_a_variant_is_heard_as_such_and_does_not_ship(
     normalizer = Normalizer("en-us")
     transcripts, tested = listen(spoken, clips, heard, "pocketsphinx", normalizer)
     assert tested["planted_in"] == "vocoder, fp32, int8"
-    judged = intelligibility({kind: score(heard.references, texts, normalizer) for kind, texts in transcripts.items()}, 100, {})
+    judged = intelligibility(
+        {kind: score(heard.references, texts, normalizer) for kind, texts in transcripts.items()}, 100, {}
+    )
     assert judged["fp32"]["wer"] == judged["recordings"]["wer"] < 20
     assert judged["int8"]["wer"] == 100
 
@@ -105,7 +110,9 @@ def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def test_an_int8_that_is_slower_is_kept_and_not_the_default(slower: Path, metrics: dict[str, Any], tmp_path: Path) -> None:
+def test_an_int8_that_is_slower_is_kept_and_not_the_default(
+    slower: Path, metrics: dict[str, Any], tmp_path: Path
+) -> None:
     write_json(tmp_path / "metrics.json", metrics)
     done = run_choose(tmp_path, slower)
     assert done.returncode == 0, done.stderr
@@ -135,7 +142,10 @@ def test_the_chosen_variant_is_what_the_bundle_speaks_with_and_what_failed_is_no
         assert (graph.default_variant, sorted(graph.variants)) == ("int8", ["fp32", "int8"])
         assert shipped.graph_file(name).name == f"{name}.int8.onnx"
     assert sorted(path.name for path in (tmp_path / "voice").iterdir()) == sorted(
-        ["voice.json", *(f"{graph}.{name}.onnx" for graph in ("encoder", "decoder", "vocoder") for name in ("fp32", "int8"))]
+        [
+            "voice.json",
+            *(f"{graph}.{name}.onnx" for graph in ("encoder", "decoder", "vocoder") for name in ("fp32", "int8")),
+        ]
     )
     assert len(Voice.load(tmp_path / "voice").say("Hello there.")) > 0
 
@@ -144,5 +154,8 @@ def test_bad_figures_are_one_line_and_nothing_half_written(slower: Path, tmp_pat
     write_json(tmp_path / "metrics.json", {"parity": {}})
     done = run_choose(tmp_path, slower)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: metrics.json: not what the stage evaluate writes") and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith("error: metrics.json: not what the stage evaluate writes")
+        and done.stderr.count("\n") == 1
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "params.yaml"]

@@ -38,14 +38,20 @@ def test_the_fastest_that_passed_ships() -> None:
 def test_a_slower_int8_never_ships() -> None:
     slow = variant("onnxruntime/int8", 0.8)
     assert chosen(slow) == "onnxruntime/fp32"
-    assert reason("onnxruntime/int8", slow) == (True, "passed, and slower: 0.80 times fp32's speed (95 % interval 0.78 - 0.82)")
+    assert reason("onnxruntime/int8", slow) == (
+        True,
+        "passed, and slower: 0.80 times fp32's speed (95 % interval 0.78 - 0.82)",
+    )
     assert "onnxruntime/int8 passed, and slower" in choose(figures(slow), CONFIG)["sentence"]
 
 
 def test_a_gain_that_may_be_noise_goes_to_fp32() -> None:
     noisy = variant("onnxruntime/int8", 1.5, spread=0.6)
     assert chosen(noisy) == "onnxruntime/fp32"
-    assert "not certainly faster: 1.50 times fp32's speed (95 % interval 0.90 - 2.10)" in reason("onnxruntime/int8", noisy)[1]
+    assert (
+        "not certainly faster: 1.50 times fp32's speed (95 % interval 0.90 - 2.10)"
+        in reason("onnxruntime/int8", noisy)[1]
+    )
     assert chosen(variant("onnxruntime/int8", 1.04, spread=0.001)) == "onnxruntime/fp32", "certain, and not worth it"
 
 
@@ -53,7 +59,9 @@ def test_a_faster_one_that_is_understood_worse_does_not_ship_at_all() -> None:
     worse = variant("onnxruntime/int8", 1.6, wer=14.1)
     assert chosen(worse, variant("onnxruntime/fp16", 1.1)) == "onnxruntime/fp16"
     passed, why = reason("onnxruntime/int8", worse)
-    assert not passed and "WER +2.1 points above fp32 (95 % interval +1.1 to +3.1; choose.max_wer_above_fp32 is 2)" in why
+    assert (
+        not passed and "WER +2.1 points above fp32 (95 % interval +1.1 to +3.1; choose.max_wer_above_fp32 is 2)" in why
+    )
     assert shipped_variants(choose(figures(worse), CONFIG)) == ["fp32"]
     assert chosen(worse, config=replace(CONFIG, max_wer_above_fp32=2.2)) == "onnxruntime/int8"
 
@@ -67,9 +75,13 @@ def test_what_failed_a_rung_or_did_not_run_says_so_and_does_not_ship() -> None:
     assert reason("onnxruntime/int8", failed) == (False, "failed verify: values: graph decoder: NaN")
     assert reason("onnxruntime/fp16", absent) == (False, "not run: no kernel")
     rows = {row["candidate"]: row for row in choose(figures(failed, absent), CONFIG)["table"]}
-    assert rows["onnxruntime/fp16"]["p50_ms"] is rows["onnxruntime/fp16"]["wer"] is rows["onnxruntime/int8"]["wer"] is None
+    assert (
+        rows["onnxruntime/fp16"]["p50_ms"] is rows["onnxruntime/fp16"]["wer"] is rows["onnxruntime/int8"]["wer"] is None
+    )
     assert reason("onnxruntime/bf16", unheard) == (False, "failed: NaN or infinity in 1 of 160 sentences")
-    assert "onnxruntime/bf16 failed: NaN" in choose(figures(unheard), CONFIG)["sentence"], "it ran, unlike what says it did not"
+    assert "onnxruntime/bf16 failed: NaN" in choose(figures(unheard), CONFIG)["sentence"], (
+        "it ran, unlike what says it did not"
+    )
 
 
 def test_torch_is_shown_and_never_chosen() -> None:
@@ -82,7 +94,9 @@ def test_torch_is_shown_and_never_chosen() -> None:
 
 @pytest.mark.parametrize("candidate", ["torch/fp32", "torch-compiled/int8"])
 def test_what_was_heard_and_weighed_of_the_bundle_is_not_the_trained_models(candidate: str) -> None:
-    found = choose(figures(variant(candidate, 3.0), variant(f"onnxruntime/{candidate.split('/')[1]}", 1.6, wer=12.5)), CONFIG)
+    found = choose(
+        figures(variant(candidate, 3.0), variant(f"onnxruntime/{candidate.split('/')[1]}", 1.6, wer=12.5)), CONFIG
+    )
     [row] = [row for row in found["table"] if row["candidate"] == candidate]
     assert row["p50_ms"] > 0
     assert row["wer"] is row["wer_above_fp32"] is row["wer_above_fp32_ci95"] is row["bytes"] is None

@@ -1,4 +1,5 @@
-"""The token store: the codes of an utterance as its codec makes them, and refused where they are not those of the features."""
+"""The token store: the codes of an utterance as its codec makes them, and refused where they are not those of the
+features."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
 def codec(features: FeatureStore) -> Codec:
     torch.manual_seed(0)
     audio = features.audio
-    made = Codec(SIZES, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop, mel_mean=features.header["mel_mean"]).eval()
+    made = Codec(
+        SIZES, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop, mel_mean=features.header["mel_mean"]
+    ).eval()
     with torch.no_grad():
         made.encoder.out.weight *= 4.0
     return made
@@ -70,7 +73,9 @@ def test_the_report_counts_what_is_there(store: Path, features: FeatureStore) ->
         assert 0.0 < codes.report["entropy_bits"][stream] <= math.log2(12)
 
 
-def test_the_same_again_is_the_same_to_the_byte(store: Path, features: FeatureStore, codec: Codec, tmp_path: Path) -> None:
+def test_the_same_again_is_the_same_to_the_byte(
+    store: Path, features: FeatureStore, codec: Codec, tmp_path: Path
+) -> None:
     write_codes(tmp_path / "again", features, codec, "a" * 64)
     assert {file.name: file.read_bytes() for file in store.iterdir()} == {
         file.name: file.read_bytes() for file in (tmp_path / "again").iterdir()
@@ -123,7 +128,9 @@ def test_another_version_is_refused(store: Path, features: FeatureStore) -> None
         CodeStore.open(store, features)
 
 
-def test_a_codec_of_another_frame_rate_than_it_says_is_refused(features: FeatureStore, codec: Codec, tmp_path: Path) -> None:
+def test_a_codec_of_another_frame_rate_than_it_says_is_refused(
+    features: FeatureStore, codec: Codec, tmp_path: Path
+) -> None:
     class Slower(Codec):
         def encode_utterance(self, mel_MT, samples_S):  # type: ignore[no-untyped-def]
             return super().encode_utterance(mel_MT, samples_S)[:-1]

@@ -1,4 +1,5 @@
-"""Every kind of corpus becomes the same folder; a bad row spoils nothing but itself, and nothing outside the corpus is touched."""
+"""Every kind of corpus becomes the same folder; a bad row spoils nothing but itself, and nothing outside the corpus is
+touched."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def test_ljspeech_layout(tmp_path: Path, murmur: Murmur) -> None:
         + "ü|Fünf\u2028Äpfel, «so».|Fünf\u2028Äpfel, «so».\n".encode()
     )
     wavs = {"a.wav": murmur(1, 1), "b.flac": murmur(1, 2), "ü.ogg": murmur(1, 3)}
-    utterances = imported(ljspeech_folder(tmp_path / "in", lines, wavs), tmp_path / "out", config("ljspeech", speaker="anna"))
+    utterances = imported(
+        ljspeech_folder(tmp_path / "in", lines, wavs), tmp_path / "out", config("ljspeech", speaker="anna")
+    )
     assert [(u.id, u.audio, u.text) for u in utterances] == [
         ("a", "audio/wavs/a.wav", 'Mister one, "quoted"'),
         ("b", "audio/wavs/b.flac", "Only plain."),
@@ -193,7 +196,9 @@ def test_every_kind_has_its_importer() -> None:
 
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
 def test_flite_speaks_the_demo_the_same_way_twice(tmp_path: Path) -> None:
-    (tmp_path / "prompts.txt").write_text("-o is no option here.\n\nThe second prompt, \"quoted\".\n'Third' & last; $5!\nUnused.\n")
+    (tmp_path / "prompts.txt").write_text(
+        "-o is no option here.\n\nThe second prompt, \"quoted\".\n'Third' & last; $5!\nUnused.\n"
+    )
     settings = config("demo", sentences=3)
     utterances = imported(tmp_path, tmp_path / "one", settings)
     assert [u.id for u in utterances] == ["demo-0001", "demo-0002", "demo-0003"]
@@ -255,8 +260,12 @@ def test_lhotse_segments_are_cut_out_of_their_recording(tmp_path: Path, murmur: 
     segment = SupervisionSegment(
         id="long/1", recording_id="long", start=1.0, duration=1.5, text="A part.", speaker="eve", language="EN"
     )
-    ((held, segments),) = importer._parts({"train": {"recordings": recordings, "supervisions": SupervisionSet([segment])}})
-    utterance = importer._utterance(held, next(iter(segments)), tmp_path, tmp_path / "out", config("lhotse", recipe="vctk"))
+    ((held, segments),) = importer._parts(
+        {"train": {"recordings": recordings, "supervisions": SupervisionSet([segment])}}
+    )
+    utterance = importer._utterance(
+        held, next(iter(segments)), tmp_path, tmp_path / "out", config("lhotse", recipe="vctk")
+    )
     assert str(utterance.audio).startswith("audio/long_1-")
     assert (utterance.speaker, utterance.language) == ("eve", "en-us")
     samples, rate = read_audio(tmp_path / "out" / str(utterance.audio))

@@ -108,7 +108,9 @@ def test_the_header_describes_the_training_split_and_the_speakers(store: Path) -
 
 def test_the_number_of_processes_changes_no_byte(corpus: tuple[Path, list[Utterance]], tmp_path: Path) -> None:
     folder, utterances = corpus
-    many = [dataclasses.replace(u, id=f"{u.id}-{copy}") for copy in range(8) for u in utterances]  # more than may be under way
+    many = [
+        dataclasses.replace(u, id=f"{u.id}-{copy}") for copy in range(8) for u in utterances
+    ]  # more than may be under way
     for processes in (1, 2):
         write_features(folder, many, tmp_path / str(processes), AUDIO, TEXT, processes)
     assert contents(tmp_path / "1") == contents(tmp_path / "2")
@@ -147,15 +149,27 @@ def edit(path: Path, change: Callable[[dict], None]) -> None:
         (lambda store: (store / "audio.npy").unlink(), r"audio.npy: no such file"),
         (lambda store: (store / "mels.npy").write_bytes(b"not numpy"), r"mels.npy: truncated or damaged"),
         (lambda store: (store / "index.json").unlink(), r"index.json: no such file"),
-        (lambda store: edit(store / "header.json", lambda header: header.update(version=99)), r"version 99, this code reads 1"),
+        (
+            lambda store: edit(store / "header.json", lambda header: header.update(version=99)),
+            r"version 99, this code reads 1",
+        ),
         (
             lambda store: edit(store / "header.json", lambda header: header.pop("speakers")),
             r"header.json: key 'speakers' is missing",
         ),
-        (lambda store: edit(store / "index.json", lambda index: index.pop()), r"mels.npy: holds float16 .*, the index says"),
+        (
+            lambda store: edit(store / "index.json", lambda index: index.pop()),
+            r"mels.npy: holds float16 .*, the index says",
+        ),
         (lambda store: edit(store / "index.json", lambda index: index.reverse()), r"do not follow each other"),
-        (lambda store: edit(store / "index.json", lambda index: index[0].update(speaker=7)), r"speaker that header.json lacks"),
-        (lambda store: edit(store / "index.json", lambda index: index[0].pop("frames")), r"index.json: not a list of utterances"),
+        (
+            lambda store: edit(store / "index.json", lambda index: index[0].update(speaker=7)),
+            r"speaker that header.json lacks",
+        ),
+        (
+            lambda store: edit(store / "index.json", lambda index: index[0].pop("frames")),
+            r"index.json: not a list of utterances",
+        ),
     ],
 )
 def test_a_damaged_store_is_refused_in_one_line(store: Path, damage: Callable[[Path], None], message: str) -> None:
@@ -196,13 +210,18 @@ def test_an_utterance_that_cannot_be_used_leaves_nothing_behind(
     corpus: tuple[Path, list[Utterance]], tmp_path: Path, change: dict[str, str], message: str
 ) -> None:
     folder, utterances = corpus
-    changed = [dataclasses.replace(u, **change) if number == 0 or "split" in change else u for number, u in enumerate(utterances)]
+    changed = [
+        dataclasses.replace(u, **change) if number == 0 or "split" in change else u
+        for number, u in enumerate(utterances)
+    ]
     with pytest.raises(SonorantError, match=message):
         write_features(folder, changed, tmp_path / "features", AUDIO, TEXT, processes=1)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failing_worker_process_leaves_the_former_store_as_it_was(corpus: tuple[Path, list[Utterance]], store: Path) -> None:
+def test_a_failing_worker_process_leaves_the_former_store_as_it_was(
+    corpus: tuple[Path, list[Utterance]], store: Path
+) -> None:
     folder, utterances = corpus
     before = contents(store)
     broken = [*utterances[:3], dataclasses.replace(utterances[3], audio="audio/none.wav"), *utterances[4:]]
@@ -215,7 +234,8 @@ def test_a_failing_worker_process_leaves_the_former_store_as_it_was(corpus: tupl
 def test_the_stage_makes_a_store_from_real_recordings(ljspeech_mini: Path, tmp_path: Path) -> None:
     rows = [line.split("|") for line in (ljspeech_mini / "metadata.csv").read_text(encoding="utf-8").splitlines()]
     utterances = [
-        Utterance(id=row[0], audio=f"wavs/{row[0]}.wav", text=row[1], speaker="lj", language="en-us", split="train") for row in rows
+        Utterance(id=row[0], audio=f"wavs/{row[0]}.wav", text=row[1], speaker="lj", language="en-us", split="train")
+        for row in rows
     ]
     write_manifest(tmp_path / "prepared" / "manifest.jsonl", utterances)
     command = [sys.executable, "-m", "tasks.features", "--corpus", ljspeech_mini, "--prepared", tmp_path / "prepared"]

@@ -68,7 +68,14 @@ def test_paths_that_leave_a_folder_are_told_from_those_inside(tmp_path: Path) ->
     (folder / "wavs").mkdir(parents=True)
     (tmp_path / "secret.wav").touch()
     (folder / "wavs/link.wav").symlink_to(tmp_path / "secret.wav")
-    for outside in ("../secret.wav", "wavs/../../secret.wav", str(tmp_path / "secret.wav"), "wavs/link.wav", "a\0b", "/"):
+    for outside in (
+        "../secret.wav",
+        "wavs/../../secret.wav",
+        str(tmp_path / "secret.wav"),
+        "wavs/link.wav",
+        "a\0b",
+        "/",
+    ):
         assert path_inside(folder, outside) is None, outside
     for inside in ("wavs/a.wav", "./wavs/a.wav", "wavs/../wavs/a.wav", "..wav", str(folder / "wavs/a.wav"), "a" * 5000):
         assert path_inside(folder, inside) is not None, inside[:40]

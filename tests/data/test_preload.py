@@ -37,7 +37,9 @@ def same(some: list[dict[str, torch.Tensor]], others: list[dict[str, torch.Tenso
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_batches_are_identical_from_disk_from_memory_and_from_a_copy(features: Path, tmp_path: Path, workers: int) -> None:
+def test_batches_are_identical_from_disk_from_memory_and_from_a_copy(
+    features: Path, tmp_path: Path, workers: int
+) -> None:
     wanted = batches(FeatureStore.open(features))
     copied = FeatureStore.open(local_copy(features, tmp_path / "copies"))
     held = FeatureStore.open(local_copy(features, tmp_path / "gone"))
@@ -107,7 +109,9 @@ def test_processes_that_ask_at_once_get_one_whole_copy(features: Path, tmp_path:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_folder_that_cannot_hold_the_copy_is_named(features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_hold_the_copy_is_named(
+    features: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SonorantError, match=r"data.preload_folder .*file.*: .*; make room there, name another folder"):
         local_copy(features, tmp_path / "file")

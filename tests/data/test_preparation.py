@@ -40,7 +40,9 @@ def ljspeech(folder: Path, rows: dict[str, bytes], recordings: dict[str, np.ndar
     return folder
 
 
-def prepared(source: Path, work: Path, config: PrepareConfig, workers: int = 1) -> tuple[list[Utterance], dict[str, str]]:
+def prepared(
+    source: Path, work: Path, config: PrepareConfig, workers: int = 1
+) -> tuple[list[Utterance], dict[str, str]]:
     """Import and prepare; return the accepted utterances and the reason by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind="ljspeech", path=str(source)))
     prepare(work / "corpus", work / "prepared", config, "gruut", workers)
@@ -88,7 +90,9 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
     }  # fmt: skip
 
 
-def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+def test_every_defect_is_named_and_nothing_else_is_rejected(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
     expected = every_defect(tmp_path / "in/corpus", murmur)
     accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, replace(prepare_config, max_rejected=1.0))
     assert rejected == expected
@@ -99,7 +103,9 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     assert files["../../outside"] == "wavs/../../outside.wav"
 
 
-def test_an_accepted_utterance_has_all_its_fields(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+def test_an_accepted_utterance_has_all_its_fields(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
     source = ljspeech(tmp_path / "in", {"a": b"|It cost $12 in 1999.|"}, {"a": murmur(2.5, 1)})
     (utterance,), _ = prepared(source, tmp_path, prepare_config)
     assert utterance.text == "It cost $12 in 1999."
@@ -121,7 +127,9 @@ def test_the_result_does_not_depend_on_the_number_of_processes(
     assert set(one) == {"manifest.jsonl", "rejected.jsonl", "summary.json", "summary.html"}
 
 
-def test_a_rejected_utterance_takes_no_sound_one_along(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+def test_a_rejected_utterance_takes_no_sound_one_along(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
     same = murmur(2, 1)
     source = ljspeech(tmp_path / "in", {"bad-text": b"|...|..."}, {"bad-text": same, "good": same})
     accepted, rejected = prepared(source, tmp_path, replace(prepare_config, max_rejected=1.0))
@@ -129,7 +137,9 @@ def test_a_rejected_utterance_takes_no_sound_one_along(tmp_path: Path, murmur: M
     assert rejected == {"bad-text": Defect.EMPTY_TEXT}
 
 
-def test_a_copy_in_another_format_is_the_same_audio(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+def test_a_copy_in_another_format_is_the_same_audio(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
     source = ljspeech(tmp_path / "in", {"b": f"|{TEXT}|{TEXT}".encode()}, {})
     samples = np.round(murmur(2, 1) * 32767).astype(np.int16)
     (source / "metadata.csv").write_text(f"a|{TEXT}|{TEXT}\nb|{TEXT}|{TEXT}\n")
@@ -164,7 +174,9 @@ def test_the_stages_run_as_commands_and_fail_without_a_traceback(tmp_path: Path,
 
     def stage(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", f"tasks.{name}", *arguments]
-        return subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True)
+        return subprocess.run(
+            command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
+        )
 
     done = stage("corpus", "--source", "in/corpus", "--out", "data/corpus")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
@@ -216,7 +228,10 @@ def test_no_bytes_whatever_upset_the_look_at_the_container(
 @given(ids=st.lists(st.text(max_size=20), max_size=50), validation=st.floats(0, 0.4), test=st.floats(0, 0.4))
 def test_a_larger_fraction_takes_from_train_alone(ids: list[str], validation: float, test: float) -> None:
     for id in ids:
-        before, after = split_of(id, validation=validation, test=test), split_of(id, validation=validation + 0.1, test=test + 0.1)
+        before, after = (
+            split_of(id, validation=validation, test=test),
+            split_of(id, validation=validation + 0.1, test=test + 0.1),
+        )
         assert after == before or before == "train"
 
 
@@ -226,7 +241,9 @@ def test_splits_have_the_fractions_asked_for() -> None:
     assert abs(counts["test"] / 20000 - 0.11) < 0.01
 
 
-def test_adding_recordings_moves_none_between_splits(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+def test_adding_recordings_moves_none_between_splits(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
     config = replace(prepare_config, validation=0.3, test=0.3)
     some = {f"u{number}": murmur(2, number) for number in range(8)}
     more = {f"new{number}": murmur(2, 50 + number) for number in range(4)} | dict(reversed(some.items()))
@@ -238,7 +255,9 @@ def test_adding_recordings_moves_none_between_splits(tmp_path: Path, murmur: Mur
     assert len({u.split for u in first}) == 3
 
 
-def test_each_utterance_is_spoken_in_its_language(tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig) -> None:
+def test_each_utterance_is_spoken_in_its_language(
+    tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
+) -> None:
     corpus = tmp_path / "corpus"
     corpus.mkdir()
     soundfile.write(corpus / "a.wav", murmur(2, 1), 16000)
@@ -266,7 +285,9 @@ def test_a_manifest_by_hand_leads_nowhere_else(
 def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(
     tmp_path: Path, murmur: Murmur, prepare_config: PrepareConfig
 ) -> None:
-    source = ljspeech(tmp_path / "in", {"<script>": b"|<b>bold</b>|<b>bold</b>"}, {"a": murmur(2, 1), "b": murmur(2, 2)})
+    source = ljspeech(
+        tmp_path / "in", {"<script>": b"|<b>bold</b>|<b>bold</b>"}, {"a": murmur(2, 1), "b": murmur(2, 2)}
+    )
     prepared(source, tmp_path, replace(prepare_config, max_rejected=1.0))
     page = (tmp_path / "prepared/summary.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 4
@@ -282,7 +303,13 @@ def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(
 
 @pytest.mark.parametrize(
     "changes",
-    [{"min_seconds": 13.0}, {"min_characters_per_second": 31.0}, {"silence_db": 3.0}, {"max_rejected": 1.5}, {"validation": 0.9}],
+    [
+        {"min_seconds": 13.0},
+        {"min_characters_per_second": 31.0},
+        {"silence_db": 3.0},
+        {"max_rejected": 1.5},
+        {"validation": 0.9},
+    ],
 )
 def test_contradictory_settings_are_refused(prepare_config: PrepareConfig, changes: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(changes))):

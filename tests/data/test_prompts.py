@@ -1,4 +1,5 @@
-"""The demo's prompts are enough, each fits the corpus, and together they say every sound of English; the counts are right."""
+"""The demo's prompts are enough, each fits the corpus, and together they say every sound of English; the counts are
+right."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from sonorant.text import Frontend, load_frontend
 ROOT = Path(__file__).parents[2]
 PROMPTS = ROOT / "corpora/demo/prompts.txt"
 SUBSET = 1000  # the fewest prompts a demo corpus may have
-RAREST = 30  # occurrences of every phone among the first SUBSET prompts; the rarest, the s of "measure", is there 52 times
+RAREST = (
+    30  # occurrences of every phone among the first SUBSET prompts; the rarest, the s of "measure", is there 52 times
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +74,13 @@ def test_counts_are_those_of_a_sentence_counted_by_hand(frontend: Frontend) -> N
     assert {phone: count for phone, count in counted.phones.items() if count} == {"m": 1, "s": 2, "i": 3}
     assert counted.pauses == {",": 1, ".": 0, "?": 0, "!": 1}
     assert counted.diphones == {(SILENCE, "s"): 2, see: 2, ("i", "m"): 1, me: 1, ("i", SILENCE): 2}
-    assert measure_coverage(["See me"], frontend).diphones == {(SILENCE, "s"): 1, see: 1, ("i", "m"): 1, me: 1, ("i", SILENCE): 1}
+    assert measure_coverage(["See me"], frontend).diphones == {
+        (SILENCE, "s"): 1,
+        see: 1,
+        ("i", "m"): 1,
+        me: 1,
+        ("i", SILENCE): 1,
+    }
     assert "ʒ" in counted.missing and "s" not in counted.missing
     assert list(counted.phones.values()) == sorted(counted.phones.values())
 
@@ -87,7 +96,9 @@ def test_readme_tells_what_its_command_prints() -> None:
     readme = (ROOT / "corpora/demo/README.md").read_text(encoding="utf-8")
     command = re.findall(r"`python (-m tasks\.prompt_coverage [^`]+)`", readme)[0].split()
     environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True
+    )
     totals = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     figures = [totals["sentences"], totals["phones"].split(", ")[0], totals["ʒ"], totals["ɔɪ"], totals["d͡ʒ"]]
     figures += re.findall(r"[\d,]+", totals["diphones"])[:2]
@@ -96,7 +107,10 @@ def test_readme_tells_what_its_command_prints() -> None:
 
 def test_coverage_adds_up_over_prompts(prompts: list[str], frontend: Frontend) -> None:
     first, second = prompts[:5], prompts[5:12]
-    whole, parts = measure_coverage(first + second, frontend), [measure_coverage(part, frontend) for part in (first, second)]
+    whole, parts = (
+        measure_coverage(first + second, frontend),
+        [measure_coverage(part, frontend) for part in (first, second)],
+    )
     assert Counter(whole.diphones) == Counter(parts[0].diphones) + Counter(parts[1].diphones)
     assert whole.phones == {phone: sum(part.phones[phone] for part in parts) for phone in whole.phones}
 

@@ -9,7 +9,18 @@ import pytest
 
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Session
-from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, Plant, TinyStepper, loops, silent, stays, texts
+from tests.decoding.tiny_model import (
+    CODES,
+    CONFIG,
+    DESCRIPTION,
+    SILENCE,
+    Plant,
+    TinyStepper,
+    loops,
+    silent,
+    stays,
+    texts,
+)
 
 SECOND = round(DESCRIPTION.frames_per_second)
 P99 = DESCRIPTION.frames_per_phoneme.p99
@@ -31,7 +42,9 @@ def decoded(stepper: TinyStepper, lengths: tuple[int, ...], **change: object) ->
     ids=lambda one: str(one)[:20],
 )
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_what_never_ends_ends_within_its_budget_and_says_why(plant: Plant, finish_reason: FinishReason, library: str) -> None:
+def test_what_never_ends_ends_within_its_budget_and_says_why(
+    plant: Plant, finish_reason: FinishReason, library: str
+) -> None:
     lengths = (4, 10, 25)
     session, codes = decoded(TinyStepper(library, plant), lengths)
     assert session.finish_reasons_B.tolist() == [finish_reason] * 3
@@ -106,8 +119,12 @@ def strolls(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray,
     return silent(logits, hop.copy(), step)[0], hop
 
 
-@pytest.mark.parametrize(("plant", "finish_reason"), [(loop(3, 1000), FinishReason.REPETITION), (strolls, FinishReason.SILENCE)])
-def test_what_goes_wrong_while_the_pointer_moves_takes_no_phoneme_away(plant: Plant, finish_reason: FinishReason) -> None:
+@pytest.mark.parametrize(
+    ("plant", "finish_reason"), [(loop(3, 1000), FinishReason.REPETITION), (strolls, FinishReason.SILENCE)]
+)
+def test_what_goes_wrong_while_the_pointer_moves_takes_no_phoneme_away(
+    plant: Plant, finish_reason: FinishReason
+) -> None:
     session, _ = decoded(TinyStepper(plant=plant), (16,))
     assert session.finish_reasons_B[0] == finish_reason
     assert session.lengths_B[0] == 16 * 3
@@ -171,7 +188,11 @@ def test_one_bad_row_leaves_the_others_alone() -> None:
 def test_without_a_pointer_the_text_is_no_phoneme_to_be_stuck_on() -> None:
     states, lengths = texts(10)
     description = replace(DESCRIPTION, text="prefix")
-    for plant, finish_reason in ((never, FinishReason.BUDGET), (silent, FinishReason.SILENCE), (loops, FinishReason.REPETITION)):
+    for plant, finish_reason in (
+        (never, FinishReason.BUDGET),
+        (silent, FinishReason.SILENCE),
+        (loops, FinishReason.REPETITION),
+    ):
         session = Session(TinyStepper(plant=plant), states, lengths, description, CONFIG, [(0, 0, 0)])
         while not session.ended:
             session.more(5)
@@ -185,6 +206,8 @@ def test_without_a_pointer_the_first_move_is_the_end() -> None:
         return logits, hop
 
     states, lengths = texts(10)
-    session = Session(TinyStepper(plant=plant), states, lengths, replace(DESCRIPTION, text="prefix"), CONFIG, [(0, 0, 0)])
+    session = Session(
+        TinyStepper(plant=plant), states, lengths, replace(DESCRIPTION, text="prefix"), CONFIG, [(0, 0, 0)]
+    )
     assert session.more(1000).shape[1] == 9
     assert (session.lengths_B[0], session.finish_reasons_B[0]) == (9, FinishReason.WELL)

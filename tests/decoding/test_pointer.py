@@ -1,4 +1,5 @@
-"""The median rule leaves a phoneme at the median of its duration, where the likeliest class of each frame would never leave."""
+"""The median rule leaves a phoneme at the median of its duration, where the likeliest class of each frame would never
+leave."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ XP = array_api_compat.array_namespace(np.zeros(1))
 def batch(rows: int, advance: str) -> tuple[State, Rules]:
     lengths = np.full(rows, 9)
     rules = make_rules(
-        lengths, DESCRIPTION, replace(CONFIG, advance=advance), lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32)
+        lengths,
+        DESCRIPTION,
+        replace(CONFIG, advance=advance),
+        lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32),
     )
     return start(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
 
@@ -59,5 +63,7 @@ def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
 def test_rows_move_by_their_own_rule() -> None:
     state, rules = batch(2, "median")
     rules = rules._replace(median_B=np.array([True, False]))
-    hop, _, _ = choose_advance(state, rules, np.tile(hazard(0.3), (2, 1)), np.full(2, 0.999, np.float32), XP, sampled=True)
+    hop, _, _ = choose_advance(
+        state, rules, np.tile(hazard(0.3), (2, 1)), np.full(2, 0.999, np.float32), XP, sampled=True
+    )
     assert hop.tolist() == [0, 3]

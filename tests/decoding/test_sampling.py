@@ -21,7 +21,9 @@ XP = array_api_compat.array_namespace(np.zeros(1))
 def batch(rows: int, **change: object) -> tuple[State, Rules]:
     lengths = np.full(rows, 5)
     config = replace(CONFIG, **change)  # type: ignore[arg-type]
-    rules = make_rules(lengths, DESCRIPTION, config, lambda steps, numbers: uniform_noise([(0, 0, 0)] * rows, steps, numbers))
+    rules = make_rules(
+        lengths, DESCRIPTION, config, lambda steps, numbers: uniform_noise([(0, 0, 0)] * rows, steps, numbers)
+    )
     return start(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
 
 
@@ -71,8 +73,12 @@ def test_rows_keep_their_own_settings() -> None:
 def test_log_probabilities_are_the_models_own() -> None:
     state, rules = batch(2, temperature=0.3, top_k=3)
     logits = np.random.default_rng(1).standard_normal((2, STREAMS, CODES)).astype(np.float32)
-    codes, found = choose_codes(state, rules, logits, np.full((2, STREAMS), 0.9, np.float32), XP, sampled=True, penalised=False)
-    expected = torch.log_softmax(torch.from_numpy(logits), dim=-1).gather(-1, torch.from_numpy(codes)[..., None])[..., 0]
+    codes, found = choose_codes(
+        state, rules, logits, np.full((2, STREAMS), 0.9, np.float32), XP, sampled=True, penalised=False
+    )
+    expected = torch.log_softmax(torch.from_numpy(logits), dim=-1).gather(-1, torch.from_numpy(codes)[..., None])[
+        ..., 0
+    ]
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
 
 
@@ -85,13 +91,17 @@ def test_the_penalty_is_for_recent_codes_only() -> None:
     logits[0, :, 5], logits[0, :, 6], logits[0, :, 2] = 3.0, 2.0, 1.8
     codes, _ = choose_codes(state, rules, logits, np.zeros((1, STREAMS), np.float32), XP, sampled=False, penalised=True)
     assert codes[0].tolist() == [6, 5]  # 5 was chosen 3 steps ago in the first stream, 6 four; neither in the second
-    codes, _ = choose_codes(state, rules, logits - 4.5, np.zeros((1, STREAMS), np.float32), XP, sampled=False, penalised=True)
+    codes, _ = choose_codes(
+        state, rules, logits - 4.5, np.zeros((1, STREAMS), np.float32), XP, sampled=False, penalised=True
+    )
     assert codes[0].tolist() == [6, 5]  # negative logits are lowered too
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5, np.float32(1 - 2**-24)])
 def test_the_ends_of_the_noise_are_codes_that_may_be_drawn(noise: float) -> None:
-    totals = np.append(np.random.default_rng(0).uniform(1, 1000, 10_000), [1, 1 + 2**-23, 2 - 2**-23, 2, 512]).astype(np.float32)
+    totals = np.append(np.random.default_rng(0).uniform(1, 1000, 10_000), [1, 1 + 2**-23, 2 - 2**-23, 2, 512]).astype(
+        np.float32
+    )
     sums = np.cumsum(np.array([0.25, 0.5, 0.25, 0.0, 0.0], np.float32) * totals[:, None], axis=-1)
     assert (rank_at(sums, np.full(len(sums), noise, np.float32), XP) == {0.0: 0, 0.5: 1}.get(noise, 2)).all()
 

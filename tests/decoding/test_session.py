@@ -1,4 +1,5 @@
-"""Frames come the same in pieces of any size, alone or in a batch, from numpy or torch; what is told of a batch is true."""
+"""Frames come the same in pieces of any size, alone or in a batch, from numpy or torch; what is told of a batch is
+true."""
 
 from __future__ import annotations
 
@@ -16,10 +17,14 @@ DRAWN = {"temperature": 0.9, "top_k": 8, "top_p": 0.95, "repetition_penalty": 1.
 LENGTHS = (9, 3, 17, 12)
 
 
-def session(lengths: tuple[int, ...], change: dict, *, library: str = "numpy", keys: list | None = None, **more: object) -> Session:
+def session(
+    lengths: tuple[int, ...], change: dict, *, library: str = "numpy", keys: list | None = None, **more: object
+) -> Session:
     states, counts = texts(*lengths)
     config = replace(CONFIG, **change)
-    return Session(TinyStepper(library), states, counts, DESCRIPTION, config, keys or [(5, 0, 0)] * len(lengths), **more)  # type: ignore[arg-type]
+    return Session(
+        TinyStepper(library), states, counts, DESCRIPTION, config, keys or [(5, 0, 0)] * len(lengths), **more
+    )  # type: ignore[arg-type]
 
 
 def whole(made: Session, piece: int = 1000) -> np.ndarray:
@@ -62,7 +67,9 @@ def test_a_row_is_as_it_would_be_alone(change: dict) -> None:
 def test_numpy_and_torch_go_through_the_same_states(change: dict) -> None:
     states, lengths = texts(*LENGTHS)
     config, keys = replace(CONFIG, **change), [(1, 0, 0)] * 4
-    sessions = [Session(TinyStepper(library), states, lengths, DESCRIPTION, config, keys) for library in ("numpy", "torch")]
+    sessions = [
+        Session(TinyStepper(library), states, lengths, DESCRIPTION, config, keys) for library in ("numpy", "torch")
+    ]
     steps = 0
     while not sessions[0].ended:
         assert (sessions[0].more(1) == sessions[1].more(1)).all()
@@ -99,7 +106,9 @@ def test_what_was_said_a_few_frames_ago_is_penalised() -> None:
     said: list[int] = []
     for _ in codes:
         recent = np.isin(np.arange(CODES), said[-window:])
-        said.append(int(np.where(recent, np.where(likely_K > 0, likely_K / penalty, likely_K * penalty), likely_K).argmax()))
+        said.append(
+            int(np.where(recent, np.where(likely_K > 0, likely_K / penalty, likely_K * penalty), likely_K).argmax())
+        )
     assert len(set(said)) > 2
     assert codes.tolist() == [[code] * STREAMS for code in said]  # each stream remembers its own
 
@@ -130,14 +139,22 @@ def test_an_empty_text_ends_at_once(lengths: tuple[int, ...]) -> None:
     stepper = TinyStepper()
     states, counts = np.zeros((len(lengths), 2, 6), np.float32), np.array(lengths)
     made = Session(stepper, states, counts, DESCRIPTION, CONFIG, [(0, 0, 0)] * len(lengths))
-    assert made.ended and made.lengths_B.tolist() == [0] * len(lengths) and made.more(9).shape == (len(lengths), 0, STREAMS)
+    assert (
+        made.ended
+        and made.lengths_B.tolist() == [0] * len(lengths)
+        and made.more(9).shape == (len(lengths), 0, STREAMS)
+    )
     assert stepper.batches == []
 
 
 def test_an_empty_text_beside_another_has_no_frames() -> None:
     made, alone = session((2, 9), {}), session((9,), {})
     codes, expected = whole(made), whole(alone)
-    assert made.lengths_B.tolist() == [0, alone.lengths_B[0]] and (codes[0] == SILENCE).all() and (codes[1] == expected[0]).all()
+    assert (
+        made.lengths_B.tolist() == [0, alone.lengths_B[0]]
+        and (codes[0] == SILENCE).all()
+        and (codes[1] == expected[0]).all()
+    )
 
 
 def test_a_prompt_is_heard_by_its_own_row() -> None:
@@ -156,7 +173,9 @@ def test_padding_a_batch_changes_nothing(change: dict) -> None:
     states, lengths = texts(9, 12)
     config = replace(CONFIG, **change)
     draw = np.random.default_rng(0)
-    rules = make_rules(lengths, DESCRIPTION, config, lambda steps, numbers: draw.random((2, steps, numbers), dtype=np.float32))
+    rules = make_rules(
+        lengths, DESCRIPTION, config, lambda steps, numbers: draw.random((2, steps, numbers), dtype=np.float32)
+    )
     state = start(rules, lengths, np.zeros(2, np.int64), DESCRIPTION)
     steps = rules.noise_BSG.shape[1]
     expected = run(states, lengths, rules, state, steps)
@@ -170,5 +189,7 @@ def test_padding_a_batch_changes_nothing(change: dict) -> None:
 
 def run(states: np.ndarray, lengths: np.ndarray, rules: Rules, state: State, steps: int) -> State:
     stepper = TinyStepper()
-    stepper.begin(states, lengths, np.zeros((len(lengths), 1, STREAMS), np.int64), np.zeros(len(lengths), np.int64), rules)
+    stepper.begin(
+        states, lengths, np.zeros((len(lengths), 1, STREAMS), np.int64), np.zeros(len(lengths), np.int64), rules
+    )
     return stepper.run(state, steps)

@@ -82,7 +82,9 @@ def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
     states, lengths = texts(9)
     frames = int(speak(TinyStepper(), states, lengths, DESCRIPTION, CONFIG).lengths_B[0])
     pace = Pace(median=1.0, p99=frames / 9)
-    spoken = speak(TinyStepper(), states, lengths, replace(DESCRIPTION, frames_per_phoneme=pace), replace(CONFIG, budget=1.0))
+    spoken = speak(
+        TinyStepper(), states, lengths, replace(DESCRIPTION, frames_per_phoneme=pace), replace(CONFIG, budget=1.0)
+    )
     assert (spoken.lengths_B[0], spoken.finish_reasons_B[0], spoken.cut_B[0]) == (frames, FinishReason.WELL, False)
 
 
@@ -99,7 +101,9 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
     for row in range(2):
         made = []
         for candidate in range(5):
-            session = Session(TinyStepper(), states[row : row + 1], lengths[row : row + 1], DESCRIPTION, DRAWN, [(3, candidate, 0)])
+            session = Session(
+                TinyStepper(), states[row : row + 1], lengths[row : row + 1], DESCRIPTION, DRAWN, [(3, candidate, 0)]
+            )
             codes = session.more(1000)[0]
             made.append((session.finish_reasons_B[0] == FinishReason.WELL, float(session.log_probability_B[0]), codes))
         assert len({codes.tobytes() for *_, codes in made}) == 5

@@ -39,7 +39,8 @@ TEXTS = {
 }  # fmt: skip
 """Phonemes of each row: for every shape a batch; those of three rows are smaller than what they are padded to."""
 LONG = pytest.mark.timeout(1800)
-"""About a minute and a half of a quiet core for what these share, most of it g++; where cores are busy it may wait for them."""
+"""About a minute and a half of a quiet core for what these share, most of it g++; where cores are busy it may wait for
+them."""
 PENALISED = replace(CONFIG, repetition_penalty=1.5)
 DRAWN = replace(CONFIG, temperature=0.8, top_k=9, top_p=0.9, repetition_penalty=1.2, advance="sample")
 
@@ -68,7 +69,9 @@ def say(runtime: TokenRuntime, bundle: Bundle, lengths: tuple[int, ...], config:
     assert bundle.description.decoding
     rng = np.random.default_rng(sum(lengths))
     counts = np.array(lengths)
-    tokens = np.stack([rng.integers(3, 30, (len(lengths), max(lengths))), *rng.integers(0, 2, (2, len(lengths), max(lengths)))], -1)
+    tokens = np.stack(
+        [rng.integers(3, 30, (len(lengths), max(lengths))), *rng.integers(0, 2, (2, len(lengths), max(lengths)))], -1
+    )
     tokens[np.arange(max(lengths)) >= counts[:, None]] = 0
     states = runtime.encode(tokens, counts, np.zeros(len(lengths), np.int64))
     return speak(runtime.stepper(), states, counts, bundle.description.decoding, config, seed=3)
@@ -106,13 +109,21 @@ def test_the_texts_are_of_every_shape(bundle: Bundle) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"text": "prefix"}, {"text": "both"}, {"attention": "sliding"}, {"attention": "block"}, {"text": "both", "prompt_frames": 5}],
+    [
+        {"text": "prefix"},
+        {"text": "both"},
+        {"attention": "sliding"},
+        {"attention": "block"},
+        {"text": "both", "prompt_frames": 5},
+    ],
     ids=str,
 )
 def test_every_kind_of_model(changes: dict[str, Any], tmp_path: Path) -> None:
     model, _ = load_language_model(write_trained_codec_lm(tmp_path, **changes)[0])
     step = TorchStep(model, torch.device("cpu"))
-    description = replace(DESCRIPTION, codes=15, advances=3, text=model.config.text, prompt_frames=model.config.prompt_frames)
+    description = replace(
+        DESCRIPTION, codes=15, advances=3, text=model.config.text, prompt_frames=model.config.prompt_frames
+    )
     lengths = np.array([5, 9, 3])
     tokens = torch.randint(3, 30, (3, 9, 3)) % torch.tensor([30, 3, 2])
     with torch.no_grad():
@@ -148,7 +159,10 @@ def test_batches_beside_each_other_and_one_after_the_other(
     states, lengths = np.random.default_rng(0).standard_normal((2, 1, 9, 16)).astype(np.float32), np.array([9])
     codes = []
     for speaking in (dynamic, runtime):
-        sessions = [Session(speaking.stepper(), one, lengths, bundle.description.decoding, CONFIG, [(0, 0, 0)]) for one in states]
+        sessions = [
+            Session(speaking.stepper(), one, lengths, bundle.description.decoding, CONFIG, [(0, 0, 0)])
+            for one in states
+        ]
         codes.append([session.more(5) for _ in range(4) for session in sessions])
     for got, want in zip(codes[1], codes[0], strict=True):
         np.testing.assert_array_equal(got, want)
@@ -271,7 +285,8 @@ def test_a_warm_up_says_what_it_prepares_and_how_long_it_took(compiled: Start) -
 def test_compiled_steps_say_the_same_and_nothing_is_compiled_twice(
     compiled: Start, dynamic: TorchTokenRuntime, bundle: Bundle
 ) -> None:
-    """Every shape, greedy and drawn, after a warm-up: torch itself is told to fail where it would compile. From another thread too."""
+    """Every shape, greedy and drawn, after a warm-up: torch itself is told to fail where it would compile. From another
+    thread too."""
     before = compiled.runtime.counters()
     with torch.compiler.set_stance("fail_on_recompile"):
         for lengths in TEXTS.values():

@@ -1,4 +1,5 @@
-"""What a decoder feeds a language model step by step is what training fed it: codes, phoneme, age, and the steps that flush the codebooks."""
+"""What a decoder feeds a language model step by step is what training fed it: codes, phoneme, age, and the steps that
+flush the codebooks."""
 
 from __future__ import annotations
 
@@ -49,7 +50,13 @@ def test_decoding_walks_the_path_of_training(tmp_path: Path, text: str, attentio
     stepper.fed = []
     config = replace(DECODING, temperature=0.8)
     session = Session(
-        stepper, states.numpy(), np.array(LENGTHS), models.decoding(config), config, [(0, row, 0) for row in range(3)], prompt
+        stepper,
+        states.numpy(),
+        np.array(LENGTHS),
+        models.decoding(config),
+        config,
+        [(0, row, 0) for row in range(3)],
+        prompt,
     )
     codes = torch.from_numpy(session.more(10_000))
     frames = torch.from_numpy(session.lengths_B)

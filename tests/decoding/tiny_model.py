@@ -1,4 +1,5 @@
-"""A very small language model with real logits: a random recurrent map, by the same code on numpy and on torch. Some of them run away."""
+"""A very small language model with real logits: a random recurrent map, by the same code on numpy and on torch. Some of
+them run away."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ Plant = Callable[[Any, Any, int], tuple[Any, Any]]
 
 
 class TinyStepper:
-    """A `Stepper` whose cache is one vector a row. What it says depends on all that it was fed: codes, phoneme, age, position, prompt."""
+    """A `Stepper` whose cache is one vector a row. What it says depends on all that it was fed: codes, phoneme, age,
+    position, prompt."""
 
     def __init__(self, library: str = "numpy", plant: Plant | None = None) -> None:
         draw = np.random.default_rng(7)
@@ -94,7 +96,9 @@ class TinyStepper:
             if bool(xp.all(complete(held, xp))):
                 break
             logits_BGK, advance_BA = self._step(held, xp)
-            held = advance(held, self._rules, logits_BGK, advance_BA, xp, sampled=self._sampled, penalised=self._penalised)
+            held = advance(
+                held, self._rules, logits_BGK, advance_BA, xp, sampled=self._sampled, penalised=self._penalised
+            )
         return State(*(np.asarray(field) for field in held))
 
     def _step(self, state: State, xp: Any) -> tuple[Any, Any]:

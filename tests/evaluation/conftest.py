@@ -24,7 +24,8 @@ SENTENCES = (
 
 @pytest.fixture(scope="session")
 def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Utterance]]:
-    """A corpus folder of four sentences spoken by flite, and its utterances, prepared; the last is not in the test split."""
+    """A corpus folder of four sentences spoken by flite, and its utterances, prepared; the last is not in the test
+    split."""
     if shutil.which("flite") is None:
         pytest.skip("flite is not installed")
     folder = tmp_path_factory.mktemp("corpus")

@@ -1,4 +1,5 @@
-"""Faults put into a graph that was exported right, as a bad export or a failing kernel would. Knows nothing of what must catch them."""
+"""Faults put into a graph that was exported right, as a bad export or a failing kernel would. Knows nothing of what
+must catch them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ PLANTED_WORK: Sequence[onnx.NodeProto] = (
 
 
 def plant(graph: Path, out: Path, nodes: Sequence[onnx.NodeProto]) -> Path:
-    """Write the vocoder `graph` to `out` with `nodes` between what it computed, now called `right`, and its output `samples`."""
+    """Write the vocoder `graph` to `out` with `nodes` between what it computed, now called `right`, and its output
+    `samples`."""
     model = onnx.load(graph)
     for node in model.graph.node:
         node.output[:] = ["right" if name == "samples" else name for name in node.output]
@@ -34,7 +36,9 @@ def plant(graph: Path, out: Path, nodes: Sequence[onnx.NodeProto]) -> Path:
         "planted_matrix": np.full((SLOW, SLOW), 1e-3, np.float32),
     }
     used = {name for node in nodes for name in node.input}
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.array(v), k) for k, v in constants.items() if k in used)
+    model.graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.array(v), k) for k, v in constants.items() if k in used
+    )
     model.graph.node.extend(nodes)
     onnx.save(model, out)
     return out

@@ -56,7 +56,8 @@ def place(
     passed = {"passed": True, "failed": None, "graphs": graphs}
     by_step = passed | {"graphs": graphs | {"prefill": "not run: torch has no such graph"}}
     write_json(
-        folder / "parity.json", {"onnxruntime/fp32": passed, "torch/fp32": by_step, "tensorrt/fp32": "not run: another family"}
+        folder / "parity.json",
+        {"onnxruntime/fp32": passed, "torch/fp32": by_step, "tensorrt/fp32": "not run: another family"},
     )
     write_json(folder / "codes" / "header.json", {"version": 1, "family": "codec_lm", "report": CODES})
     assert run_stage(folder, "recognize_recordings", *RECOGNIZE).returncode == 0

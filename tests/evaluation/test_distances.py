@@ -46,12 +46,15 @@ def test_loudness_counts_in_the_log_mel_distance_alone_and_noise_in_both() -> No
 
 
 def test_distortion_has_the_scale_of_its_formula() -> None:
-    """A ripple of 6 dB (peak) along the mel axis differs from a flat spectrum by 6 / sqrt 2 dB RMS, and that is its distortion."""
+    """A ripple of 6 dB (peak) along the mel axis differs from a flat spectrum by 6 / sqrt 2 dB RMS, and that is its
+    distortion."""
     frequencies = np.linspace(0, RATE / 2, 513)
     mel = np.log1p(frequencies / 700) / np.log1p(RATE / 2 / 700)
     ripple_db = 6.0 * np.cos(np.pi * 5 * mel)
     cepstra = mel_cepstra(log_mel_envelope(np.stack([10 ** (ripple_db / 10), np.ones(513)]), RATE))
-    assert 10 / np.log(10) * np.sqrt(2 * np.square(cepstra[0] - cepstra[1]).sum()) == pytest.approx(6 / np.sqrt(2), rel=0.01)
+    assert 10 / np.log(10) * np.sqrt(2 * np.square(cepstra[0] - cepstra[1]).sum()) == pytest.approx(
+        6 / np.sqrt(2), rel=0.01
+    )
 
 
 def test_pitch_is_measured_in_cents() -> None:

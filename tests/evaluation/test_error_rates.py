@@ -1,4 +1,5 @@
-"""Error rates are the corpus's, intervals cover what they should, and a paired difference forgets what both systems share."""
+"""Error rates are the corpus's, intervals cover what they should, and a paired difference forgets what both systems
+share."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def test_the_rate_is_the_corpus_s_and_not_the_mean_of_the_utterances() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transcript", "word_errors"), [("the cat sat", 0), ("the bat sat", 1), ("the sat", 1), ("the cat sat down", 1), ("", 3)]
+    ("transcript", "word_errors"),
+    [("the cat sat", 0), ("the bat sat", 1), ("the sat", 1), ("the cat sat down", 1), ("", 3)],
 )
 def test_substitutions_deletions_and_insertions_count_one_each(transcript: str, word_errors: int) -> None:
     counts = count_errors(["the cat sat"], [transcript])

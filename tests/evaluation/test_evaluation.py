@@ -26,7 +26,9 @@ from tests.imports import ROOT
 
 def parity() -> dict[str, Any]:
     """What verify would say if it had missed the planted fault of bf16, and found one in int8."""
-    graphs = {graph: {"max_abs_diff": 1e-6, "tolerance": 1e-3, "cases": []} for graph in ("encoder", "decoder", "vocoder")}
+    graphs = {
+        graph: {"max_abs_diff": 1e-6, "tolerance": 1e-3, "cases": []} for graph in ("encoder", "decoder", "vocoder")
+    }
     passed = {"passed": True, "failed": None, "graphs": graphs}
     return {
         **{f"onnxruntime/{variant}": passed for variant in ("fp32", "fp16", "bf16")},
@@ -76,7 +78,9 @@ def test_the_recordings_floor_tells_what_it_is_of(recordings: dict[str, Any]) ->
     assert recordings["normalizer"] == "words-1"
 
 
-def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: dict[str, Any], recordings: dict[str, Any]) -> None:
+def test_error_rates_stand_beside_their_intervals_and_their_judge(
+    metrics: dict[str, Any], recordings: dict[str, Any]
+) -> None:
     judged = metrics["intelligibility"]
     assert judged["recordings"]["wer"] == recordings["wer"]
     for kind in ("recordings", "vocoder", "fp32", "fp16"):
@@ -84,8 +88,12 @@ def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: dict[
         assert judged[kind]["words"] == recordings["words"]
         assert (judged[kind]["recognizer"], judged[kind]["revision"]) == ("pocketsphinx", recordings["revision"])
     assert judged["fp32"]["wer"] > 60  # random weights say nothing
-    assert judged["fp32"]["above_recordings"]["wer"] == pytest.approx(judged["fp32"]["wer"] - recordings["wer"], abs=0.01)
-    assert judged["fp16"]["above_fp32"] == {"wer": 0, "wer_ci95": [0, 0], "cer": 0, "cer_ci95": [0, 0]}, "the same graphs"
+    assert judged["fp32"]["above_recordings"]["wer"] == pytest.approx(
+        judged["fp32"]["wer"] - recordings["wer"], abs=0.01
+    )
+    assert judged["fp16"]["above_fp32"] == {"wer": 0, "wer_ci95": [0, 0], "cer": 0, "cer_ci95": [0, 0]}, (
+        "the same graphs"
+    )
     assert not {"above_fp32"} & (judged["fp32"].keys() | judged["vocoder"].keys())
 
 
@@ -159,7 +167,9 @@ def test_sentences_and_samples_are_kept(metrics: dict[str, Any], place: Path) ->
         assert set(row["transcripts"]) == set(row["word_errors"]) == {"recordings", "vocoder", "fp32", "fp16"}
     for kind in ("recordings", "fp32"):
         errors = sum(row["word_errors"][kind] for row in rows)
-        assert 100 * errors / sum(row["words"] for row in rows) == pytest.approx(metrics["intelligibility"][kind]["wer"], abs=1e-3)
+        assert 100 * errors / sum(row["words"] for row in rows) == pytest.approx(
+            metrics["intelligibility"][kind]["wer"], abs=1e-3
+        )
     wavs = sorted((place / "evaluation" / "samples").glob("*.wav"))
     assert len(wavs) == 12 and {wav.name.split(".")[1] for wav in wavs} == {"recording", "vocoder", "fp32", "fp16"}
     assert all(np.abs(soundfile.read(wav)[0]).max() > 0 for wav in wavs)

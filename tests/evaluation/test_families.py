@@ -10,7 +10,11 @@ import pytest
 from sonorant.evaluation.samples import family_figures
 
 ROWS = [
-    {"id": "a", "reference": "Nobody knew why.", "transcripts": {"recordings": "nobody knew why", "fp32": "nobody new why"}},
+    {
+        "id": "a",
+        "reference": "Nobody knew why.",
+        "transcripts": {"recordings": "nobody knew why", "fp32": "nobody new why"},
+    },
     {"id": "b", "reference": "Come in.", "transcripts": {"recordings": "come in", "fp32": "come in"}},
 ]
 KINDS = ("recordings", "vocoder", "fp32")

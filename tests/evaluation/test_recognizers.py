@@ -1,4 +1,5 @@
-"""A recogniser hears the words of real speech, whatever it heard before and at whatever rate, and refuses what it cannot be."""
+"""A recogniser hears the words of real speech, whatever it heard before and at whatever rate, and refuses what it
+cannot be."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ import pytest
 from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
-from sonorant.evaluation.recognizers import Clip, PocketSphinx, Recognizer, RecognizerConfig, load_recognizer, transcribe
+from sonorant.evaluation.recognizers import (
+    Clip,
+    PocketSphinx,
+    Recognizer,
+    RecognizerConfig,
+    load_recognizer,
+    transcribe,
+)
 from sonorant.evaluation.recordings import score
 
 

@@ -88,7 +88,9 @@ def test_silence_and_noise_are_planted_as_long_as_the_sound_they_replace() -> No
 
 
 def test_words_heard_where_a_variant_was_replaced_by_silence_are_caught_by_its_name() -> None:
-    assert check_planted(REFERENCES[0], {"fp32": ("", "the"), "int8": ("", "")}, normalize)["planted_in"] == "fp32, int8"
+    assert (
+        check_planted(REFERENCES[0], {"fp32": ("", "the"), "int8": ("", "")}, normalize)["planted_in"] == "fp32, int8"
+    )
     with pytest.raises(SonorantError, match=r"in place of int8 score 0\.0 % WER"):
         check_planted(REFERENCES[0], {"fp32": ("", "oh"), "int8": (REFERENCES[0], REFERENCES[0])}, normalize)
 

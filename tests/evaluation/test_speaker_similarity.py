@@ -69,14 +69,17 @@ def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarra
     return {voice: [speak(voice, number) for number in range(3)] for voice in VOICES}
 
 
-def test_a_speaker_is_more_like_himself_than_like_others_and_a_planted_one_is_seen(voices: dict[str, list[np.ndarray]]) -> None:
+def test_a_speaker_is_more_like_himself_than_like_others_and_a_planted_one_is_seen(
+    voices: dict[str, list[np.ndarray]],
+) -> None:
     recordings = [samples for spoken in voices.values() for samples in spoken]
     speakers = [voice for voice, spoken in voices.items() for _ in spoken]
     quieter = [np.float32(0.3) * samples for samples in recordings]
     turned = [samples for voice in ("slt", "awb", "kal16", "rms") for samples in voices[voice]]
     silent = [np.zeros(RATE, np.float32) for _ in recordings]
     found = speaker_similarities(
-        renderings(recordings=recordings, vocoder=recordings, fp32=quieter, fp16=quieter, int8=turned, bf16=silent), speakers
+        renderings(recordings=recordings, vocoder=recordings, fp32=quieter, fp16=quieter, int8=turned, bf16=silent),
+        speakers,
     )
     assert set(found) == {"fp32", "fp16", "int8", "bf16"} and not {RECORDINGS, VOCODER} & found.keys()
     right, planted = found["fp32"], found["int8"]

@@ -27,7 +27,8 @@ LAYERS = {"acoustic": ("encoder", "decoder"), "vocoder": ("enter", "stack", "out
 
 
 def write_quantized(model: torch.nn.Module, source: Path, speak: Callable[[Any], Any], out: Path) -> Path:
-    """The trained model of the folder `source` once more below `out`, quantised after calibration on what `speak` sends through `model`."""
+    """The trained model of the folder `source` once more below `out`, quantised after calibration on what `speak` sends
+    through `model`."""
     kind = source.name
     names = [name for name in quantizable(model) if name.startswith(LAYERS.get(kind, ""))]
     scales = calibrate(model, names, speak)
@@ -58,7 +59,9 @@ def export_config() -> ExportConfig:
 @pytest.fixture(scope="session")
 def verify_config() -> VerifyConfig:
     """The settings of verify in params.yaml; a tiny graph is mostly names, so int8 may be as large as fp32."""
-    return dataclasses.replace(load("verify", VerifyConfig, ROOT / "params.yaml"), int8_size=1.0, runtimes=["onnxruntime", "torch"])
+    return dataclasses.replace(
+        load("verify", VerifyConfig, ROOT / "params.yaml"), int8_size=1.0, runtimes=["onnxruntime", "torch"]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +79,10 @@ def quantized(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def exported(
-    trained: tuple[Path, Path], quantized: tuple[Path, Path], export_config: ExportConfig, tmp_path_factory: pytest.TempPathFactory
+    trained: tuple[Path, Path],
+    quantized: tuple[Path, Path],
+    export_config: ExportConfig,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, dict[str, Any]]:
     """The bundle with fp32, fp16, bf16 and int8, and what was measured for it; copy it, do not change it."""
     bundle = tmp_path_factory.mktemp("exported") / "variants"
@@ -97,14 +103,19 @@ def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 
 
 @pytest.fixture(scope="session")
-def quantized_prompted(trained_prompted: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def quantized_prompted(
+    trained_prompted: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """`trained_prompted`, quantised after calibration on some steps."""
     (speech, _), (codec, _) = load_language_model(trained_prompted[0]), load_codec(trained_prompted[1])
     tokens, lengths = torch.from_numpy(utterance(31))[None], torch.tensor([31])
     codes_BFG = torch.randint(0, speech.codes, (1, 40, speech.codebooks), generator=torch.Generator().manual_seed(0))
 
     def speak(_: Any) -> None:
-        cache, states = DynamicCache(speech.config.layers), speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64))
+        cache, states = (
+            DynamicCache(speech.config.layers),
+            speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64)),
+        )
         speech.prefill(states, lengths, codes_BFG[:, :4], torch.tensor([4]), cache)
         for step in range(30):
             place = torch.tensor([step % 3]), torch.tensor([36 + step])

@@ -1,4 +1,5 @@
-"""Faults planted in the files of a real bundle, whose description agrees with them: only computing with a graph can tell."""
+"""Faults planted in the files of a real bundle, whose description agrees with them: only computing with a graph can
+tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The graphs of a voice that speaks code by code compute what torch computes, and its bundle holds what a decoder must know."""
+"""The graphs of a voice that speaks code by code compute what torch computes, and its bundle holds what a decoder must
+know."""
 
 from __future__ import annotations
 
@@ -33,8 +34,11 @@ TOLERANCE = 1e-4
 
 @pytest.fixture(params=["pointer", "both"])
 def voice(request: pytest.FixtureRequest) -> tuple[Bundle, LanguageModel, Path]:
-    """A voice whose cache holds codes alone, and one whose cache holds phonemes and a prompt too; the folder of its codec."""
-    names = {"pointer": ("codec_lm_bundle", "trained_codec_lm"), "both": ("codec_lm_variants", "trained_prompted")}[request.param]
+    """A voice whose cache holds codes alone, and one whose cache holds phonemes and a prompt too; the folder of its
+    codec."""
+    names = {"pointer": ("codec_lm_bundle", "trained_codec_lm"), "both": ("codec_lm_variants", "trained_prompted")}[
+        request.param
+    ]
     bundle, (speech, sound) = (request.getfixturevalue(name) for name in names)
     return read_bundle(bundle), load_language_model(speech)[0], sound
 
@@ -98,7 +102,8 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
             np.testing.assert_allclose(found, wanted.numpy(), atol=TOLERANCE)
         positions_BS = np.concatenate([positions_BS, fed[3].numpy()[:, None]], 1)
         caches = [
-            np.concatenate([side, np.expand_dims(own, slots)], slots) for side, own, slots in zip(caches, new, axes, strict=True)
+            np.concatenate([side, np.expand_dims(own, slots)], slots)
+            for side, own, slots in zip(caches, new, axes, strict=True)
         ]
 
 
@@ -106,7 +111,9 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
 def test_the_codecs_decoder_equals_torch(voice: tuple[Bundle, LanguageModel, Path], frames: int) -> None:
     bundle, _, sound = voice
     codec = load_codec(sound)[0]
-    codes_BFG = torch.randint(codec.codes, (3, frames, codec.codebooks), generator=torch.Generator().manual_seed(frames))
+    codes_BFG = torch.randint(
+        codec.codes, (3, frames, codec.codebooks), generator=torch.Generator().manual_seed(frames)
+    )
     lengths_B = torch.tensor([frames, (frames + 1) // 2, 1])
     with torch.inference_mode():
         wanted = codec.decode(codes_BFG, lengths_B)
@@ -158,9 +165,13 @@ def test_the_bundle_says_how_it_is_decoded(codec_lm_bundle: Path, trained_codec_
     assert set(description.provenance) == {"sonorant", "language_model", "codec"}
 
 
-def test_a_codec_that_the_language_model_was_not_trained_on_is_refused(trained_codec_lm: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_codec_that_the_language_model_was_not_trained_on_is_refused(
+    trained_codec_lm: tuple[Path, Path], tmp_path: Path
+) -> None:
     _, other = write_trained_codec_lm(tmp_path / "other", seed=1)
-    with pytest.raises(SonorantError, match=r"codec: not the codec that the language model was trained on; train it again: \w+"):
+    with pytest.raises(
+        SonorantError, match=r"codec: not the codec that the language model was trained on; train it again: \w+"
+    ):
         export_voice(trained_codec_lm[0], other, tmp_path / "voice", CORPUS, ExportConfig(opset=20), DECODING)
     assert not (tmp_path / "voice").exists()
 
@@ -171,7 +182,9 @@ def test_models_of_two_families_are_refused(
     mixed = Sources(trained_codec_lm[0], trained[1], decoding=DECODING)
     with pytest.raises(SonorantError, match=r"vocoder: holds a model of kind 'vocoder', not 'codec'"):
         export_variants(mixed, tmp_path / "voice", CORPUS, ExportConfig(opset=20))
-    with pytest.raises(SonorantError, match=r"vocoder: holds a model of kind 'vocoder', not 'acoustic' or 'language_model'"):
+    with pytest.raises(
+        SonorantError, match=r"vocoder: holds a model of kind 'vocoder', not 'acoustic' or 'language_model'"
+    ):
         export_voice(trained[1], trained[1], tmp_path / "voice", CORPUS, ExportConfig(opset=20))
     with pytest.raises(SonorantError, match=r"give the section decoding"):
         export_voice(*trained_codec_lm, tmp_path / "voice", CORPUS, ExportConfig(opset=20))

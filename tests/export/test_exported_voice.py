@@ -1,4 +1,5 @@
-"""The exported graphs compute what torch computes, for any length and batch, and the same models give the same bytes."""
+"""The exported graphs compute what torch computes, for any length and batch, and the same models give the same
+bytes."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ LENGTHS = (3, 4, 5, 9, 16, 33, 60, 121, 257)
 CONFIG = ExportConfig(opset=20)
 
 
-def test_graphs_equal_torch_on_every_length(voice_bundle: Path, trained: tuple[Path, Path], verify_config: VerifyConfig) -> None:
+def test_graphs_equal_torch_on_every_length(
+    voice_bundle: Path, trained: tuple[Path, Path], verify_config: VerifyConfig
+) -> None:
     report = verify_voice(read_bundle(voice_bundle), trained, [utterance(n) for n in LENGTHS], verify_config)
     found = report["onnxruntime/fp32"]
     assert isinstance(found, dict)
@@ -52,7 +55,10 @@ def test_variants_share_their_interface_and_halves_are_half(variants: Path) -> N
         assert graph.default_variant == "fp32"
         for variant in graph.variants:
             assert read_tensors(variants / f"{name}.{variant}.onnx") == (graph.inputs, graph.outputs)
-    sizes = {variant: sum(graph.variants[variant].bytes for graph in description.graphs.values()) for variant in graph.variants}
+    sizes = {
+        variant: sum(graph.variants[variant].bytes for graph in description.graphs.values())
+        for variant in graph.variants
+    }
     assert 0.45 < sizes["fp16"] / sizes["fp32"] < 0.65
     assert sizes["int8"] < sizes["fp32"]
 
@@ -81,7 +87,10 @@ def test_a_padded_row_equals_the_same_utterance_alone(voice_bundle: Path) -> Non
 def test_a_part_with_its_context_equals_the_same_part_of_the_whole(decoder: str, tmp_path: Path) -> None:
     export_voice(*write_trained(tmp_path, decoder=decoder), tmp_path / "voice", CORPUS, CONFIG)
     bundle = read_bundle(tmp_path / "voice")
-    runtime, receptive_field = load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle.description.receptive_field
+    runtime, receptive_field = (
+        load_runtime("onnxruntime", bundle, LoadOptions(threads=1)),
+        bundle.description.receptive_field,
+    )
     states, ends = runtime.encode(utterance(60)[None], np.array([60]), np.zeros(1, np.int64), np.ones(1, np.float32))
     frames, hop = int(ends[0, -1]), bundle.description.audio.hop
     mel = runtime.decode(states, ends, np.arange(frames))

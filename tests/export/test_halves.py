@@ -1,4 +1,5 @@
-"""16-bit graphs: typed strictly, float32 at the border, and what measuring keeps in float32 is what would break without."""
+"""16-bit graphs: typed strictly, float32 at the border, and what measuring keeps in float32 is what would break
+without."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ def test_graphs_are_typed_strictly(graph: str, half: HalfFormat, exported: tuple
         assert node.op_type == "Cast" or len(met) <= 1, f"{node.name} mixes types"
         if node.op_type in ("MatMul", "Conv"):
             assert met == {TensorProto.FLOAT if node.name in kept else half.element}
-    assert {types[value.name] for value in (*model.graph.input, *model.graph.output)} <= {TensorProto.FLOAT, TensorProto.INT64}
+    assert {types[value.name] for value in (*model.graph.input, *model.graph.output)} <= {
+        TensorProto.FLOAT,
+        TensorProto.INT64,
+    }
     assert model.opset_import[0].version >= half.opset
 
 
@@ -58,7 +62,8 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
 
 
 def scaled_up(bundle: Path) -> onnx.ModelProto:
-    """The vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the same."""
+    """The vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the
+    same."""
     model = onnx.load(bundle / "vocoder.fp32.onnx")
     for constant in ("enter.weight", "enter.bias"):
         change_constant(constant, times(1e7))(model)
@@ -66,13 +71,20 @@ def scaled_up(bundle: Path) -> onnx.ModelProto:
 
 
 def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(
-    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
+    variants: Path,
+    trained: tuple[Path, Path],
+    quantized: tuple[Path, Path],
+    verify_config: VerifyConfig,
+    tmp_path: Path,
 ) -> None:
     runtime = load_runtime("onnxruntime", read_bundle(variants), LoadOptions(threads=1))
     states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
     mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
     loud = scaled_up(variants)
-    kept = [node.node for node in keep(loud, measure(loud, [{"mel": mel, "lengths": ends[:, -1]}], FP16), FP16, headroom=8, loss=8)]
+    kept = [
+        node.node
+        for node in keep(loud, measure(loud, [{"mel": mel, "lengths": ends[:, -1]}], FP16), FP16, headroom=8, loss=8)
+    ]
     operators = {node.name: node.op_type for node in loud.graph.node}
     assert {operators[name] for name in kept} >= {"Conv", "LayerNormalization"}
     for names, failed in ((kept, set()), ([], {"onnxruntime/fp16"})):
@@ -98,7 +110,9 @@ def chain(operators: list[str], weight: np.ndarray) -> onnx.ModelProto:
         for number, operator in enumerate(operators)
     ]
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, None]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "chain", value[:1], value[1:], [numpy_helper.from_array(weight.astype(np.float32), "w")])
+    graph = helper.make_graph(
+        nodes, "chain", value[:1], value[1:], [numpy_helper.from_array(weight.astype(np.float32), "w")]
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
@@ -122,7 +136,9 @@ def test_keeping_follows_from_what_was_measured(operators: list[str], gain: floa
     assert any(why.startswith(reason) for why in kept.values())
     assert "MatMul" in kept  # where the chain that leads to the harm begins
     exact, halved, naive = (
-        ReferenceEvaluator(graph).run(None, case)[0]  # in the very types of the graph, which ONNX Runtime's CPU does not
+        ReferenceEvaluator(graph).run(None, case)[
+            0
+        ]  # in the very types of the graph, which ONNX Runtime's CPU does not
         for graph in (model, to_half(model, FP16, kept), to_half(model, FP16, []))
     )
     assert halved.dtype == np.float32

@@ -41,7 +41,9 @@ def float_input(model: onnx.ModelProto) -> None:
 def float_weights(model: onnx.ModelProto) -> None:
     """Store the weights of every layer in float, as an exporter that folds constants does."""
     constants = {constant.name: constant for constant in model.graph.initializer}
-    for node in [node for node in model.graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants]:
+    for node in [
+        node for node in model.graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    ]:
         weight = numpy_helper.to_array(constants[node.input[0]]).astype(np.float32)
         model.graph.initializer.append(numpy_helper.from_array(weight, node.output[0]))
         model.graph.node.remove(node)

@@ -1,4 +1,5 @@
-"""A voice whose codec others have trained: from the stage that takes it to samples of ONNX Runtime; what cannot ship is refused first."""
+"""A voice whose codec others have trained: from the stage that takes it to samples of ONNX Runtime; what cannot ship is
+refused first."""
 
 from __future__ import annotations
 
@@ -41,14 +42,26 @@ def saved(folder: Path, kind: str, rate: int = 8000) -> Path:
     """A tiny codec of random weights of 320 samples a frame, five mel frames of the tiny corpus; with an odd stride."""
     torch.manual_seed(0)
     if kind == "dac":
-        sizes = {"encoder_hidden_size": 4, "downsampling_ratios": [4, 5, 4, 4], "decoder_hidden_size": 32, "n_codebooks": 3}
+        sizes = {
+            "encoder_hidden_size": 4,
+            "downsampling_ratios": [4, 5, 4, 4],
+            "decoder_hidden_size": 32,
+            "n_codebooks": 3,
+        }
         config = transformers.DacConfig(**sizes, codebook_size=16, codebook_dim=4, sampling_rate=rate)
         model = transformers.DacModel(config)
         for layer in (model.decoder.conv1, *(block.conv_t1 for block in model.decoder.block)):
             torch.nn.init.normal_(layer.bias, std=0.1)
     else:
-        sizes = {"target_bandwidths": [0.2, 0.8], "num_filters": 4, "upsampling_ratios": [5, 4, 4, 4], "num_lstm_layers": 1}
-        model = transformers.EncodecModel(transformers.EncodecConfig(**sizes, sampling_rate=rate, hidden_size=16, codebook_size=16))
+        sizes = {
+            "target_bandwidths": [0.2, 0.8],
+            "num_filters": 4,
+            "upsampling_ratios": [5, 4, 4, 4],
+            "num_lstm_layers": 1,
+        }
+        model = transformers.EncodecModel(
+            transformers.EncodecConfig(**sizes, sampling_rate=rate, hidden_size=16, codebook_size=16)
+        )
     model.save_pretrained(folder / kind)
     return folder / kind
 
@@ -64,7 +77,9 @@ def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     codec, _ = load_codec(tmp_path / "vocoder")
     write_codes(tmp_path / "codes", store, codec, sha256_file(tmp_path / "vocoder" / "weights.pt"))
     assert CodeStore.open(tmp_path / "codes", store).stride == 5
-    recipe = RECIPES["language_model"](replace(tiny_job("language_model", features, tmp_path), codes=str(tmp_path / "codes")))
+    recipe = RECIPES["language_model"](
+        replace(tiny_job("language_model", features, tmp_path), codes=str(tmp_path / "codes"))
+    )
     provenance = {"provenance": {"git_commit": "0" * 40, "data": "1" * 64, "steps": 0}}
     save_model(tmp_path / "speech", recipe.model.state_dict(), recipe.description() | provenance)
     export = load("export", ExportConfig, ROOT / "params.yaml")
@@ -98,14 +113,18 @@ def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch:
     words = f"--features {tiny_features(tmp_path)} --runs runs --out models/vocoder --codes data/codes"
     monkeypatch.setattr(sys, "argv", ["train_vocoder", *words.split()])
     train_vocoder()
-    assert runs == [("train_codec", str(tmp_path / "dac"), read_json(Path("models/vocoder/model.json"))["provenance"]["data"])]
+    assert runs == [
+        ("train_codec", str(tmp_path / "dac"), read_json(Path("models/vocoder/model.json"))["provenance"]["data"])
+    ]
     assert CodeStore.open(Path("data/codes"), FeatureStore.open(tmp_path / "features")).stride == 5
 
 
 def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None:
     features = tiny_features(tmp_path)
     take(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder")
-    config = replace(load("quantize", QuantizeConfig, ROOT / "params.yaml"), calibration_utterances=2, sensitivity_utterances=2)
+    config = replace(
+        load("quantize", QuantizeConfig, ROOT / "params.yaml"), calibration_utterances=2, sensitivity_utterances=2
+    )
     ptq = post_train("codec", tmp_path / "vocoder", features, settings("codec")[1], config)
     shipped, report = decide(ptq, None, config)
     assert (shipped, report["sensitivity"]) == ("ptq", [])

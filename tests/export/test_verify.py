@@ -48,7 +48,14 @@ def failures(report: dict[str, Any]) -> dict[str, str]:
 def test_every_precision_of_a_sound_voice_passes(variants: Path, verify: Verify) -> None:
     report = verify(read_bundle(variants))
     passed = {name for name, found in report.items() if isinstance(found, dict) and found["passed"]}
-    assert passed == {"onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/int8", "torch/fp32", "torch/bf16", "torch/int8"}
+    assert passed == {
+        "onnxruntime/fp32",
+        "onnxruntime/fp16",
+        "onnxruntime/int8",
+        "torch/fp32",
+        "torch/bf16",
+        "torch/int8",
+    }
     assert report["onnxruntime/bf16"].startswith("not run: onnxruntime has no kernel here for ")
     assert "by onnx's reference evaluator on 3 short cases it is within tolerance" in report["onnxruntime/bf16"]
     assert report["tensorrt/fp32"] == "not run: tensorrt is not among verify.runtimes"
@@ -81,7 +88,12 @@ PLANTED: dict[str, tuple[str, str, Change, str]] = {
         change_constant("decoder.out.input_scale", times(1 / 16)),
         "values: graph decoder, output mel, length ",
     ),
-    "weight scale": ("vocoder", "int8", change_constant("out.weight_scale", times(1.5)), "values: graph vocoder, output samples, "),
+    "weight scale": (
+        "vocoder",
+        "int8",
+        change_constant("out.weight_scale", times(1.5)),
+        "values: graph vocoder, output samples, ",
+    ),
     "sign": ("vocoder", "int8", lambda model: negate_samples(model), "values: graph vocoder, output samples, "),
     "zero-point": ("encoder", "int8", lambda model: move_zero_points(model), "integers: graph encoder: "),
     "misfit": ("vocoder", "int8", lambda model: reshape_samples(model), "values: Fail: "),
@@ -112,14 +124,17 @@ def move_zero_points(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("fault", PLANTED)
-def test_a_planted_fault_stops_its_variant_and_no_other(fault: str, variants: Path, verify: Verify, tmp_path: Path) -> None:
+def test_a_planted_fault_stops_its_variant_and_no_other(
+    fault: str, variants: Path, verify: Verify, tmp_path: Path
+) -> None:
     graph, variant, change, message = PLANTED[fault]
     stopped = failures(verify(plant(variants, graph, variant, change, tmp_path / "planted")))
     assert set(stopped) == {f"onnxruntime/{variant}"}
     assert stopped[f"onnxruntime/{variant}"].startswith(message)
     if fault == "sign":
         assert re.search(
-            r"differs from torch's fake-quantised model, correlation -\S+, must be at least 0\.9$", stopped["onnxruntime/int8"]
+            r"differs from torch's fake-quantised model, correlation -\S+, must be at least 0\.9$",
+            stopped["onnxruntime/int8"],
         )
     if fault == "nan":
         assert stopped["onnxruntime/fp16"].endswith("batch 1: NaN or infinity")
@@ -128,15 +143,21 @@ def test_a_planted_fault_stops_its_variant_and_no_other(fault: str, variants: Pa
 def test_a_graph_of_float32_that_breaks_while_it_runs_fails_the_stage_in_one_line(
     variants: Path, verify: Verify, tmp_path: Path
 ) -> None:
-    with pytest.raises(SonorantError, match=r"^onnxruntime/fp32: values: \w+: .*Reshape.*; do not use this voice$") as raised:
+    with pytest.raises(
+        SonorantError, match=r"^onnxruntime/fp32: values: \w+: .*Reshape.*; do not use this voice$"
+    ) as raised:
         verify(plant(variants, "vocoder", "fp32", reshape_samples, tmp_path / "planted"))
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("change", [change_matrix(times(1.2)), change_matrix(with_nan)], ids=["constant", "nan"])
-def test_a_fault_in_float32_fails_the_stage(graph: str, change: Change, variants: Path, verify: Verify, tmp_path: Path) -> None:
-    with pytest.raises(SonorantError, match=rf"onnxruntime/fp32: values: graph {graph}, output \w+, length \d+, batch 1: "):
+def test_a_fault_in_float32_fails_the_stage(
+    graph: str, change: Change, variants: Path, verify: Verify, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        SonorantError, match=rf"onnxruntime/fp32: values: graph {graph}, output \w+, length \d+, batch 1: "
+    ):
         verify(plant(variants, graph, "fp32", change, tmp_path / "planted"))
 
 
@@ -149,7 +170,11 @@ def test_other_durations_are_found(variants: Path, verify: Verify, tmp_path: Pat
 def unmask(model: onnx.ModelProto) -> None:
     """Let the vocoder take all frames for real."""
     node = next(node for node in model.graph.node if node.op_type == "Less")
-    zeros = (c.name for c in model.graph.initializer if c.data_type == TensorProto.INT64 and not numpy_helper.to_array(c).any())
+    zeros = (
+        c.name
+        for c in model.graph.initializer
+        if c.data_type == TensorProto.INT64 and not numpy_helper.to_array(c).any()
+    )
     node.op_type = "GreaterOrEqual"
     node.input[:] = [node.input[0], next(zeros)]
 
@@ -157,7 +182,8 @@ def unmask(model: onnx.ModelProto) -> None:
 def test_models_that_see_padding_themselves_are_found(
     variants: Path, trained: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
 ) -> None:
-    """The graph computes what its models do, batches included, so only a row beside the same utterance alone can tell."""
+    """The graph computes what its models do, batches included, so only a row beside the same utterance alone can
+    tell."""
     bundle = plant(variants, "vocoder", "fp32", unmask, tmp_path / "planted")
     itself = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
     expected = Expected(itself, [follow(itself, one) for one in batches(UTTERANCES, 1)], "itself")
@@ -206,7 +232,11 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(
 
 
 def test_quantised_models_that_are_far_from_float_are_found(
-    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
+    variants: Path,
+    trained: tuple[Path, Path],
+    quantized: tuple[Path, Path],
+    verify_config: VerifyConfig,
+    tmp_path: Path,
 ) -> None:
     """A scale spoilt before the export: graph and quantised models agree, and both are wrong."""
     spoilt = times(1 / 16)
@@ -216,7 +246,9 @@ def test_quantised_models_that_are_far_from_float_are_found(
     weights = torch.load(folders[0] / "weights.pt", weights_only=True)
     weights["decoder.out.input_scale"] /= 16
     torch.save(weights, folders[0] / "weights.pt")
-    bundle = plant(variants, "decoder", "int8", change_constant("decoder.out.input_scale", spoilt), tmp_path / "planted")
+    bundle = plant(
+        variants, "decoder", "int8", change_constant("decoder.out.input_scale", spoilt), tmp_path / "planted"
+    )
     stopped = failures(verify_voice(bundle, trained, UTTERANCES, verify_config, quantized=folders))
     assert set(stopped) == {"onnxruntime/int8", "torch/int8"}
     for line in stopped.values():
@@ -235,7 +267,9 @@ def test_too_little_context_is_found(variants: Path, verify: Verify) -> None:
     bundle = read_bundle(variants)
     narrow = dataclasses.replace(bundle.description.receptive_field, vocoder=1)
     bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, receptive_field=narrow))
-    with pytest.raises(SonorantError, match=r"onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"):
+    with pytest.raises(
+        SonorantError, match=r"onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"
+    ):
         verify(bundle)
 
 
@@ -250,7 +284,11 @@ def test_a_damaged_file_stops_its_variant(variants: Path, verify: Verify, tmp_pa
 
 
 def test_int8_that_is_too_large_is_stopped(
-    variants: Path, trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_config: VerifyConfig, tmp_path: Path
+    variants: Path,
+    trained: tuple[Path, Path],
+    quantized: tuple[Path, Path],
+    verify_config: VerifyConfig,
+    tmp_path: Path,
 ) -> None:
     """By name of the layers left in float and of the setting that left them, once everything else was found right."""
     folders = tmp_path / "acoustic", tmp_path / "vocoder"
@@ -270,14 +308,20 @@ def test_int8_that_is_too_large_is_stopped(
     assert {"graphs", "float", "padding", "parts"} <= set(report["onnxruntime/int8"])
 
 
-def test_int8_without_its_models_is_refused(variants: Path, trained: tuple[Path, Path], verify_config: VerifyConfig) -> None:
+def test_int8_without_its_models_is_refused(
+    variants: Path, trained: tuple[Path, Path], verify_config: VerifyConfig
+) -> None:
     with pytest.raises(SonorantError, match="has int8 graphs; verify needs the quantised models"):
         verify_voice(read_bundle(variants), trained, UTTERANCES, verify_config)
 
 
 def test_an_unknown_runtime_is_refused(variants: Path, trained: tuple[Path, Path], verify_config: VerifyConfig) -> None:
-    with pytest.raises(SonorantError, match=r"verify\.runtimes: unknown runtime 'onxruntime'; there are: onnxruntime, "):
-        verify_voice(read_bundle(variants), trained, UTTERANCES, dataclasses.replace(verify_config, runtimes=["onxruntime"]))
+    with pytest.raises(
+        SonorantError, match=r"verify\.runtimes: unknown runtime 'onxruntime'; there are: onnxruntime, "
+    ):
+        verify_voice(
+            read_bundle(variants), trained, UTTERANCES, dataclasses.replace(verify_config, runtimes=["onxruntime"])
+        )
 
 
 def test_cases_hold_every_utterance_alone_and_in_a_padded_batch() -> None:
@@ -302,6 +346,9 @@ def test_a_tolerance_may_differ_between_families_and_is_there_for_each(verify_co
     config = dataclasses.replace(verify_config, **limits)  # type: ignore[arg-type]
     assert [config.tolerance("int8", family).relative_error for family in ("parallel", "codec_lm")] == [0.01, 0.02]
     assert config.tolerance("fp32", "parallel") == config.tolerance("fp32", "codec_lm")
-    for wrong, message in (({"parallel": 0.01}, "has no tolerance for int8 of family codec_lm"), (0.0, "must be above 0")):
+    for wrong, message in (
+        ({"parallel": 0.01}, "has no tolerance for int8 of family codec_lm"),
+        (0.0, "must be above 0"),
+    ):
         with pytest.raises(ValueError, match=f"^relative_error {message}"):
             dataclasses.replace(config, relative_error=config.relative_error | {"int8": wrong})  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""The ladder of voices that speak code by code: faults planted in real graphs and runtimes are found where they are; rounding passes."""
+"""The ladder of voices that speak code by code: faults planted in real graphs and runtimes are found where they are;
+rounding passes."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ GRAPHS = ("encoder", "prefill", "step", "vocoder")
 
 
 @pytest.fixture
-def verify(trained_prompted: tuple[Path, Path], quantized_prompted: tuple[Path, Path], verify_config: VerifyConfig) -> Verify:
+def verify(
+    trained_prompted: tuple[Path, Path], quantized_prompted: tuple[Path, Path], verify_config: VerifyConfig
+) -> Verify:
     """The ladder of all candidates under ONNX Runtime on three utterances, alone and together."""
     config = dataclasses.replace(verify_config, runtimes=["onnxruntime"])
     return lambda bundle: verify_voice(bundle, trained_prompted, UTTERANCES, config, quantized=quantized_prompted)
@@ -48,10 +51,15 @@ def expected(codec_lm_variants: Path, trained_prompted: tuple[Path, Path]) -> Ex
 
 
 def test_a_sound_voice_passes_under_every_runtime_that_is_here(
-    codec_lm_variants: Path, trained_prompted: tuple[Path, Path], quantized_prompted: tuple[Path, Path], verify_config: VerifyConfig
+    codec_lm_variants: Path,
+    trained_prompted: tuple[Path, Path],
+    quantized_prompted: tuple[Path, Path],
+    verify_config: VerifyConfig,
 ) -> None:
     config = dataclasses.replace(verify_config, runtimes=["onnxruntime", "torch", "torch-static", "tensorrt"])
-    report = verify_voice(read_bundle(codec_lm_variants), trained_prompted, UTTERANCES, config, quantized=quantized_prompted)
+    report = verify_voice(
+        read_bundle(codec_lm_variants), trained_prompted, UTTERANCES, config, quantized=quantized_prompted
+    )
     assert failures(report) == {}
     passed = {name for name, found in report.items() if isinstance(found, dict)}
     assert passed == {
@@ -132,14 +140,18 @@ IN_INT8: dict[str, tuple[str, Change, str]] = {
 
 
 @pytest.mark.parametrize("fault", IN_FP32)
-def test_a_fault_planted_in_float32_fails_the_stage(fault: str, codec_lm_variants: Path, verify: Verify, tmp_path: Path) -> None:
+def test_a_fault_planted_in_float32_fails_the_stage(
+    fault: str, codec_lm_variants: Path, verify: Verify, tmp_path: Path
+) -> None:
     graph, change, message = IN_FP32[fault]
     with pytest.raises(SonorantError, match=rf"^onnxruntime/fp32: {re.escape(message)}"):
         verify(plant(codec_lm_variants, graph, "fp32", change, tmp_path / "planted"))
 
 
 @pytest.mark.parametrize("fault", IN_INT8)
-def test_a_fault_planted_in_int8_stops_it_alone(fault: str, codec_lm_variants: Path, verify: Verify, tmp_path: Path) -> None:
+def test_a_fault_planted_in_int8_stops_it_alone(
+    fault: str, codec_lm_variants: Path, verify: Verify, tmp_path: Path
+) -> None:
     graph, change, message = IN_INT8[fault]
     stopped = failures(verify(plant(codec_lm_variants, graph, "int8", change, tmp_path / "planted")))
     assert set(stopped) == {"onnxruntime/int8"}
@@ -156,7 +168,11 @@ def test_a_damaged_file_stops_its_variant(codec_lm_variants: Path, verify: Verif
 
 
 def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_spared(
-    codec_lm_variants: Path, quantized_prompted: tuple[Path, Path], expected: Expected, verify_config: VerifyConfig, tmp_path: Path
+    codec_lm_variants: Path,
+    quantized_prompted: tuple[Path, Path],
+    expected: Expected,
+    verify_config: VerifyConfig,
+    tmp_path: Path,
 ) -> None:
     as_float = onnx.load(codec_lm_variants / "vocoder.fp32.onnx")
     bundle = plant(codec_lm_variants, "vocoder", "int8", lambda model: model.CopyFrom(as_float), tmp_path / "planted")
@@ -166,7 +182,9 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
 
     def integers(sound: Path) -> Any:
         trained = quantized_prompted[0], sound
-        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, verify_config).rungs["integers"]()
+        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, verify_config).rungs[
+            "integers"
+        ]()
 
     found = integers(pretrained)
     assert found["vocoder"] == "not run: its model has no layer in int8" and found["step"]["layers"] > 1
@@ -175,12 +193,18 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
 
 
 def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
-    codec_lm_variants: Path, quantized_prompted: tuple[Path, Path], expected: Expected, verify_config: VerifyConfig, tmp_path: Path
+    codec_lm_variants: Path,
+    quantized_prompted: tuple[Path, Path],
+    expected: Expected,
+    verify_config: VerifyConfig,
+    tmp_path: Path,
 ) -> None:
     """Both stayed in float: one has no layer that int8 could hold, the other has lost too much in each."""
     as_float = onnx.load(codec_lm_variants / "vocoder.fp32.onnx")
     bundle = plant(codec_lm_variants, "vocoder", "int8", lambda model: model.CopyFrom(as_float), tmp_path / "planted")
-    sizes = {variant: [bundle.graph_file(graph, variant).stat().st_size for graph in GRAPHS] for variant in ("int8", "fp32")}
+    sizes = {
+        variant: [bundle.graph_file(graph, variant).stat().st_size for graph in GRAPHS] for variant in ("int8", "fp32")
+    }
     share, of_all = (sum(sizes["int8"][:weighed]) / sum(sizes["fp32"][:weighed]) for weighed in (3, 4))
     assert share < of_all
 
@@ -196,7 +220,9 @@ def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
     told = f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes, verify.int8_size allows 0.1; no layer is left"
     with pytest.raises(Fault, match=f"^{told}"):
         size([], 0.1)
-    with pytest.raises(Fault, match=f"^the graphs have {of_all:.4f} of fp32's bytes, .* layers left in float: codec enter "):
+    with pytest.raises(
+        Fault, match=f"^the graphs have {of_all:.4f} of fp32's bytes, .* layers left in float: codec enter "
+    ):
         size(["enter"], share)
 
 
@@ -225,7 +251,9 @@ def test_windows_of_codes_without_their_context_are_found(codec_lm_variants: Pat
     bundle = read_bundle(codec_lm_variants)
     narrow = dataclasses.replace(bundle.description.receptive_field, vocoder=0)
     bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, receptive_field=narrow))
-    with pytest.raises(SonorantError, match=r"onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"):
+    with pytest.raises(
+        SonorantError, match=r"onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"
+    ):
         verify(bundle)
 
 
@@ -279,7 +307,8 @@ def test_tokens_tell_of_faults_between_the_graphs(fault: str, codec_lm_variants:
     assert found["identical"] and found["decisions"] > 100
     faulty = Faulty(right, FAULTS[fault])
     with pytest.raises(
-        Fault, match=r"^graph step, output tokens, length \d+, batch \d: \S+% of the greedy tokens are not those of torch,"
+        Fault,
+        match=r"^graph step, output tokens, length \d+, batch \d: \S+% of the greedy tokens are not those of torch,",
     ):
         check_tokens(faulty, expected, likelihoods, 1.0, 1e-3)
     with pytest.raises(Fault, match=r"of the greedy tokens are not those of torch in a batch"):
@@ -287,7 +316,8 @@ def test_tokens_tell_of_faults_between_the_graphs(fault: str, codec_lm_variants:
 
 
 def test_a_row_that_ends_at_another_frame_is_found(codec_lm_variants: Path, expected: Expected) -> None:
-    """The pointer stays on the last phoneme whether it has left it or not: told torch's tokens, only the end itself differs."""
+    """The pointer stays on the last phoneme whether it has left it or not: told torch's tokens, only the end itself
+    differs."""
     right = load_runtime("onnxruntime", read_bundle(codec_lm_variants), LoadOptions(variant="fp32"))
 
     def wait(state: State) -> State:
@@ -301,7 +331,9 @@ def test_a_row_that_ends_at_another_frame_is_found(codec_lm_variants: Path, expe
         check_tokens(Faulty(right, wait), alone, expected.runtime.likelihoods, 1.0, 1e-3)
 
 
-def test_a_choice_between_equals_is_no_fault_and_a_share_may_be_allowed(codec_lm_variants: Path, expected: Expected) -> None:
+def test_a_choice_between_equals_is_no_fault_and_a_share_may_be_allowed(
+    codec_lm_variants: Path, expected: Expected
+) -> None:
     right = load_runtime("onnxruntime", read_bundle(codec_lm_variants), LoadOptions(variant="fp32"))
     faulty, likelihoods = Faulty(right, FAULTS["age"]), expected.runtime.likelihoods
     allowed = check_tokens(faulty, expected, likelihoods, 0.01, 1e-3)

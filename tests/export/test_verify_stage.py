@@ -37,17 +37,39 @@ def features(murmur: Callable[..., np.ndarray], tmp_path_factory: pytest.TempPat
         write_wav(folder / f"{number}.wav", murmur(1.0, number), 16000)
         utterances.append(
             Utterance(
-                id=str(number), audio=f"{number}.wav", text=text, spoken=text, speaker="anna", language="en-us", split="train"
+                id=str(number),
+                audio=f"{number}.wav",
+                text=text,
+                spoken=text,
+                speaker="anna",
+                language="en-us",
+                split="train",
             )
         )
     write_features(
-        folder, utterances, folder / "features", load("audio", MelConfig, ROOT / "params.yaml"), TextConfig(frontend="gruut"), 1
+        folder,
+        utterances,
+        folder / "features",
+        load("audio", MelConfig, ROOT / "params.yaml"),
+        TextConfig(frontend="gruut"),
+        1,
     )
     return folder / "features"
 
 
 def verify(voice: Path, trained: tuple[Path, Path], features: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    arguments = ["--voice", voice, "--acoustic", trained[0], "--vocoder", trained[1], "--features", features, "--out", out]
+    arguments = [
+        "--voice",
+        voice,
+        "--acoustic",
+        trained[0],
+        "--vocoder",
+        trained[1],
+        "--features",
+        features,
+        "--out",
+        out,
+    ]
     command = [sys.executable, "-m", "tasks.verify", *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -78,7 +100,16 @@ def test_the_export_stage_in_two_processes_gives_the_same_bundle(
 ) -> None:
     bundles = []
     for seed in ("7", "8"):
-        arguments = ["--acoustic", trained[0], "--vocoder", trained[1], "--features", features, "--out", tmp_path / seed]
+        arguments = [
+            "--acoustic",
+            trained[0],
+            "--vocoder",
+            trained[1],
+            "--features",
+            features,
+            "--out",
+            tmp_path / seed,
+        ]
         command = [sys.executable, "-m", "tasks.export", *map(str, arguments)]
         done = subprocess.run(
             command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False
@@ -91,7 +122,9 @@ def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     assert lengths.tokens[-1] == max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
 
 
-def test_a_fault_is_one_line_and_no_report(voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path) -> None:
+def test_a_fault_is_one_line_and_no_report(
+    voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path
+) -> None:
     faulty = plant(voice_bundle, "vocoder", "fp32", change_matrix(times(1.2)), tmp_path / "planted")
     done = verify(faulty.folder, trained, features, tmp_path / "parity.json")
     assert done.returncode == 1

@@ -81,7 +81,12 @@ def dvc(root: Path, *arguments: str) -> str:
     """Run DVC as a person would, with this interpreter as `python`."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(
-        [sys.executable, "-m", "dvc", *arguments], cwd=root, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "dvc", *arguments],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

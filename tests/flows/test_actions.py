@@ -43,7 +43,9 @@ def project(make_project: Callable[..., Path], voice_bundle: Path) -> Path:
     return root
 
 
-def test_flow_registers_once_and_shows_its_results(prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flow_registers_once_and_shows_its_results(
+    prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from prefect.client.orchestration import get_client
 
     from flows.demo import summary
@@ -59,23 +61,23 @@ def test_flow_registers_once_and_shows_its_results(prefect_server: str, project:
     assert runs["register"].data.tags["mlflow.parentRunId"] == runs["pipeline"].info.run_id
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
     with get_client(sync_client=True) as client:
-        own = [artifact for artifact in client.read_artifacts() if artifact.flow_run_id == state.state_details.flow_run_id]
+        own = [
+            artifact for artifact in client.read_artifacts() if artifact.flow_run_id == state.state_details.flow_run_id
+        ]
     artifacts = {artifact.key: str(artifact.data) for artifact in own}
     assert "14.1 % (95 % interval 11.9 - 15.9)" in artifacts["report"] and "models:/flow-voice/1" in artifacts["report"]
     rows = {row["gate"]: row for row in json.loads(artifacts["verdict"].replace("'", '"'))}
-    assert rows["wer_above_recordings"]["verdict"] == "passed" and rows["wer_above_recordings"]["95 % interval"] == "0.234 to 1.09"
+    assert (
+        rows["wer_above_recordings"]["verdict"] == "passed"
+        and rows["wer_above_recordings"]["95 % interval"] == "0.234 to 1.09"
+    )
     assert "the recordings" in artifacts["results"]
     assert f"report: `{project / 'reports/index.html'}`" in artifacts["report"]
     logged = store.client.list_artifacts(runs["register"].info.run_id, "report")
     assert "report/index.html" in {item.path for item in logged}
     text = summary(found)
     assert "reports/evaluation/samples/a.wav" in text
-    for part in (
-        "the recordings",
-        "14.1",
-        "models:/flow-voice/1, alias champion",
-        "evaluate",
-    ):
+    for part in ("the recordings", "14.1", "models:/flow-voice/1, alias champion", "evaluate"):
         assert part in text
 
 
@@ -90,7 +92,9 @@ def test_refused_voice_is_a_completed_run(
 @pytest.mark.parametrize(
     ("error", "attempts"), [(TrackingUnavailable("away"), 3), (OSError("reset"), 3), (SonorantError("bad"), 1)]
 )
-def test_actions_ask_again_only_where_an_answer_did_not_come(prefect_server: str, error: Exception, attempts: int) -> None:
+def test_actions_ask_again_only_where_an_answer_did_not_come(
+    prefect_server: str, error: Exception, attempts: int
+) -> None:
     from prefect import flow, task
 
     from flows.policy import ACTION

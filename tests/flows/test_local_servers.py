@@ -41,7 +41,13 @@ class Served:
     def servers(self, action: str, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "infra.local_servers", action]
         return subprocess.run(
-            command, cwd=self.root, env=self.environment | more, capture_output=True, text=True, check=False, timeout=400
+            command,
+            cwd=self.root,
+            env=self.environment | more,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=400,
         )
 
     def prefect(self, *arguments: str) -> str:
@@ -52,7 +58,9 @@ class Served:
 
     def run_deployment(self, **parameters: object) -> str:
         given = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
-        line = next(x for x in self.prefect("deployment", "run", "train-and-export/local", *given).splitlines() if "UUID" in x)
+        line = next(
+            x for x in self.prefect("deployment", "run", "train-and-export/local", *given).splitlines() if "UUID" in x
+        )
         return line.split()[-1]
 
     def state(self, run: str) -> str:
@@ -88,7 +96,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_prints_what_to_paste_and_a_second_start_prints_it_again(served: Served) -> None:
-    assert [line.split("=")[0] for line in served.printed.splitlines()] == ["export PREFECT_API_URL", "export MLFLOW_TRACKING_URI"]
+    assert [line.split("=")[0] for line in served.printed.splitlines()] == [
+        "export PREFECT_API_URL",
+        "export MLFLOW_TRACKING_URI",
+    ]
     again = served.servers("start")
     assert (again.returncode, again.stdout) == (0, served.printed)
 
@@ -142,6 +153,10 @@ def processes_of(root: Path, variable: str = "SONORANT_TEST") -> list[psutil.Pro
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             given = process.environ()
-            if given.get("SONORANT_TEST") == str(root) and variable in given and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                given.get("SONORANT_TEST") == str(root)
+                and variable in given
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(process)
     return found

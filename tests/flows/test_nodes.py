@@ -1,4 +1,5 @@
-"""A flow on several machines: here a second folder with a worker of its own, which shares nothing with the first but a server."""
+"""A flow on several machines: here a second folder with a worker of its own, which shares nothing with the first but a
+server."""
 
 import os
 import shutil
@@ -56,7 +57,8 @@ if me == '0':
 def two_machines(
     prefect_server: str, make_project: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Path, Path]]:
-    """A project, and a second machine: its own copy with a worker of the pool of nodes. With the folder where they meet."""
+    """A project, and a second machine: its own copy with a worker of the pool of nodes. With the folder where they
+    meet."""
     root, meetings = make_project("project", NODES), tmp_path / "meetings"
     meetings.mkdir()
     (root / "stage.py").write_text(NODE)
@@ -78,7 +80,9 @@ def two_machines(
     }
     prefect = [sys.executable, "-m", "prefect"]
     for pool in ("sonorant", "sonorant-nodes"):
-        subprocess.run([*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], env=environment, check=True)
+        subprocess.run(
+            [*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], env=environment, check=True
+        )
     subprocess.run([*prefect, "--no-prompt", "deploy", "--all"], cwd=root, env=environment, check=True)
     worker = subprocess.Popen(
         [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"],
@@ -120,7 +124,10 @@ def test_nodes_are_fetched_for_watched_and_cancelled(
         [sys.executable, "-c", code], cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     wait_until(
-        lambda: any((folder / "1").exists() for folder in list(meetings.iterdir())) and len(list(meetings.iterdir())) > before
+        lambda: (
+            any((folder / "1").exists() for folder in list(meetings.iterdir()))
+            and len(list(meetings.iterdir())) > before
+        )
     )
     wait_until(lambda: processes_of(second, "stage.py") != [])
     flow.send_signal(signal.SIGTERM)
@@ -137,7 +144,9 @@ def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(
     assert state.is_failed() and "no worker took node" in state.message and "--pool sonorant-nodes" in state.message
 
 
-def test_nodes_already_started_are_cancelled_when_another_cannot_be(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_already_started_are_cancelled_when_another_cannot_be(
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment: Any = train_node.to_deployment("node")
     deployment.apply()
     started: list[Any] = []

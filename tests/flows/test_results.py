@@ -43,7 +43,10 @@ def test_the_choice_is_marked_and_a_missing_figure_is_a_dash() -> None:
 
 def test_candidates_that_did_not_run_stand_in_the_table_of_speeds_with_their_reason() -> None:
     timed = {"rtf": 0.01, "p50_ms": 40.0, "p95_ms": 50.0}
-    speed = {"onnxruntime/fp32": {"medium": {"threads_1": timed}}, "tensorrt/fp32": "not run: TensorRT is not installed"}
+    speed = {
+        "onnxruntime/fp32": {"medium": {"threads_1": timed}},
+        "tensorrt/fp32": "not run: TensorRT is not installed",
+    }
     rows = speed_rows({"speed": speed})
     assert rows[0]["threads"] == "1" and rows[0]["times fp32's speed"] == "-"
     assert rows[1]["sentences"] == "not run: TensorRT is not installed"
@@ -56,7 +59,15 @@ def test_tables_show_what_there_is_and_nothing_where_nothing_was_measured() -> N
     assert memory_rows({"memory": {"a/fp32": {"loaded_mib": 80.1, "peak_mib": 95.7}, "b/fp32": "not run: no"}}) == [
         {"candidate": "a/fp32", "loaded MiB": "80", "peak MiB": "96"}
     ]
-    for rows in (intelligibility_rows, choice_rows, naturalness_rows, speed_rows, memory_rows, codec_rows, decoding_rows):
+    for rows in (
+        intelligibility_rows,
+        choice_rows,
+        naturalness_rows,
+        speed_rows,
+        memory_rows,
+        codec_rows,
+        decoding_rows,
+    ):
         assert rows({}) == []
     assert plain_table([]) == "  -"
 
@@ -85,6 +96,8 @@ def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> N
     assert intelligibility_rows(metrics)[0]["spoken by"] == "codec's copy of them"
     assert codec_rows(metrics) == [{"bit/s": "623", "frames/s": "31.25", "streams": "2", "codes in use %": "97, 85"}]
     [row] = decoding_rows(metrics)
-    assert row["ran away"] == "2" and row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)" and row["still not well"] == "1"
+    assert (
+        row["ran away"] == "2" and row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)" and row["still not well"] == "1"
+    )
     assert row["first audio ms"] == "71 (p95 97)"
     assert decoding_rows(metrics | {"first_audio": {"fp32": "not run: no threads"}})[0]["first audio ms"] == "-"

@@ -40,7 +40,10 @@ def done_stages(root: Path) -> list[str]:
 
 
 def test_lock_file_is_that_of_dvc_repro(
-    prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    prefect_server: str,
+    make_project: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     by_flow, by_dvc = make_project("flow"), make_project("dvc")
     state = run_flow(by_flow, monkeypatch, register=False)
@@ -67,14 +70,19 @@ def test_overrides_leave_the_working_tree_alone(
     assert (root / "model.txt").read_text() == "one two\n" * 2
     assert (where / "model.txt").read_text() == "one two\n" * 5
     assert "steps: 5       # of the optimizer" in (where / "params.yaml").read_text()
-    assert done_stages(root)[3:] == ["train_acoustic", "evaluate"], "what the override does not touch came from the shared cache"
+    assert done_stages(root)[3:] == ["train_acoustic", "evaluate"], (
+        "what the override does not touch came from the shared cache"
+    )
     assert "up to date" in dvc(root, "repro")
 
 
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"overrides": {"train_acoustic.stepz": 5}}, "unknown key 'train_acoustic.stepz'; did you mean 'train_acoustic.steps'"),
+        (
+            {"overrides": {"train_acoustic.stepz": 5}},
+            "unknown key 'train_acoustic.stepz'; did you mean 'train_acoustic.steps'",
+        ),
         ({"overrides": {"train_acoustic.steps": "many"}}, "expected int such as 2, not 'many'"),
         ({"overrides": {"train_acoustic": 5}}, "it is a section; name one of train_acoustic.steps"),
         ({"stages": ["trane"]}, "unknown stage 'trane'; dvc.yaml has: prepare, train_acoustic, evaluate"),
@@ -107,7 +115,9 @@ def test_chosen_stages_bring_what_they_need(
 def test_failing_stage_fails_the_run_and_names_its_last_line(
     prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = make_project("project", "stages:\n  prepare:\n    cmd: sh -c 'echo error; exit 3'\n    outs: [prepared.txt]\n")
+    root = make_project(
+        "project", "stages:\n  prepare:\n    cmd: sh -c 'echo error; exit 3'\n    outs: [prepared.txt]\n"
+    )
     state = run_flow(root, monkeypatch)
     assert state.is_failed() and "prepare" in state.message
 
@@ -119,7 +129,8 @@ stages:
     deps: [stage.py]
     outs: [prepared.txt]
 """
-# The stage counts what it did in its run directory, like a trainer; its child lives in a session of its own, like torchrun's workers.
+# The stage counts what it did in its run directory, like a trainer; its child lives in a session of its own, like
+# torchrun's workers.
 STAGE = """\
 import pathlib, subprocess, sys, time
 child = subprocess.Popen([sys.executable, '-c', 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'],

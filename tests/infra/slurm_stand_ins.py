@@ -1,4 +1,5 @@
-"""Slurm's commands, so far as train.sbatch uses them, with the nodes of a job as processes of this machine. Knows nothing of training.
+"""Slurm's commands, so far as train.sbatch uses them, with the nodes of a job as processes of this machine. Knows
+nothing of training.
 
 What a real cluster adds (placement, cgroups, the queue) is not imitated: `scontrol requeue` only leaves a note.
 """
@@ -57,7 +58,11 @@ class Slurm:
 
     def submit(self, root: Path, *words: str, nodes: int, processes: int) -> subprocess.Popen[str]:
         """Start a batch script with its arguments in `root` as Slurm would on its first node; `processes` a node."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("PET_", "SLURM_", "SONORANT_", "MLFLOW_"))}
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PET_", "SLURM_", "SONORANT_", "MLFLOW_"))
+        }
         env |= {
             "PATH": f"{self.folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{env['PATH']}",
             "SLURM_JOB_ID": str(os.getpid()),
@@ -67,7 +72,9 @@ class Slurm:
             "SLURM_GPUS_ON_NODE": str(processes),
             "OMP_NUM_THREADS": "1",
         }
-        job = subprocess.Popen(["bash", *words], cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        job = subprocess.Popen(
+            ["bash", *words], cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         self._jobs.append(job)
         return job
 

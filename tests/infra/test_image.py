@@ -30,7 +30,9 @@ def test_the_base_is_pinned() -> None:
 
 
 def test_it_has_the_compilers_that_torch_compile_asks_for() -> None:
-    (installed,) = [value.split() for keyword, value in instructions() if keyword == "RUN" and "apt-get install" in value]
+    (installed,) = [
+        value.split() for keyword, value in instructions() if keyword == "RUN" and "apt-get install" in value
+    ]
     assert {"gcc", "g++", "libc6-dev", "python3-dev"} <= set(installed)
 
 
@@ -51,7 +53,11 @@ def test_what_it_copies_is_there() -> None:
 
 def test_nothing_tracked_is_left_out_and_no_result_or_credential_goes_in() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    left_out = [name for name in tracked if any(fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in ignored())]
+    left_out = [
+        name
+        for name in tracked
+        if any(fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in ignored())
+    ]
     assert [name for name in left_out if not name.startswith(".ci/")] == []
     results = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
     assert results | {".venv", ".git/config", ".dvc/config.local"} <= set(ignored())

@@ -67,12 +67,16 @@ def test_the_compiled_search_finds_the_path_of_the_one_in_torch(tied: bool) -> N
         score_BNT = torch.randn(batch, tokens, frames) * 3
         if tied:
             score_BNT = score_BNT.round()
-        assert torch.equal(monotonic_alignment(score_BNT, tokens_B, frames_B), batched_search(score_BNT, tokens_B, frames_B))
+        assert torch.equal(
+            monotonic_alignment(score_BNT, tokens_B, frames_B), batched_search(score_BNT, tokens_B, frames_B)
+        )
 
 
 def test_scores_that_are_no_numbers_stay_inside_the_utterance() -> None:
     durations = monotonic_alignment(torch.full((1, 3, 8), torch.nan), torch.tensor([3]), torch.tensor([8]))
-    assert torch.equal(durations, batched_search(torch.full((1, 3, 8), torch.nan), torch.tensor([3]), torch.tensor([8])))
+    assert torch.equal(
+        durations, batched_search(torch.full((1, 3, 8), torch.nan), torch.tensor([3]), torch.tensor([8]))
+    )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

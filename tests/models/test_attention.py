@@ -1,4 +1,5 @@
-"""Every kind of attention, in training and step by step, against scores written out under the one definition of who sees whom."""
+"""Every kind of attention, in training and step by step, against scores written out under the one definition of who
+sees whom."""
 
 import pytest
 import torch
@@ -19,7 +20,9 @@ def attention(kind: Kind, window: int) -> SelfAttention:
     return SelfAttention(CHANNELS, HEADS, kind, window)
 
 
-def written_out(layer: SelfAttention, x_BTC: torch.Tensor, position_BT: torch.Tensor, valid_BT: torch.Tensor) -> torch.Tensor:
+def written_out(
+    layer: SelfAttention, x_BTC: torch.Tensor, position_BT: torch.Tensor, valid_BT: torch.Tensor
+) -> torch.Tensor:
     """Full attention under the mask: every score built, every position turned by complex numbers."""
     query, key, value = (
         part.unflatten(-1, (layer.heads, layer.width)).transpose(1, 2) for part in layer.project(x_BTC).chunk(3, dim=-1)
@@ -33,7 +36,9 @@ def written_out(layer: SelfAttention, x_BTC: torch.Tensor, position_BT: torch.Te
 def by_complex(x_BHTD: torch.Tensor, position_BT: torch.Tensor) -> torch.Tensor:
     half = x_BHTD.shape[-1] // 2
     angle = position_BT[:, None, :, None] * 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-    turned = torch.complex(x_BHTD[..., :half].double(), x_BHTD[..., half:].double()) * torch.polar(torch.ones_like(angle), angle)
+    turned = torch.complex(x_BHTD[..., :half].double(), x_BHTD[..., half:].double()) * torch.polar(
+        torch.ones_like(angle), angle
+    )
     return torch.cat([turned.real, turned.imag], -1).to(x_BHTD.dtype)
 
 
@@ -149,4 +154,6 @@ def test_contradictions_are_refused() -> None:
 
 
 def static(slots: int) -> StaticCache:
-    return StaticCache(layers=1, batch=BATCH, heads=HEADS, slots=slots, width=CHANNELS // HEADS, device=torch.device("cpu"))
+    return StaticCache(
+        layers=1, batch=BATCH, heads=HEADS, slots=slots, width=CHANNELS // HEADS, device=torch.device("cpu")
+    )

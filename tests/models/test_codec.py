@@ -24,7 +24,8 @@ LEVELS = [(8, 5, 5, 5), (2,), (3, 4), (7, 2, 6)]
 
 
 def codec_of(seed: int = 0, **changes: object) -> Codec:
-    """A codec of random weights in evaluation mode: its encoder loud enough to use many codes, its blocks to be heard from afar."""
+    """A codec of random weights in evaluation mode: its encoder loud enough to use many codes, its blocks to be heard
+    from afar."""
     torch.manual_seed(seed)
     config = dataclasses.replace(CONFIG, **changes)  # type: ignore[arg-type]
     codec = Codec(config, mels=MELS, n_fft=64, hop=HOP, mel_mean=-5.0, mel_std=2.0).eval()
@@ -45,7 +46,9 @@ def test_every_code_is_a_vector_of_its_own_and_is_found_again(levels: tuple[int,
     quantizer = FiniteScalarQuantizer(levels)
     codes_K = torch.arange(quantizer.codes)
     values_KD = quantizer.to_values(codes_K)
-    assert quantizer.codes == len(set(map(tuple, values_KD.tolist()))) == len(list(itertools.product(*map(range, levels))))
+    assert (
+        quantizer.codes == len(set(map(tuple, values_KD.tolist()))) == len(list(itertools.product(*map(range, levels))))
+    )
     assert values_KD.abs().max() == 1.0
     assert torch.equal(quantizer.to_codes(values_KD), codes_K)
 
@@ -61,7 +64,9 @@ def test_vectors_of_any_size_become_codes_and_all_levels_are_reached(levels: tup
     torch.testing.assert_close(quantizer.to_values(codes), values)
     for place, count in enumerate(levels):
         assert len(values[:, place].unique()) == count
-    assert torch.equal(quantizer.to_codes(quantizer(torch.full((1, len(levels)), 1e9))), torch.tensor([quantizer.codes - 1]))
+    assert torch.equal(
+        quantizer.to_codes(quantizer(torch.full((1, len(levels)), 1e9))), torch.tensor([quantizer.codes - 1])
+    )
 
 
 def test_the_most_levels_there_may_be_are_not_left() -> None:

@@ -1,4 +1,5 @@
-"""The codec language model: whole utterances at once equal step by step, a row equals itself alone, nothing looks ahead."""
+"""The codec language model: whole utterances at once equal step by step, a row equals itself alone, nothing looks
+ahead."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def model_of(**changes: Any) -> LanguageModel:
 
 
 def inputs() -> dict[str, torch.Tensor]:
-    """What `forward` takes beside states, for three rows of different text, prompt and length; padding is noise, not zeros."""
+    """What `forward` takes beside states, for three rows of different text, prompt and length; padding is noise, not
+    zeros."""
     generator = torch.Generator().manual_seed(1)
     steps = int(STEPS.max())
     time_T = torch.arange(steps)
@@ -67,7 +69,9 @@ def cache_of(kind: str, model: LanguageModel) -> Cache:
 @pytest.mark.parametrize("text", ["pointer", "prefix", "both"])
 @pytest.mark.parametrize("attention", KINDS)
 @pytest.mark.parametrize(("prompt_frames", "cache_kind"), [(0, "dynamic"), (4, "static")])
-def test_whole_utterances_at_once_equal_step_by_step(text: str, attention: Kind, prompt_frames: int, cache_kind: str) -> None:
+def test_whole_utterances_at_once_equal_step_by_step(
+    text: str, attention: Kind, prompt_frames: int, cache_kind: str
+) -> None:
     model = model_of(text=text, attention=attention, prompt_frames=prompt_frames)
     states_BNC, given = states_of(model), inputs()
     logits_BTGK, advance_BTA = model(states_BNC, **given)
@@ -118,7 +122,8 @@ def test_ages_beyond_the_last_are_the_last() -> None:
     model, given = model_of(), inputs()
     states_BNC = states_of(model)
     first, last, later = (
-        model(states_BNC, **{**given, "age_BT": torch.full_like(given["age_BT"], age)})[0][0] for age in (0, AGES - 1, 9 * AGES)
+        model(states_BNC, **{**given, "age_BT": torch.full_like(given["age_BT"], age)})[0][0]
+        for age in (0, AGES - 1, 9 * AGES)
     )
     assert torch.equal(last, later) and not torch.allclose(first, last)
 
@@ -148,6 +153,12 @@ def test_each_stream_stands_a_step_later_than_the_one_before(codebooks: int) -> 
 
 
 def test_contradictions_are_refused() -> None:
-    for name, value in (("heads", 3), ("encoder_kernel", 4), ("dropout", 1.0), ("most_advance", 0), ("prompt_frames", -1)):
+    for name, value in (
+        ("heads", 3),
+        ("encoder_kernel", 4),
+        ("dropout", 1.0),
+        ("most_advance", 0),
+        ("prompt_frames", -1),
+    ):
         with pytest.raises(ValueError, match=name):
             LanguageModelConfig(**{**CONFIG, name: value})

@@ -13,7 +13,10 @@ from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 def test_the_trained_convolution_and_its_gradients_are_those_of_torch(kernel: int, precision: torch.dtype) -> None:
     torch.manual_seed(1)
     ours = DepthwiseConv(12, kernel).double()
-    x_BTC, gradient_BTC = torch.randn(3, 17, 12, dtype=torch.float64, requires_grad=True), torch.randn(3, 17, 12).double()
+    x_BTC, gradient_BTC = (
+        torch.randn(3, 17, 12, dtype=torch.float64, requires_grad=True),
+        torch.randn(3, 17, 12).double(),
+    )
     expected = F.conv1d(x_BTC.transpose(1, 2), ours.weight, ours.bias, padding=kernel // 2, groups=12).transpose(1, 2)
     wanted = torch.autograd.grad((expected * gradient_BTC).sum(), [x_BTC, ours.weight, ours.bias])
     if precision == torch.bfloat16:
@@ -27,7 +30,9 @@ def test_the_trained_convolution_and_its_gradients_are_those_of_torch(kernel: in
     assert y_BTC.dtype == precision
     found = torch.autograd.grad((y_BTC.double() * gradient_BTC).sum(), [x_BTC, ours.weight, ours.bias])
     for a, b in zip([y_BTC, *found], [expected, *wanted], strict=True):
-        assert torch.allclose(a.detach().double(), b.detach(), rtol=tolerance, atol=tolerance * b.detach().abs().max().item())
+        assert torch.allclose(
+            a.detach().double(), b.detach(), rtol=tolerance, atol=tolerance * b.detach().abs().max().item()
+        )
 
 
 def test_the_convolution_has_the_weights_and_the_answer_of_nn_conv1d_at_synthesis() -> None:
@@ -67,5 +72,8 @@ def test_gelu_is_the_tanh_form_to_the_rounding_of_its_dtype() -> None:
     assert torch.allclose(GELU()(x.float()).double(), wanted, atol=1e-6)
     x = x.bfloat16()
     rounded = F.gelu(x, approximate="tanh").double()
-    error, rounding = GELU()(x).double() - F.gelu(x.double(), approximate="tanh"), rounded - F.gelu(x.double(), approximate="tanh")
+    error, rounding = (
+        GELU()(x).double() - F.gelu(x.double(), approximate="tanh"),
+        rounded - F.gelu(x.double(), approximate="tanh"),
+    )
     assert error.square().mean().sqrt() < 1.1 * rounding.square().mean().sqrt()

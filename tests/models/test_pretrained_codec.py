@@ -152,13 +152,22 @@ def test_parts_with_the_measured_context_equal_the_whole(saved: dict[str, Path],
 @pytest.mark.parametrize("kind", MADE)
 def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: str, tmp_path: Path) -> None:
     codec, about = take_pretrained(str(saved[kind]), AUDIO, 2)
-    header = {"audio": dict(vars(AUDIO)), "symbols": [], "speakers": [], "frontend": {}, "mel_mean": 0.0, "mel_std": 1.0}
+    header = {
+        "audio": dict(vars(AUDIO)),
+        "symbols": [],
+        "speakers": [],
+        "frontend": {},
+        "mel_mean": 0.0,
+        "mel_std": 1.0,
+    }
     config = CodecConfig(
         channels=8, expansion=1, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4], codebook_dropout=0.0,
         pretrained="somewhere",
     )  # fmt: skip
     save_model(
-        tmp_path / "vocoder", codec.state_dict(), json.loads(json.dumps(describe("codec", config, header) | {"pretrained": about}))
+        tmp_path / "vocoder",
+        codec.state_dict(),
+        json.loads(json.dumps(describe("codec", config, header) | {"pretrained": about})),
     )
     again, description = load_codec(tmp_path / "vocoder")
     assert isinstance(again, PretrainedCodec) and not again.training
@@ -174,19 +183,33 @@ def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: 
     ("audio", "codebooks", "words"),
     [
         ({"sample_rate": 16000}, 2, "speaks at 8000 Hz and the features are at 16000: set audio.sample_rate: 8000"),
-        ({"hop": 16}, 2, "a frame of .* is 40 samples, no multiple of a mel frame's 16: set audio.hop to a divisor of 40"),
+        (
+            {"hop": 16},
+            2,
+            "a frame of .* is 40 samples, no multiple of a mel frame's 16: set audio.hop to a divisor of 40",
+        ),
         ({}, 4, "codec.codebooks is 4: .* has 1 to 3 codebooks"),
     ],
 )
-def test_one_that_does_not_fit_is_refused(saved: dict[str, Path], audio: dict[str, int], codebooks: int, words: str) -> None:
+def test_one_that_does_not_fit_is_refused(
+    saved: dict[str, Path], audio: dict[str, int], codebooks: int, words: str
+) -> None:
     with pytest.raises(SonorantError, match=words):
         take_pretrained(str(saved["dac"]), MelConfig(**{**vars(AUDIO), **audio}), codebooks)
 
 
 def test_codes_that_a_token_store_cannot_hold_are_refused(tmp_path: Path) -> None:
-    config = {"model_type": "mimi", "codebook_size": 65536, "sampling_rate": 8000, "upsampling_ratios": [5, 4], "num_quantizers": 4}
+    config = {
+        "model_type": "mimi",
+        "codebook_size": 65536,
+        "sampling_rate": 8000,
+        "upsampling_ratios": [5, 4],
+        "num_quantizers": 4,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(SonorantError, match="has 65536 codes a stream, and a token store holds 32768: take one of fewer"):
+    with pytest.raises(
+        SonorantError, match="has 65536 codes a stream, and a token store holds 32768: take one of fewer"
+    ):
         check_pretrained(str(tmp_path), AUDIO, 2)
 
 
@@ -207,5 +230,7 @@ def test_pickled_weights_are_not_read(saved: dict[str, Path], tmp_path: Path) ->
 
 
 def test_codecs_of_our_own_do_without_transformers() -> None:
-    program = "import sys; sys.modules['transformers'] = None; import sonorant.models, sonorant.families.codec_lm.training"
+    program = (
+        "import sys; sys.modules['transformers'] = None; import sonorant.models, sonorant.families.codec_lm.training"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2], env=dict(os.environ))

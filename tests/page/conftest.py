@@ -50,7 +50,18 @@ def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
 @contextmanager
 def served(bundle: Path) -> Iterator[str]:
     """Address of a demo page of a bundle; its process ends well, and has said nothing but what is told of texts."""
-    command = [sys.executable, "-m", "sonorant.cli", "demo-page", "--voice", str(bundle), "--port", "0", "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "sonorant.cli",
+        "demo-page",
+        "--voice",
+        str(bundle),
+        "--port",
+        "0",
+        "--workers",
+        "1",
+    ]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -67,4 +78,8 @@ def served(bundle: Path) -> Iterator[str]:
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read()
         assert process.wait(PATIENCE) == 130
-        assert [line for line in errors.splitlines() if not re.search("left out what cannot be spoken|did not go well", line)] == []
+        assert [
+            line
+            for line in errors.splitlines()
+            if not re.search("left out what cannot be spoken|did not go well", line)
+        ] == []

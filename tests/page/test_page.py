@@ -1,4 +1,5 @@
-"""The demo page in a real browser: what is typed is heard, soon, as `say` speaks it; what cannot be spoken is said in a line."""
+"""The demo page in a real browser: what is typed is heard, soon, as `say` speaks it; what cannot be spoken is said in a
+line."""
 
 from __future__ import annotations
 
@@ -131,7 +132,9 @@ def test_speaker_speed_and_variant_change_what_is_heard(opened: Browser) -> None
     speak(opened, TEXT)
     ben = heard(opened)
     assert not np.array_equal(ben, plain)
-    opened.run("const speed = document.getElementById('speed'); speed.value = 2; speed.dispatchEvent(new Event('input'))")
+    opened.run(
+        "const speed = document.getElementById('speed'); speed.value = 2; speed.dispatchEvent(new Event('input'))"
+    )
     assert line(opened, "speed-shown") == "2.00"
     speak(opened, TEXT)
     assert len(heard(opened)) < len(ben)
@@ -192,5 +195,7 @@ def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page:
     )
     assert len(fields) == 6
     assert all(fields)
-    heights = browser.run("return [...document.querySelectorAll('button')].map((b) => b.getBoundingClientRect().height)")
+    heights = browser.run(
+        "return [...document.querySelectorAll('button')].map((b) => b.getBoundingClientRect().height)"
+    )
     assert min(heights) >= 44

@@ -1,4 +1,5 @@
-"""The demo page's server: speaks what `say` speaks, to this machine's own page only, and no longer than somebody listens."""
+"""The demo page's server: speaks what `say` speaks, to this machine's own page only, and no longer than somebody
+listens."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def server(two_variants: Path) -> Iterator[PageServer]:
         thread.join()
 
 
-def ask(page: str, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> HTTPResponse:
+def ask(
+    page: str, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
+) -> HTTPResponse:
     connection = HTTPConnection(urlsplit(page).netloc, timeout=PATIENCE)
     connection.request(method, path, body, headers or {})
     return connection.getresponse()
@@ -153,7 +156,9 @@ def test_half_a_surrogate_pair_is_an_unknown_character_and_no_speaker(page: str)
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_requests_that_the_page_does_not_make_are_refused(page: str, body: bytes, headers: dict[str, str], status: int) -> None:
+def test_requests_that_the_page_does_not_make_are_refused(
+    page: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
     response = ask(page, "POST", "/speech", body, headers)
     assert response.status == status
     assert "error" in json.loads(response.read())
@@ -194,7 +199,9 @@ def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: 
     connection.request("POST", "/speech", wish, JSON)
     unread = connection.getresponse()
     unread.readline()
-    assert len(heard(speak(server.url, text="Hi."))) == len(voice.say("Hi."))  # one worker, and the long speech is not over
+    assert len(heard(speak(server.url, text="Hi."))) == len(
+        voice.say("Hi.")
+    )  # one worker, and the long speech is not over
     assert server.synthesis.speaking == 1
     with server.synthesis.place():
         assert ask(server.url, "POST", "/speech", wish.encode(), JSON).status == 503

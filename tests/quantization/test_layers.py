@@ -1,4 +1,5 @@
-"""Quantised layers: torch's fake quantisation against ONNX Runtime's integers, gradients, and weights that never go stale."""
+"""Quantised layers: torch's fake quantisation against ONNX Runtime's integers, gradients, and weights that never go
+stale."""
 
 from __future__ import annotations
 
@@ -38,7 +39,12 @@ def calibrated(name: str) -> tuple[nn.Sequential, nn.Sequential, torch.Tensor]:
 
 def exported(model: nn.Sequential, x: torch.Tensor, path: Path) -> onnx.ModelProto:
     # Sizes vary, as in a voice: of fixed ones ONNX Runtime makes a Gemm, and that in float.
-    sizes = ({0: torch.export.Dim("batch"), 1 if isinstance(model[0], nn.Linear | DepthwiseConv) else 2: torch.export.Dim("time")},)
+    sizes = (
+        {
+            0: torch.export.Dim("batch"),
+            1 if isinstance(model[0], nn.Linear | DepthwiseConv) else 2: torch.export.Dim("time"),
+        },
+    )
     program = torch.export.export(model, (x,), dynamic_shapes=sizes, strict=True)
     result = torch.onnx.export(program, input_names=["x"], opset_version=20, dynamo=True, verbose=False)
     assert result is not None
@@ -70,7 +76,8 @@ def test_onnx_runtime_computes_the_same_in_integers(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_graph_keeps_to_the_rules_of_tensorrt(name: str, tmp_path: Path) -> None:
-    """Zero-points are zero, scales are constants, weights have one for each output channel, and no bias is quantised."""
+    """Zero-points are zero, scales are constants, weights have one for each output channel, and no bias is
+    quantised."""
     _, int8, x = calibrated(name)
     graph = exported(int8, x, tmp_path / "layer.onnx").graph
     constants = {array.name: onnx.numpy_helper.to_array(array) for array in graph.initializer}
@@ -81,7 +88,9 @@ def test_a_graph_keeps_to_the_rules_of_tensorrt(name: str, tmp_path: Path) -> No
     weight = next(node for node in nodes if node.input[0] in constants)
     layer = quantized(int8)["0"]
     scale, stored = constants[weight.input[1]], constants[weight.input[0]]
-    assert len(scale) == int8(x).shape[1 if name in ("convolution", "transposed") else 2], "not one scale an output channel"
+    assert len(scale) == int8(x).shape[1 if name in ("convolution", "transposed") else 2], (
+        "not one scale an output channel"
+    )
     assert scale.shape == (stored.shape[onnx.helper.get_node_attr_value(weight, "axis")],)
     axes = tuple(axis for axis in range(stored.ndim) if axis != onnx.helper.get_node_attr_value(weight, "axis"))
     assert np.all(np.abs(stored).max(axes) == LARGEST)  # each channel uses its whole range

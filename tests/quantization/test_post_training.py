@@ -1,4 +1,5 @@
-"""Calibration, the sensitivity table and the choice between two int8 models: what is planted is found, what is noise is not."""
+"""Calibration, the sensitivity table and the choice between two int8 models: what is planted is found, what is noise is
+not."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ CONFIG = QuantizeConfig(
 def write_float(kind: str, features: Path, folder: Path, decoder: str = "regression", spoil: str | None = None) -> Path:
     """A trained folder of a tiny model of random weights.
 
-    `spoil`: a block of the vocoder whose one channel is made 3000 times as large and is made small again by the weights that read it:
-    the function is the same, but one scale no longer fits all channels.
+    `spoil`: a block of the vocoder whose one channel is made 3000 times as large and is made small again by the weights
+    that read it: the function is the same, but one scale no longer fits all channels.
     """
     recipe = tiny_recipe(kind, features, decoder=decoder)
     if spoil is not None:
@@ -71,14 +72,18 @@ def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -
 def test_a_layer_that_does_not_bear_int8_is_named_and_stays_float(features: Path, tmp_path: Path) -> None:
     """Judged by the distance to what the float vocoder says: a vocoder of random weights has no other right answer."""
     store = FeatureStore.open(features)
-    mels = [torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, "validation", 3)]
+    mels = [
+        torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, "validation", 3)
+    ]
 
     def table(folder: Path) -> dict[str, Sensitivity]:
         model, _ = load_model(folder, "vocoder")
 
         @torch.no_grad()
         def judge(other: torch.nn.Module) -> Judged:
-            distance = np.array([1.0 + float((other(mel) - model(mel)).square().sum() / model(mel).square().sum()) for mel in mels])
+            distance = np.array(
+                [1.0 + float((other(mel) - model(mel)).square().sum() / model(mel).square().sum()) for mel in mels]
+            )
             return Judged(distance, distance, "error")
 
         scales = calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
@@ -103,7 +108,13 @@ def test_a_sensitive_layer_is_float_in_what_ships(features: Path, tmp_path: Path
     assert set(quantized(found.model)) == {row.layer for row in found.sensitivity} - {worst.layer}
 
 
-KINDS = [("acoustic", "regression"), ("acoustic", "flow"), ("vocoder", "regression"), ("codec", ""), ("language_model", "")]
+KINDS = [
+    ("acoustic", "regression"),
+    ("acoustic", "flow"),
+    ("vocoder", "regression"),
+    ("codec", ""),
+    ("language_model", ""),
+]
 
 
 @pytest.mark.parametrize(("kind", "decoder"), KINDS)
@@ -133,10 +144,15 @@ def test_a_codec_in_int8_says_the_same_codes(features: Path, tmp_path: Path) -> 
     for method in ("auto", "qat"):
         config = dataclasses.replace(CONFIG, method=method)
         assert not config.trains("codec")
-        assert "a codec is not trained on, as a language model has learned its codes" in decide(found, None, config)[1]["sentence"]
+        assert (
+            "a codec is not trained on, as a language model has learned its codes"
+            in decide(found, None, config)[1]["sentence"]
+        )
 
 
-def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wrong(features: Path, tmp_path: Path) -> None:
+def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wrong(
+    features: Path, tmp_path: Path
+) -> None:
     found = quantise("language_model", features, write_float("language_model", features, tmp_path / "float"))
     assert found.as_float.measure == "wrong_codes_percent"
     assert np.all((found.as_float.error >= 0) & (found.as_float.error <= 100))
@@ -154,7 +170,9 @@ def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wro
 
 
 def test_a_kind_of_model_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^auto_trains: unknown kind of model 'acustic'; there are: acoustic, vocoder, "):
+    with pytest.raises(
+        ValueError, match=r"^auto_trains: unknown kind of model 'acustic'; there are: acoustic, vocoder, "
+    ):
         dataclasses.replace(CONFIG, auto_trains=["acustic"])
 
 

@@ -1,4 +1,5 @@
-"""Training in int8 by the same engine: resumed equals uninterrupted, two ranks follow one, and the stage from end to end."""
+"""Training in int8 by the same engine: resumed equals uninterrupted, two ranks follow one, and the stage from end to
+end."""
 
 from __future__ import annotations
 
@@ -112,7 +113,11 @@ def test_a_gpu_trains_int8_in_mixed_precision(
         training = Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(Path(job.run)), "f")
         assert training.train() == "finished"
         losses.append(
-            [row["metrics"]["train/loss"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
+            [
+                row["metrics"]["train/loss"]
+                for row in read_metrics(training.run.metrics)
+                if "train/loss" in row["metrics"]
+            ]
         )
     np.testing.assert_allclose(losses[1], losses[0], rtol=0.02)
 

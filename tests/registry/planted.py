@@ -37,7 +37,8 @@ JUDGE = {"recognizer": "pocketsphinx", "revision": "pocketsphinx 5.1.1", "normal
 
 
 def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
-    """Wrong words `points` above the recordings' rate, in sentences drawn by `seed`; `scatter` more moved from sentence to sentence."""
+    """Wrong words `points` above the recordings' rate, in sentences drawn by `seed`; `scatter` more moved from sentence
+    to sentence."""
     rng, errors = np.random.default_rng(seed), RECORDINGS.copy()
     errors[rng.choice(SENTENCES, round(points / 100 * SENTENCES * WORDS), replace=False)] += 1
     errors[rng.choice(np.flatnonzero(errors > 0), scatter, replace=False)] -= 1
@@ -84,7 +85,10 @@ def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> d
 
 
 def write_report(
-    folder: Path, errors: Sequence[int] | np.ndarray = RECORDINGS, variant: str = "fp32", opinions: np.ndarray = OPINIONS
+    folder: Path,
+    errors: Sequence[int] | np.ndarray = RECORDINGS,
+    variant: str = "fp32",
+    opinions: np.ndarray = OPINIONS,
 ) -> Path:
     """A folder `reports` with page and judged sentences."""
     (folder / "evaluation").mkdir(parents=True)

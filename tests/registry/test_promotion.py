@@ -1,4 +1,5 @@
-"""Challenger against champion: planted faults are refused, noise is called noise, and what was not measured does not pass."""
+"""Challenger against champion: planted faults are refused, noise is called noise, and what was not measured does not
+pass."""
 
 from __future__ import annotations
 
@@ -21,7 +22,18 @@ from sonorant.registry.gates import judge_alone, judge_beside
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tracking import open_store
 from tests.imports import ROOT
-from tests.registry.planted import CONFIG, GATES, OPINIONS, RECORDINGS, figures, more_errors, padded, renamed, slowed, write_report
+from tests.registry.planted import (
+    CONFIG,
+    GATES,
+    OPINIONS,
+    RECORDINGS,
+    figures,
+    more_errors,
+    padded,
+    renamed,
+    slowed,
+    write_report,
+)
 
 ALONE = {"wer_above_recordings", "rtf", "parity"}
 BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}
@@ -52,7 +64,9 @@ def gate(verdict: Verdict, name: str) -> Any:
 
 
 def aliases() -> dict[str, int]:
-    return {name: int(version) for name, version in open_store().client.get_registered_model("test-voice").aliases.items()}
+    return {
+        name: int(version) for name, version in open_store().client.get_registered_model("test-voice").aliases.items()
+    }
 
 
 def test_a_first_version_meets_the_gates_alone(champion: Path) -> None:
@@ -68,7 +82,9 @@ def test_an_equal_voice_takes_the_place_and_the_verdict_is_kept_with_all_figures
     version = open_store().client.get_model_version("test-voice", "2")
     assert version.tags["gate.wer_above_champion"].startswith("passed: ")
     assert version.tags["verdict"].endswith("is champion; version 1 is previous")
-    kept = json.loads(Path(open_store().client.download_artifacts(version.run_id, "verdict.json", str(project))).read_text())
+    kept = json.loads(
+        Path(open_store().client.download_artifacts(version.run_id, "verdict.json", str(project))).read_text()
+    )
     assert (kept["passed"], kept["version"], kept["champion"]) == (True, 2, 1)
     figure = next(gate for gate in kept["gates"] if gate["name"] == "wer_above_champion")
     assert figure["limit"] == 4.0 and figure["interval"][0] <= figure["value"] <= figure["interval"][1]
@@ -152,7 +168,11 @@ def test_dnsmos_is_an_extra_that_may_be_absent(champion: Path, project: Path) ->
 @pytest.mark.parametrize(
     ("change", "failing", "says"),
     [
-        ({"speed": {"onnxruntime/fp32": "not run: no cores"}}, "rtf", "not measured for onnxruntime/fp32: not run: no cores"),
+        (
+            {"speed": {"onnxruntime/fp32": "not run: no cores"}},
+            "rtf",
+            "not measured for onnxruntime/fp32: not run: no cores",
+        ),
         ({"speed": {}}, "rtf", "not measured"),
         ({"speed": figures(rtf=0.06)["speed"]}, "rtf", "real-time factor 0.0600, at most 0.05"),
         ({"parity": {}}, "parity", "not measured"),
@@ -161,7 +181,11 @@ def test_dnsmos_is_an_extra_that_may_be_absent(champion: Path, project: Path) ->
             "parity",
             "failed the stage verify: values",
         ),
-        ({"parity": {"onnxruntime/fp32": {"passed": True, "max_abs_diff": {"encoder": None}}}}, "parity", "was not measured"),
+        (
+            {"parity": {"onnxruntime/fp32": {"passed": True, "max_abs_diff": {"encoder": None}}}},
+            "parity",
+            "was not measured",
+        ),
         ({"intelligibility": {}}, "wer_above_recordings", "not measured"),
         ({"intelligibility": figures(more_errors(9.0))["intelligibility"]}, "wer_above_recordings", "; worse)"),
     ],
@@ -183,7 +207,8 @@ def test_figures_that_are_not_numbers_do_not_pass(voice_bundle: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runaways", "interval", "passed"), [(0, [0.0, 0.0234], True), (3, [0.0064, 0.0537], False), (0, [0.0, 0.49], False)]
+    ("runaways", "interval", "passed"),
+    [(0, [0.0, 0.0234], True), (3, [0.0064, 0.0537], False), (0, [0.0, 0.49], False)],
 )
 def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_not(
     voice_bundle: Path, runaways: int, interval: list[float], passed: bool
@@ -192,12 +217,18 @@ def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_no
     bundle = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, family="codec_lm"))
     found = {"runaways": runaways, "sentences": 160, "runaway_rate": runaways / 160, "runaway_rate_ci95": interval}
     metrics = figures(rtf=0.2) | {"decoding": {"fp32": found}}
-    gates = {gate.name: gate for gate in judge_alone(Evidence(version=1, metrics=metrics, sentences=(), bundle=bundle), GATES)}
+    gates = {
+        gate.name: gate
+        for gate in judge_alone(Evidence(version=1, metrics=metrics, sentences=(), bundle=bundle), GATES)
+    }
     assert set(gates) == ALONE | {"runaways"}
     assert gates["rtf"].passed, "its family's limit"
     assert gates["runaways"].passed == passed and f"{runaways} of 160 sentences ran away" in gates["runaways"].reason
     unmeasured = Evidence(version=1, metrics=figures(), sentences=(), bundle=bundle)
-    assert "not measured for fp32" in judge_alone(unmeasured, GATES)[-1].reason and not judge_alone(unmeasured, GATES)[-1].passed
+    assert (
+        "not measured for fp32" in judge_alone(unmeasured, GATES)[-1].reason
+        and not judge_alone(unmeasured, GATES)[-1].passed
+    )
 
 
 @pytest.mark.parametrize("name", ["max_rtf", "max_wer_above_recordings"])
@@ -207,7 +238,9 @@ def test_every_family_needs_its_limit(name: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["recogniser", "sentences", "none"])
-def test_what_was_judged_otherwise_is_not_compared_and_says_what_to_do(champion: Path, project: Path, other: str) -> None:
+def test_what_was_judged_otherwise_is_not_compared_and_says_what_to_do(
+    champion: Path, project: Path, other: str
+) -> None:
     second = renamed(champion, project / "second")
     report = write_report(project / "report")
     sentences = report / "evaluation" / "sentences.jsonl"
@@ -259,6 +292,8 @@ def test_the_command_says_every_gate_and_exits_by_the_verdict(champion: Path, pr
     (project / "params.yaml").write_text(json.dumps(settings))
     register(renamed(champion, project / "worse"), figures(more_errors(9.0)), project / "absent", CONFIG, {})
     command = [sys.executable, "-m", "tasks.promote", "--strict"]
-    done = subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert done.returncode == 1 and done.stderr == ""
     assert all(f"gate {name} " in done.stdout for name in ALONE | BESIDE)

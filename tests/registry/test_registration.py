@@ -20,7 +20,17 @@ from sonorant.tracking import open_store
 from sonorant.training.initial import read_initial
 from tasks.initial import find_initial
 from tasks.register import register_files
-from tests.registry.planted import CONFIG, GATES, RECORDINGS, figures, more_errors, of_bundle, padded, renamed, write_report
+from tests.registry.planted import (
+    CONFIG,
+    GATES,
+    RECORDINGS,
+    figures,
+    more_errors,
+    of_bundle,
+    padded,
+    renamed,
+    write_report,
+)
 
 
 def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
@@ -32,7 +42,13 @@ def chosen(bundle: Path, to: Path, speedup: float = 1.61) -> Path:
         for name, graph in description.graphs.items()
     }
     table = [{"candidate": "onnxruntime/fp32", "speedup": 1.0}, {"candidate": "onnxruntime/int8", "speedup": speedup}]
-    choice = {"variant": "int8", "runtime": "onnxruntime", "target": "latency", "sentence": "int8 is fastest", "table": table}
+    choice = {
+        "variant": "int8",
+        "runtime": "onnxruntime",
+        "target": "latency",
+        "sentence": "int8 is fastest",
+        "table": table,
+    }
     described = dataclasses.replace(description, graphs=graphs, choice=choice)
     write_bundle(to, described, [bundle / file.file for file in files.values()])
     return to
@@ -51,7 +67,9 @@ def test_the_same_bundle_is_the_same_version_wherever_it_lies(voice_bundle: Path
     assert files == {"report/index.html", "report/evaluation"}
 
 
-def test_a_voice_that_is_measured_again_is_the_same_version_with_the_new_figures(voice_bundle: Path, project: Path) -> None:
+def test_a_voice_that_is_measured_again_is_the_same_version_with_the_new_figures(
+    voice_bundle: Path, project: Path
+) -> None:
     for speedup, rtf in ((1.5, 0.01), (1.7, 0.02)):
         bundle = chosen(voice_bundle, project / str(speedup), speedup)
         assert register(bundle, figures(variant="int8", rtf=rtf), project / "absent", CONFIG, {}).version == 1
@@ -76,7 +94,10 @@ def test_version_has_the_figures_of_the_variant_that_ships(voice_bundle: Path, p
     assert tags["rtf_1_thread"] == "0.006"
     assert int(tags["variant_bytes"]) == sum(path.stat().st_size for path in voice.glob("*.onnx"))
     own = store.client.get_run(found.run_id).data.metrics
-    assert own["intelligibility.wer"] == heard["wer"] and own["recordings.wer"] == both["intelligibility"]["recordings"]["wer"]
+    assert (
+        own["intelligibility.wer"] == heard["wer"]
+        and own["recordings.wer"] == both["intelligibility"]["recordings"]["wer"]
+    )
 
 
 @pytest.mark.parametrize("figures_of", ["another voice", "no voice"])
@@ -85,7 +106,11 @@ def test_figures_of_another_voice_are_refused_by_one_line(voice_bundle: Path, pr
     (project / "params.yaml").write_text(json.dumps(settings))
     metrics, other = project / "metrics.json", padded(voice_bundle, project / "other", megabytes=0.1)
     metrics.write_text(json.dumps(figures() if figures_of == "no voice" else of_bundle(voice_bundle, figures())))
-    says = "which graphs of fp32 were judged" if figures_of == "no voice" else f"another vocoder of fp32 than lies in {other}"
+    says = (
+        "which graphs of fp32 were judged"
+        if figures_of == "no voice"
+        else f"another vocoder of fp32 than lies in {other}"
+    )
     with pytest.raises(SonorantError, match=f"^{metrics}: [^\n]*{says}"):
         register_files(other, metrics, project / "absent", project / "params.yaml", None)
     assert not open_store().client.search_registered_models()
@@ -108,7 +133,9 @@ def test_each_variant_has_a_run_of_its_own(voice_bundle: Path, project: Path) ->
         assert run.data.metrics["speed.onnxruntime.medium.threads_1.rtf"] == 0.01
         assert run.data.metrics["parity.onnxruntime.max_abs_diff.decoder"] == 1e-5
     assert runs["int8"].data.tags["shipped"] == "true" and runs["fp32"].data.tags["shipped"] == "false"
-    model = store.client.get_logged_model(store.client.get_model_version("test-voice", "1").source.removeprefix("models:/"))
+    model = store.client.get_logged_model(
+        store.client.get_model_version("test-voice", "1").source.removeprefix("models:/")
+    )
     assert [metric.value for metric in model.metrics if metric.key == "intelligibility.wer"] == [
         both["intelligibility"]["int8"]["wer"]
     ]
@@ -158,7 +185,9 @@ def test_bundle_comes_back_from_the_registry(voice_bundle: Path, project: Path) 
         download_bundle("models:/test-voice@champion", project / "got")
 
 
-def test_a_registered_voice_can_be_fine_tuned_elsewhere(voice_bundle: Path, trained: tuple[Path, Path], project: Path) -> None:
+def test_a_registered_voice_can_be_fine_tuned_elsewhere(
+    voice_bundle: Path, trained: tuple[Path, Path], project: Path
+) -> None:
     folders = dict(zip(("acoustic", "vocoder"), trained, strict=True))
     other = Path(shutil.copytree(folders["acoustic"], project / "other"))
     description = json.loads((other / "model.json").read_text())
@@ -190,5 +219,7 @@ def test_a_damaged_bundle_registers_nothing(voice_bundle: Path, project: Path) -
 
 def test_word_errors_agree_with_the_figures() -> None:
     assert figures()["intelligibility"]["fp32"]["above_recordings"]["wer"] == 0
-    assert figures(more_errors(2.0))["intelligibility"]["fp32"]["above_recordings"]["wer"] == pytest.approx(2.0, abs=0.1)
+    assert figures(more_errors(2.0))["intelligibility"]["fp32"]["above_recordings"]["wer"] == pytest.approx(
+        2.0, abs=0.1
+    )
     assert more_errors(0.0, scatter=20).sum() == RECORDINGS.sum()

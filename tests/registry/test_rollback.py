@@ -85,6 +85,11 @@ def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Pat
     promote("test-voice", GATES)
     (project / "params.yaml").write_text(json.dumps({"register": dataclasses.asdict(CONFIG)}))
     command = [sys.executable, "-m", "tasks.rollback", "--reason", "none"]
-    done = subprocess.run(command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("error: models:/test-voice: no version has the alias previous") and done.stderr.count("\n") == 1
+    assert (
+        done.stderr.startswith("error: models:/test-voice: no version has the alias previous")
+        and done.stderr.count("\n") == 1
+    )

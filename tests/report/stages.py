@@ -1,4 +1,5 @@
-"""Files as the stages before `report` write them: real sound, real curves, figures in their shapes. Judges nothing itself."""
+"""Files as the stages before `report` write them: real sound, real curves, figures in their shapes. Judges nothing
+itself."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def write_inputs(folder: Path) -> ReportInputs:
     acoustic, vocoder = write_trained(folder / "models")
     for model in (acoustic, vocoder):
         description = read_json(model / "model.json")
-        description["provenance"] = {"git_commit": "c0ffee" * 6, "data": "1" * 64, "steps": 200, "validation_loss": 0.25}
+        description["provenance"] = {
+            "git_commit": "c0ffee" * 6,
+            "data": "1" * 64,
+            "steps": 200,
+            "validation_loss": 0.25,
+        }
         write_json(model / "model.json", description)
         write_text(model / "curves.csv", _curves())
         write_json(folder / "quantized" / model.name / "model.json", description | {"quantization": {"method": "ptq"}})
@@ -108,7 +114,13 @@ def metrics() -> dict[str, Any]:
         },
         "parity": {},
         "evaluator": {"passed": True, "sentences": 3, "noise_wer": 100.0},
-        "environment": {"python": "3.11", "system": "Linux", "cpu": "a processor", "cores": 2, "packages": {"numpy": "2.4.6"}},
+        "environment": {
+            "python": "3.11",
+            "system": "Linux",
+            "cpu": "a processor",
+            "cores": 2,
+            "packages": {"numpy": "2.4.6"},
+        },
     }
 
 
@@ -148,7 +160,13 @@ def choice() -> dict[str, Any]:
 def parity() -> dict[str, Any]:
     """As `verify` writes it: one passes, one is stopped by a rung, one did not run."""
     graphs = {
-        graph: {"max_abs_diff": 2e-6, "tolerance": 1e-3, "log_mel_db": 0.01, "worst": {"length": 3, "output": "mel"}, "cases": []}
+        graph: {
+            "max_abs_diff": 2e-6,
+            "tolerance": 1e-3,
+            "log_mel_db": 0.01,
+            "worst": {"length": 3, "output": "mel"},
+            "cases": [],
+        }
         for graph in ("encoder", "decoder", "vocoder")
     }
     return {
@@ -165,9 +183,20 @@ def parity() -> dict[str, Any]:
 
 def quantization() -> dict[str, Any]:
     """As `quantize` writes it."""
-    figures = {"loss": 0.25, "loss_ci95": [0.2, 0.3], "log_mel_db": 2.5, "log_mel_db_ci95": [2.4, 2.6], "utterances": 31}
+    figures = {
+        "loss": 0.25,
+        "loss_ci95": [0.2, 0.3],
+        "log_mel_db": 2.5,
+        "log_mel_db_ci95": [2.4, 2.6],
+        "utterances": 31,
+    }
     above = {
-        "above_float": {"loss_percent": 0.5, "loss_percent_ci95": [0.1, 0.9], "log_mel_db": 0.01, "log_mel_db_ci95": [0.0, 0.02]}
+        "above_float": {
+            "loss_percent": 0.5,
+            "loss_percent_ci95": [0.1, 0.9],
+            "log_mel_db": 0.01,
+            "log_mel_db_ci95": [0.0, 0.02],
+        }
     }
     model = {
         "shipped": "ptq",
@@ -222,7 +251,9 @@ def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
         if index < 2:  # the third is judged, but not to listen to
             for number, kind in enumerate(kinds):
                 name = {"recordings": "recording"}.get(kind, kind)
-                write_wav(folder / "samples" / f"set-{index}.{name}.wav", _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)
+                write_wav(
+                    folder / "samples" / f"set-{index}.{name}.wav", _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE
+                )
     write_jsonl(folder / "sentences.jsonl", rows)
 
 
@@ -234,7 +265,8 @@ def _sound(seconds: float, hertz: float) -> np.ndarray:
 def _curves() -> str:
     rows = ["step,train/loss,validation/loss"]
     rows += [
-        f"{step},{5 * math.exp(-step / 60) + 0.2:.5f},{'' if step % 50 else f'{0.3 + 1 / step:.5f}'}" for step in range(10, 201, 10)
+        f"{step},{5 * math.exp(-step / 60) + 0.2:.5f},{'' if step % 50 else f'{0.3 + 1 / step:.5f}'}"
+        for step in range(10, 201, 10)
     ]
     return "\n".join(rows) + "\n"
 
@@ -259,4 +291,8 @@ def _speed(milliseconds: float, ratio: float | None = None) -> dict[str, Any]:
 
 
 def _size(total: int, ratio: float) -> dict[str, Any]:
-    return {"bytes": total, "graphs": {"encoder": total // 4, "decoder": total // 4, "vocoder": total // 2}, "over_fp32": ratio}
+    return {
+        "bytes": total,
+        "graphs": {"encoder": total // 4, "decoder": total // 4, "vocoder": total // 2},
+        "over_fp32": ratio,
+    }

@@ -1,4 +1,5 @@
-"""Families side by side: both where both were judged on the same sentences, else what to run; a codec and its decoding have a section."""
+"""Families side by side: both where both were judged on the same sentences, else what to run; a codec and its decoding
+have a section."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tm
     told = rows(page)["codec_lm"]
     assert "12.0 [10.0, 14.0]" in told and "33.3 [6.0, 79.0]" in told
     words = sum(
-        len(text.split()) for text in ("Nobody knew why.", "The harbor lights <flickered> and went out.", "A thin layer of frost.")
+        len(text.split())
+        for text in ("Nobody knew why.", "The harbor lights <flickered> and went out.", "A thin layer of frost.")
     )
     assert f"{100 / words:+.1f} [" in told, "one word more is wrong"
     assert section(page, "families").count("<audio") == 2 * 3, "two sentences by the recording and both families"
@@ -51,7 +53,9 @@ def test_both_stand_side_by_side_and_are_compared_in_pairs(own: ReportInputs, tm
 def test_figures_of_other_sentences_are_not_shown(own: ReportInputs, tmp_path: Path) -> None:
     write_family(tmp_path / "own", "codec_lm", sentences="b" * 64)
     told = rows(drawn(own, tmp_path / "a.html"))["codec_lm"]
-    assert "not judged on these sentences by this recogniser: make demo FAMILY=codec_lm" in told and not re.search(r"\d", told)
+    assert "not judged on these sentences by this recogniser: make demo FAMILY=codec_lm" in told and not re.search(
+        r"\d", told
+    )
 
 
 def test_a_codec_and_its_decoding_have_a_section(own: ReportInputs, tmp_path: Path) -> None:
@@ -61,7 +65,13 @@ def test_a_codec_and_its_decoding_have_a_section(own: ReportInputs, tmp_path: Pa
     write_json(own.metrics, read_json(own.metrics) | {"family": "codec_lm", "codec": codec, "decoding": decoding})
     page = drawn(own, tmp_path / "a.html")
     told = section(page, "decoding")
-    assert "623 bit/s" in told and "85.3" in told and "33.3 [6.0, 79.0]" in told and "well 3" in told and "failed: NaN" in told
+    assert (
+        "623 bit/s" in told
+        and "85.3" in told
+        and "33.3 [6.0, 79.0]" in told
+        and "well 3" in told
+        and "failed: NaN" in told
+    )
     assert next(iter(rows(page))) == "codec_lm", "the report's own family comes first"
 
 
@@ -72,7 +82,12 @@ def test_the_ladder_shows_greedy_tokens_where_they_were_compared(own: ReportInpu
     write_json(own.parity, parity)
     told = section(drawn(own, tmp_path / "b.html"), "ladder")
     assert "98.53 % of 408" in told
-    assert len({row.count("<td") + row.count("<th") for row in re.findall(r"<tr>(.*?)</tr>", told) if "colspan" not in row}) == 1
+    assert (
+        len(
+            {row.count("<td") + row.count("<th") for row in re.findall(r"<tr>(.*?)</tr>", told) if "colspan" not in row}
+        )
+        == 1
+    )
 
 
 def test_a_family_without_figures_is_one_line(own: ReportInputs, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The report in a real Chromium: whole, silent, asking for nothing, readable on a phone; and each of these checks sees a planted fault."""
+"""The report in a real Chromium: whole, silent, asking for nothing, readable on a phone; and each of these checks sees
+a planted fault."""
 
 from __future__ import annotations
 
@@ -65,7 +66,11 @@ def faults(browser: Browser, page: Path, *, width: int, dark: bool = False) -> l
     charts = browser.run(DRAWN)
     found += [f"chart '{chart['title']}' is empty" for chart in charts if not (chart["marks"] and chart["height"] > 40)]
     found += [f"chart '{chart['title']}' draws outside its box" for chart in charts if chart["outside"]]
-    found += [f"chart '{chart['title']}' has letters of {chart['letters']:.0f} px" for chart in charts if chart["letters"] < 10]
+    found += [
+        f"chart '{chart['title']}' has letters of {chart['letters']:.0f} px"
+        for chart in charts
+        if chart["letters"] < 10
+    ]
     blank = browser.run("return [...document.images].filter(image => !image.naturalWidth || !image.clientWidth).length")
     found += [f"{blank} pictures are blank"] if blank else []
     found += [f"wider than the window by {browser.overflow()} px"] if browser.overflow() > 0 else []
@@ -125,9 +130,11 @@ def test_a_screen_reader_finds_its_way(browser: Browser, page: Path) -> None:
     headings = browser.run("return [...document.querySelectorAll('h1,h2,h3,h4')].map(h => Number(h.tagName[1]))")
     assert headings[0] == 1 and headings.count(1) == 1
     assert all(level - before <= 1 for before, level in pairwise(headings))
-    unnamed = (
-        "return [...document.querySelectorAll('audio, img, svg, nav, [role=region]')].filter(e => !(e.ariaLabel || e.alt)).length"
-    )
+    unnamed = "return [...document.querySelectorAll('audio, img, svg, nav, [role=region]')].filter(e => !(e.ariaLabel || e.alt)).length"
     assert browser.run(unnamed) == 0
-    assert browser.run("return [...document.querySelectorAll('nav a')].every(a => document.querySelector(a.getAttribute('href')))")
-    assert browser.run("return [...document.querySelectorAll('table')].every(t => t.caption && t.querySelector('th[scope=col]'))")
+    assert browser.run(
+        "return [...document.querySelectorAll('nav a')].every(a => document.querySelector(a.getAttribute('href')))"
+    )
+    assert browser.run(
+        "return [...document.querySelectorAll('table')].every(t => t.caption && t.querySelector('th[scope=col]'))"
+    )

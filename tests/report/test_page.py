@@ -1,4 +1,5 @@
-"""What the report says: finish_reason, order, marks, words in place of figures, and one line where an input is not what it should be."""
+"""What the report says: finish_reason, order, marks, words in place of figures, and one line where an input is not what
+it should be."""
 
 from __future__ import annotations
 
@@ -168,7 +169,9 @@ def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, tmp_path: P
     assert message in refusal(own, tmp_path)
 
 
-@pytest.mark.parametrize(("revision", "named"), [(f"sha256 {'5' * 64}", f"dac_16khz ({'5' * 12})"), (None, "dac_16khz")])
+@pytest.mark.parametrize(
+    ("revision", "named"), [(f"sha256 {'5' * 64}", f"dac_16khz ({'5' * 12})"), (None, "dac_16khz")]
+)
 def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
     own: ReportInputs, tmp_path: Path, revision: str | None, named: str
 ) -> None:
@@ -201,7 +204,12 @@ def refusal(inputs: ReportInputs, folder: Path) -> str:
 
 def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: ReportInputs, tmp_path: Path) -> None:
     metrics = read_json(own.metrics)
-    metrics["naturalness"]["fp32"]["speaker_similarity"] = {"mean": 0.85, "recordings": 0.9, "others": 0.57, "utterances": 12}
+    metrics["naturalness"]["fp32"]["speaker_similarity"] = {
+        "mean": 0.85,
+        "recordings": 0.9,
+        "others": 0.57,
+        "utterances": 12,
+    }
     write_json(own.metrics, metrics)
     page = drawn(own, tmp_path / "index.html")
     assert "0.850 (other speakers 0.570, recordings 0.900)" in page

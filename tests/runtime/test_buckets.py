@@ -1,4 +1,5 @@
-"""Requests of any size through runtimes of fixed shapes: the same speech, nothing prepared late, what is outside counted."""
+"""Requests of any size through runtimes of fixed shapes: the same speech, nothing prepared late, what is outside
+counted."""
 
 from __future__ import annotations
 

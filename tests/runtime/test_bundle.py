@@ -1,4 +1,5 @@
-"""A bundle that is damaged, foreign or of another version is refused in one line that says which file and what to do."""
+"""A bundle that is damaged, foreign or of another version is refused in one line that says which file and what to
+do."""
 
 from __future__ import annotations
 
@@ -70,7 +71,10 @@ def test_another_schema_version(bundle: Path, version: object) -> None:
         (lambda data: data.update(speakers=[]), "at least one symbol and one speaker"),
         (lambda data: data["graphs"].pop("vocoder"), "no 'vocoder'"),
         (lambda data: data["graphs"]["vocoder"].update(default_variant="int8"), "default variant 'int8'"),
-        (lambda data: data["graphs"]["vocoder"]["variants"]["fp32"].update(file="../encoder.fp32.onnx"), "not a plain file name"),
+        (
+            lambda data: data["graphs"]["vocoder"]["variants"]["fp32"].update(file="../encoder.fp32.onnx"),
+            "not a plain file name",
+        ),
     ],
 )
 def test_a_damaged_description_is_named(bundle: Path, change: Callable[[dict[str, Any]], object], named: str) -> None:

@@ -1,4 +1,5 @@
-"""A voice that speaks code by code: streamed as in one shot, seeds reproduce, and no text runs away, by whatever it is spoken."""
+"""A voice that speaks code by code: streamed as in one shot, seeds reproduce, and no text runs away, by whatever it is
+spoken."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ TOLERANCE = 1e-5
 SENTENCE = "When the rain had stopped at last, the children ran out into the garden."
 TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end")
 ONCE = dataclasses.replace(DECODING, retries=0)
-"""Greedy, and taken as it comes: weights of chance end badly often, and then `say` would try again where a stream cannot."""
+"""Greedy, and taken as it comes: weights of chance end badly often, and then `say` would try again where a stream
+cannot."""
 DRAWN = dataclasses.replace(ONCE, temperature=0.9, top_k=10, advance="sample")
 
 
@@ -52,7 +54,8 @@ class Counted:
 
 
 class Planted:
-    """A stepper whose pointer never wants to move, and whose codes are of chance but for `loop`, which says the same for ever."""
+    """A stepper whose pointer never wants to move, and whose codes are of chance but for `loop`, which says the same
+    for ever."""
 
     def __init__(self, codes: int, advances: int, loop: bool) -> None:
         self.codes, self.advances, self.loop = codes, advances, loop
@@ -103,7 +106,9 @@ def test_streamed_equals_one_shot(voice: Voice, text: str, decoding: DecodingCon
 def test_streamed_in_small_parts_equals_the_graphs_run_once(voice: Voice) -> None:
     tokens = row_of(voice, SENTENCE)
     stepless = dataclasses.replace(voice.description.decoding, defaults=ONCE)  # type: ignore[type-var]
-    voice.bundle = dataclasses.replace(voice.bundle, description=dataclasses.replace(voice.description, decoding=stepless))
+    voice.bundle = dataclasses.replace(
+        voice.bundle, description=dataclasses.replace(voice.description, decoding=stepless)
+    )
     judged = voice.synthesize_judged(tokens[None], np.array([len(tokens)]), np.array([0]), np.ones(1, np.float32))
     for frames in (2, 20, 10_000):
         parts = joined(voice.stream(SENTENCE, limits=Limits(frames=frames)))
@@ -111,7 +116,9 @@ def test_streamed_in_small_parts_equals_the_graphs_run_once(voice: Voice) -> Non
 
 
 def test_a_batch_equals_its_rows_alone_and_an_empty_row_is_silent(voice: Voice) -> None:
-    rows = [row_of(voice, text) for text in ("No.", "A rather longer sentence, with a pause.")] + [np.array([[1, 0, 0], [2, 0, 0]])]
+    rows = [row_of(voice, text) for text in ("No.", "A rather longer sentence, with a pause.")] + [
+        np.array([[1, 0, 0], [2, 0, 0]])
+    ]
     tokens = np.zeros((3, max(map(len, rows)), 3), np.int64)
     for number, row in enumerate(rows):
         tokens[number, : len(row)] = row
@@ -123,7 +130,10 @@ def test_a_batch_equals_its_rows_alone_and_an_empty_row_is_silent(voice: Voice) 
     for number, row in enumerate(rows):
         one = slice(number, number + 1)
         alone = voice.synthesize_judged(row[None], lengths[one], speaker[one], speed[one])
-        assert (alone.lengths[0], alone.finish_reasons[0]) == (together.lengths[number], together.finish_reasons[number])
+        assert (alone.lengths[0], alone.finish_reasons[0]) == (
+            together.lengths[number],
+            together.finish_reasons[number],
+        )
         assert alone.attempts[0] == together.attempts[number]
         np.testing.assert_allclose(together.samples[number, : alone.lengths[0]], alone.samples[0], atol=1e-4)
         assert not together.samples[number, alone.lengths[0] :].any()
@@ -160,7 +170,9 @@ def test_the_best_of_candidates_is_one_of_them_and_streams_too_when_whole(voice:
     assert described is not None
     session = Session(runtime.stepper(), np.repeat(states, 4, 0), np.repeat(lengths, 4), described, DRAWN, rows)
     codes = session.more(10_000)
-    likeliest = max(range(4), key=lambda row: (session.finish_reasons_B[row] == FinishReason.WELL, session.log_probability_B[row]))
+    likeliest = max(
+        range(4), key=lambda row: (session.finish_reasons_B[row] == FinishReason.WELL, session.log_probability_B[row])
+    )
     own = slice(likeliest, likeliest + 1)
     heard = runtime.vocode(codes[own, : session.lengths_B[likeliest]], session.lengths_B[own])[0]
     np.testing.assert_allclose(best, np.clip(heard, -1, 1), rtol=0, atol=TOLERANCE)
@@ -225,7 +237,10 @@ def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
     voice.runtime = With(voice.runtime, lambda: counted)
     speaking, tokens = voice.speaking, row_of(voice, SENTENCE).astype(np.int64)
     parts = speaking.parts(tokens, Manner(whole=False, decoding=ONCE), Allowance(Limits()), first=False)
-    size, behind = round(described.frames_per_second + 0.5), voice.description.receptive_field.vocoder + described.codebooks - 1
+    size, behind = (
+        round(described.frames_per_second + 0.5),
+        voice.description.receptive_field.vocoder + described.codebooks - 1,
+    )
     for number in (1, 2):
         next(parts)
         assert counted.steps == number * size + behind
@@ -333,7 +348,9 @@ def test_absurd_text_gets_one_clear_error_or_ends(voice: Voice) -> None:
 
 def test_a_voice_that_says_nothing_is_told_apart_from_a_text_without_words(voice: Voice) -> None:
     described = dataclasses.replace(voice.description.decoding, frames_per_phoneme=Silent())  # type: ignore[type-var]
-    voice.bundle = dataclasses.replace(voice.bundle, description=dataclasses.replace(voice.description, decoding=described))
+    voice.bundle = dataclasses.replace(
+        voice.bundle, description=dataclasses.replace(voice.description, decoding=described)
+    )
     for speak in (voice.stream, lambda text: iter([voice.say(text)])):
         with pytest.raises(SonorantError, match="the voice ends before it has said anything"):
             list(speak("Hello."))

@@ -141,7 +141,9 @@ def test_samples_that_are_no_numbers_are_refused(voice_bundle: Path) -> None:
 
 def test_waiting_for_text_or_for_the_listener_is_no_work(voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
     waited, read = 0.0, itertools.count()
-    clock = SimpleNamespace(perf_counter=lambda: waited + 1e-6 * next(read))  # what is computed takes almost no time by it
+    clock = SimpleNamespace(
+        perf_counter=lambda: waited + 1e-6 * next(read)
+    )  # what is computed takes almost no time by it
     monkeypatch.setattr("sonorant.runtime.speaking.time", clock)
 
     def slow() -> Iterator[str]:

@@ -31,7 +31,9 @@ def runtime(codec_lm_bundle: Path) -> TokenRuntime:
 @pytest.fixture(scope="module")
 def in_torch(codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path]) -> TokenRuntime:
     """With a cache that grows by concatenation."""
-    loaded: TokenRuntime = load_runtime("torch", read_bundle(codec_lm_bundle), LoadOptions(threads=1, trained=trained_codec_lm))
+    loaded: TokenRuntime = load_runtime(
+        "torch", read_bundle(codec_lm_bundle), LoadOptions(threads=1, trained=trained_codec_lm)
+    )
     return loaded
 
 
@@ -56,7 +58,9 @@ def decoded(
 
 
 @pytest.mark.parametrize("lengths", BATCHES, ids=str)
-def test_tokens_are_torchs(runtime: TokenRuntime, in_torch: TokenRuntime, codec_lm_bundle: Path, lengths: list[int]) -> None:
+def test_tokens_are_torchs(
+    runtime: TokenRuntime, in_torch: TokenRuntime, codec_lm_bundle: Path, lengths: list[int]
+) -> None:
     codes, frames = decoded(runtime, codec_lm_bundle, lengths)
     wanted, wanted_frames = decoded(in_torch, codec_lm_bundle, lengths)
     assert frames == wanted_frames
@@ -79,7 +83,9 @@ def test_a_row_is_as_it_would_be_alone(runtime: TokenRuntime, codec_lm_bundle: P
         np.testing.assert_array_equal(alone[0], codes[row, : frames[row]])
 
 
-def test_several_decode_at_once_and_a_stepper_takes_one_batch_after_the_other(runtime: TokenRuntime, codec_lm_bundle: Path) -> None:
+def test_several_decode_at_once_and_a_stepper_takes_one_batch_after_the_other(
+    runtime: TokenRuntime, codec_lm_bundle: Path
+) -> None:
     batches = [[31], [9, 17], [40], [5, 6, 7]] * 2
     with ThreadPoolExecutor(8) as pool:
         together = list(pool.map(lambda lengths: decoded(runtime, codec_lm_bundle, lengths)[0], batches))
@@ -91,6 +97,7 @@ def test_several_decode_at_once_and_a_stepper_takes_one_batch_after_the_other(ru
 
 def test_a_runtime_that_does_not_speak_the_family_says_which_do(codec_lm_bundle: Path) -> None:
     with pytest.raises(
-        SonorantError, match=r"^the runtime tensorrt speaks the family parallel; a voice of codec_lm is spoken by: onnxruntime, "
+        SonorantError,
+        match=r"^the runtime tensorrt speaks the family parallel; a voice of codec_lm is spoken by: onnxruntime, ",
     ):
         load_runtime("tensorrt", read_bundle(codec_lm_bundle), LoadOptions())

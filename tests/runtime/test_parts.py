@@ -46,7 +46,8 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
 
 @pytest.fixture(scope="module", params=["regression", "flow"])
 def far_reaching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
-    """A voice in which the outermost frames of every kernel weigh more than all others, and every block more than its input."""
+    """A voice in which the outermost frames of every kernel weigh more than all others, and every block more than its
+    input."""
     folder = tmp_path_factory.mktemp(f"far-{request.param}")
     trained = write_trained(folder, decoder=request.param)
     for model in trained:
@@ -71,8 +72,12 @@ def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Ru
     samples = runtime.vocode(mel, lengths)
 
     def differences(less: int) -> list[float]:
-        decoded = np.concatenate(list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,))), axis=2)
-        vocoded = np.concatenate(list(vocode_chunks(runtime, [mel], lengths, receptive_field.vocoder - less, (20,))), axis=1)
+        decoded = np.concatenate(
+            list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,))), axis=2
+        )
+        vocoded = np.concatenate(
+            list(vocode_chunks(runtime, [mel], lengths, receptive_field.vocoder - less, (20,))), axis=1
+        )
         return [
             float(np.abs(decoded - mel).max() / np.abs(mel).max()),
             float(np.abs(vocoded - samples).max() / np.abs(samples).max()),
@@ -98,5 +103,7 @@ def test_a_limit_changes_the_work_not_the_speech(voice: tuple[Bundle, Runtime], 
             widest = max(widest, mel.shape[0] * mel.shape[2])
             return runtime.vocode(mel, lengths)
 
-    np.testing.assert_allclose(speak(Watched(), states, ends, bundle.description.receptive_field, limit), whole, atol=1e-5)
+    np.testing.assert_allclose(
+        speak(Watched(), states, ends, bundle.description.receptive_field, limit), whole, atol=1e-5
+    )
     assert widest <= limit + 2 * 2 * bundle.description.receptive_field.vocoder

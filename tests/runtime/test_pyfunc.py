@@ -1,4 +1,5 @@
-"""The voice as an MLflow model behind MLflow's own scoring server: rows in, wavs out, and one line for each row that is bad."""
+"""The voice as an MLflow model behind MLflow's own scoring server: rows in, wavs out, and one line for each row that is
+bad."""
 
 from __future__ import annotations
 
@@ -76,7 +77,10 @@ def test_a_bad_row_is_named_and_the_others_are_spoken(server: Any, bad: dict[str
 
 def test_a_voice_of_codes_speaks_rows_and_names_a_speed(codec_lm_server: Any, codec_lm_bundle: Path) -> None:
     answer = ask(
-        codec_lm_server, {"text": "One."}, {"text": "Two.", "speed": 1.5}, {"text": "Three.", "speaker": "ben", "speed": 1.0}
+        codec_lm_server,
+        {"text": "One."},
+        {"text": "Two.", "speed": 1.5},
+        {"text": "Three.", "speaker": "ben", "speed": 1.0},
     )
     assert answer.status_code == 200
     first, second, third = answer.json()["predictions"]

@@ -58,14 +58,18 @@ def test_codes_of_a_recording_are_the_codecs(
     assert (codes == expected).mean() >= 0.95  # rounding may tip one to its neighbour
 
 
-def test_what_is_said_goes_on_from_the_recording(bundle: Path, tmp_path: Path, murmur: Callable[..., np.ndarray]) -> None:
+def test_what_is_said_goes_on_from_the_recording(
+    bundle: Path, tmp_path: Path, murmur: Callable[..., np.ndarray]
+) -> None:
     voice = Voice.load(bundle, threads=1)
     soundfile.write(tmp_path / "stereo.wav", np.stack([murmur(0.3, 1, 22050)] * 2, axis=1), 22050)
     prompt = voice.prompt(tmp_path / "stereo.wav")
     assert 0 < len(prompt) <= 0.3 * 16000 / FRAME
     said, without = voice.say("Hello there.", prompt=prompt), voice.say("Hello there.")
     assert said.shape != without.shape or not np.allclose(said, without)
-    np.testing.assert_allclose(np.concatenate(list(voice.stream("Hello there.", prompt=prompt))), said, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        np.concatenate(list(voice.stream("Hello there.", prompt=prompt))), said, rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,9 @@ def test_onnx_runtime_answers_as_torch(bundle: Bundle, expected: Speech) -> None
     assert_equal_speech(spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1))), expected, 1e-5, 1e-6)
 
 
-def test_half_precision_keeps_the_timing_and_nearly_the_sound(bundle: Bundle, trained: tuple[Path, Path], expected: Speech) -> None:
+def test_half_precision_keeps_the_timing_and_nearly_the_sound(
+    bundle: Bundle, trained: tuple[Path, Path], expected: Speech
+) -> None:
     halved = spoken(load_runtime("torch", bundle, LoadOptions(trained=trained, variant="bf16")))
     assert_equal_speech(halved, expected, 0.1, 0.01)
     assert np.abs(halved[1] - expected[1]).max() > 1e-4, "computed in full precision"
@@ -60,7 +62,9 @@ def test_an_unknown_runtime_is_answered_with_those_there_are(bundle: Bundle) -> 
         load_runtime("onyx", bundle, LoadOptions())
 
 
-@pytest.mark.parametrize("name", [name for name in RUNTIMES if name.startswith("torch") and "parallel" in RUNTIMES[name]])
+@pytest.mark.parametrize(
+    "name", [name for name in RUNTIMES if name.startswith("torch") and "parallel" in RUNTIMES[name]]
+)
 def test_torch_without_trained_models_is_refused(name: str, bundle: Bundle) -> None:
     with pytest.raises(SonorantError, match="need the folders of the trained models"):
         load_runtime(name, bundle, LoadOptions())
@@ -70,7 +74,9 @@ def test_torch_without_trained_models_is_refused(name: str, bundle: Bundle) -> N
     ("variant", "why"),
     [("int4", "no variant 'int4'"), ("int8", "hold float models; int8 needs"), ("fp16", "by emulation")],
 )
-def test_a_variant_that_makes_no_sense_is_refused(variant: str, why: str, bundle: Bundle, trained: tuple[Path, Path]) -> None:
+def test_a_variant_that_makes_no_sense_is_refused(
+    variant: str, why: str, bundle: Bundle, trained: tuple[Path, Path]
+) -> None:
     with pytest.raises(SonorantError, match=why):
         load_runtime("torch", bundle, LoadOptions(trained=trained, variant=variant))
 
@@ -101,7 +107,9 @@ def test_torch_without_a_gpu_says_so(name: str, bundle: Bundle, trained: tuple[P
         load_runtime(name, bundle, LoadOptions(trained=trained))
 
 
-@pytest.mark.skipif("CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="onnxruntime-gpu is installed")
+@pytest.mark.skipif(
+    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="onnxruntime-gpu is installed"
+)
 def test_onnx_runtime_without_cuda_says_which_package_has_it(bundle: Bundle) -> None:
     with pytest.raises(SonorantError, match="has no CUDAExecutionProvider; put onnxruntime-gpu in its place"):
         load_runtime("onnxruntime-cuda", bundle, LoadOptions())
@@ -120,7 +128,9 @@ def test_gpu_runtimes_answer_as_torch_on_the_cpu(
         assert (runtime.counters().misses, runtime.counters().late) == (0, 0)
 
 
-@pytest.mark.skipif("CUDAExecutionProvider" not in onnxruntime.get_available_providers(), reason="no onnxruntime-gpu here")
+@pytest.mark.skipif(
+    "CUDAExecutionProvider" not in onnxruntime.get_available_providers(), reason="no onnxruntime-gpu here"
+)
 def test_gpu_onnx_runtime_answers_as_torch_on_the_cpu(bundle: Bundle, expected: Speech) -> None:
     assert_equal_speech(spoken(load_runtime("onnxruntime-cuda", bundle, LoadOptions())), expected, 1e-3, 1e-3)
 

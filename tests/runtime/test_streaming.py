@@ -1,4 +1,5 @@
-"""Streamed speech is the speech of one shot, comes as it is asked for, and takes no more memory for a book than for a page."""
+"""Streamed speech is the speech of one shot, comes as it is asked for, and takes no more memory for a book than for a
+page."""
 
 from __future__ import annotations
 
@@ -96,7 +97,11 @@ def test_in_int8_too(trained: tuple[Path, Path], voice_bundle: Path, tmp_path: P
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
-@given(st.text(st.sampled_from('aeo tn.?!,\n-3$ ()"\u2014é你'), min_size=1, max_size=120), st.integers(1, 9000), st.integers(0, 99))
+@given(
+    st.text(st.sampled_from('aeo tn.?!,\n-3$ ()"\u2014é你'), min_size=1, max_size=120),
+    st.integers(1, 9000),
+    st.integers(0, 99),
+)
 def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, chunk: int, seed: int) -> None:
     try:
         whole = voice.say(text)
@@ -116,9 +121,13 @@ def test_any_text_in_any_fragments_is_the_same_speech(voice: Voice, text: str, c
 def test_sentences_are_joined_with_pauses_and_phrases_without(voice: Voice) -> None:
     pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
     parts = [voice.say("One apple."), pause, voice.say("Two pears.")]
-    np.testing.assert_allclose(joined(voice.stream("One apple.\n\nTwo pears.")), np.concatenate(parts), rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(
+        joined(voice.stream("One apple.\n\nTwo pears.")), np.concatenate(parts), rtol=0, atol=TOLERANCE
+    )
     long = ", ".join(["and nobody came to the garden"] * 20)
-    assert not any(np.array_equal(part, pause) for part in np.split(joined(voice.stream(long)), range(2400, 10**5, 2400)))
+    assert not any(
+        np.array_equal(part, pause) for part in np.split(joined(voice.stream(long)), range(2400, 10**5, 2400))
+    )
 
 
 def test_computes_and_reads_no_more_than_is_asked_for(voice_bundle: Path) -> None:
@@ -165,7 +174,11 @@ def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplo
 
 
 def test_arguments_are_refused_at_once(voice: Voice) -> None:
-    for wrong, message in (({"speed": 3.0}, "speed"), ({"speaker": "carl"}, "no speaker 'carl'"), ({"chunk": 0}, "chunk")):
+    for wrong, message in (
+        ({"speed": 3.0}, "speed"),
+        ({"speaker": "carl"}, "no speaker 'carl'"),
+        ({"chunk": 0}, "chunk"),
+    ):
         with pytest.raises(SonorantError, match=message):
             voice.stream("Hello.", **wrong)
 
@@ -197,7 +210,9 @@ def int8_bundle(trained: tuple[Path, Path], voice_bundle: Path, folder: Path) ->
     mel, _ = acoustic.synthesize(*arguments)
     config = ExportConfig(opset=20)
     export_decoder(_int8(acoustic, lambda model: model.synthesize(*arguments)), folder / "decoder.onnx", config)
-    export_vocoder(_int8(vocoder, lambda model: model(mel)), described["audio"]["n_mels"], folder / "vocoder.onnx", config)
+    export_vocoder(
+        _int8(vocoder, lambda model: model(mel)), described["audio"]["n_mels"], folder / "vocoder.onnx", config
+    )
     graphs = {name: folder / f"{name}.onnx" for name in ("decoder", "vocoder")}
     return with_variant(voice_bundle, folder / "voice", "int8", graphs)
 

@@ -1,8 +1,10 @@
-"""Type stubs of TensorRT's Python bindings and of cuda-bindings, from the real wheels; `python -m tests.tensorrt.bindings` writes them.
+"""Type stubs of TensorRT's Python bindings and of cuda-bindings, from the real wheels; `python -m
+tests.tensorrt.bindings` writes them.
 
-The bindings do not import without TensorRT's libraries, which are gigabytes and not needed to know names and signatures. So they are
-imported, in a process of its own, beside three empty libraries that only define the few functions the bindings link to; what they bind
-is then asked of Python itself. Only names and signatures are kept, of the classes in `CLASSES`.
+The bindings do not import without TensorRT's libraries, which are gigabytes and not needed to know names and
+signatures. So they are imported, in a process of its own, beside three empty libraries that only define the few
+functions the bindings link to; what they bind is then asked of Python itself. Only names and signatures are kept, of
+the classes in `CLASSES`.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ def main() -> None:
 
 
 def unpack(major: str, folder: Path) -> tuple[Path, Path]:
-    """The wheels of a major version, unpacked into `folder`: the places of TensorRT's and of CUDA's bindings, fit to be imported.
+    """The wheels of a major version, unpacked into `folder`: the places of TensorRT's and of CUDA's bindings, fit to be
+    imported.
 
     Raises subprocess.SubprocessError where pip does not get the wheels or there is no C compiler.
     """
@@ -94,7 +97,9 @@ def _add_libraries(folder: Path, major: str) -> None:
         source.write_text("".join(f"void *{function}(void) {{ return 0; }}\n" for function in functions))
         name = f"lib{library}.so.{major}"
         subprocess.run(
-            ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", folder / name, source], check=True, capture_output=True
+            ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", folder / name, source],
+            check=True,
+            capture_output=True,
         )
 
 
@@ -155,7 +160,8 @@ def _method(name: str, doc: str) -> list[str]:
 
 
 def _parameters(text: str) -> list[str]:
-    """Of a signature; C++ may have parameters without a default behind those with one, which makes all of them necessary."""
+    """Of a signature; C++ may have parameters without a default behind those with one, which makes all of them
+    necessary."""
     parts = [_parameter(part) for part in re.split(r", (?![^\[<(]*[\]>)])", text)]
     last = max((place for place, part in enumerate(parts) if not part.endswith("= ...")), default=-1)
     return [part.removesuffix(" = ...") if place < last else part for place, part in enumerate(parts)]

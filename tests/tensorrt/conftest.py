@@ -12,7 +12,8 @@ from tests.tensorrt.bindings import TENSORRT, unpack
 
 @pytest.fixture(scope="session", params=list(TENSORRT), ids=list(TENSORRT.values()))
 def unpacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, Path]:
-    """Major version, and the folders of TensorRT's and of CUDA's bindings; tests are skipped by name where they cannot be had."""
+    """Major version, and the folders of TensorRT's and of CUDA's bindings; tests are skipped by name where they cannot
+    be had."""
     try:
         return request.param, *unpack(request.param, tmp_path_factory.mktemp("bindings"))
     except (subprocess.SubprocessError, FileNotFoundError) as error:

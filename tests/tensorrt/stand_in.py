@@ -1,8 +1,9 @@
-"""Stand-ins for CUDA and TensorRT where neither is: memory by address, contexts, recordings; ONNX Runtime does the arithmetic.
+"""Stand-ins for CUDA and TensorRT where neither is: memory by address, contexts, recordings; ONNX Runtime does the
+arithmetic.
 
-What runs on them shows that our code frees, records, replays and pads as it should. It shows nothing of TensorRT or of a GPU: not that
-engines build, nor their values or speed (tests/tensorrt/test_gpu.py does, where they are). Whatever a real GPU would do in silence, such
-as reading memory that was freed, is written down in `Gpu.faults`.
+What runs on them shows that our code frees, records, replays and pads as it should. It shows nothing of TensorRT or of
+a GPU: not that engines build, nor their values or speed (tests/tensorrt/test_gpu.py does, where they are). Whatever a
+real GPU would do in silence, such as reading memory that was freed, is written down in `Gpu.faults`.
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ class ReceptiveField:
             gpu.piece(scratch, SCRATCH, "scratch")
             given = {name: self._engine.read(name, shapes[name], addresses[name]) for name in self._engine.inputs}
             if all(array is not None for array in given.values()):
-                for name, array in zip(self._engine.outputs, self._engine.session.run(self._engine.outputs, given), strict=True):
+                for name, array in zip(
+                    self._engine.outputs, self._engine.session.run(self._engine.outputs, given), strict=True
+                ):
                     piece = gpu.piece(addresses[name], array.nbytes, f"writes {name}")
                     if piece is not None:
                         piece[:] = array.tobytes()
@@ -213,7 +216,10 @@ class StandInEngine:
     def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
         """Least, tuned for, most."""
         sizes = self._profiles[profile]
-        return [tuple(sizes[size][place] if isinstance(size, str) else size for size in self.sizes[name]) for place in range(3)]
+        return [
+            tuple(sizes[size][place] if isinstance(size, str) else size for size in self.sizes[name])
+            for place in range(3)
+        ]
 
     def create_execution_context(self, strategy: object) -> ReceptiveField | None:
         """None where there is none to be had."""
@@ -222,7 +228,8 @@ class StandInEngine:
 
 @contextmanager
 def installed() -> Iterator[Gpu]:
-    """Both stand-ins in the place of the packages; our modules that use them are imported anew inside, and forgotten afterwards."""
+    """Both stand-ins in the place of the packages; our modules that use them are imported anew inside, and forgotten
+    afterwards."""
     gpu = Gpu()
     ours = [f"sonorant.tensorrt.{name}" for name in _OURS]
     names = ["tensorrt", "cuda", "cuda.bindings", "cuda.bindings.runtime", *ours]
@@ -245,7 +252,10 @@ def write_engines(bundle: Bundle, folder: Path, config: EngineConfig) -> None:
     for graph in bundle.graphs:
         for variant in bundle.description.graphs[graph].variants:
             profiles = profiles_of(graph, bundle.description.lengths, config.max_batch)
-            content = {"graph": str(bundle.graph_file(graph, "fp32")), "profiles": [dataclasses.asdict(one) for one in profiles]}
+            content = {
+                "graph": str(bundle.graph_file(graph, "fp32")),
+                "profiles": [dataclasses.asdict(one) for one in profiles],
+            }
             path = folder / f"{graph}.{variant}.engine"
             path.write_text(json.dumps(content))
             onnx = sha256_file(bundle.graph_file(graph, variant))

@@ -111,22 +111,30 @@ def test_the_image_installs_the_versions_that_were_checked() -> None:
 def test_nothing_is_asked_for_by_a_name_in_a_string() -> None:
     """The type checker would not see it."""
     assert [
-        path.name for path in CODE.glob("*.py") if "getattr(trt" in path.read_text() or "getattr(cuda" in path.read_text()
+        path.name
+        for path in CODE.glob("*.py")
+        if "getattr(trt" in path.read_text() or "getattr(cuda" in path.read_text()
     ] == []
 
 
 def test_the_stubs_are_those_of_the_real_wheels(unpacked: tuple[str, Path, Path]) -> None:
     major, tensorrt, cuda = unpacked
-    written = {str(path.relative_to(STUBS / major)): path.read_text(encoding="utf-8") for path in (STUBS / major).rglob("*.pyi")}
+    written = {
+        str(path.relative_to(STUBS / major)): path.read_text(encoding="utf-8")
+        for path in (STUBS / major).rglob("*.pyi")
+    }
     assert stubs(major, tensorrt, cuda) == written
     assert all(f"class {name}" in written["tensorrt/__init__.pyi"] for name in CLASSES)
 
 
 def test_the_code_works_on_the_real_classes(unpacked: tuple[str, Path, Path]) -> None:
-    """Subclasses of bound classes, and all module code, in a process that has the bindings and CUDA's package, but no GPU."""
+    """Subclasses of bound classes, and all module code, in a process that has the bindings and CUDA's package, but no
+    GPU."""
     _, tensorrt, cuda = unpacked
     paths = os.pathsep.join(map(str, (tensorrt, cuda, ROOT)))
-    done = subprocess.run([sys.executable, "-c", EXERCISE], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", EXERCISE], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("no such kernel |")
     assert "decoder int8: Building" in done.stderr

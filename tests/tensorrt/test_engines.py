@@ -1,4 +1,5 @@
-"""Engines are made for the corpus' lengths; one that is stale, damaged or absent is refused by name, which needs no TensorRT."""
+"""Engines are made for the corpus' lengths; one that is stale, damaged or absent is refused by name, which needs no
+TensorRT."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ LENGTHS = Lengths(tokens=(6, 60, 120, 150), frames=(40, 270, 520, 740))
 
 @pytest.fixture
 def engines(voice_bundle: Path, tmp_path: Path) -> Engines:
-    """A folder with an engine of the vocoder that this machine's H200 is said to have built. Its bytes are never run here."""
+    """A folder with an engine of the vocoder that this machine's H200 is said to have built. Its bytes are never run
+    here."""
     bundle = read_bundle(voice_bundle)
     (tmp_path / "vocoder.fp32.engine").write_bytes(b"engine")
     key = EngineKey(
@@ -73,7 +75,10 @@ def test_an_engine_that_fits_is_loaded_and_not_built_again(engines: Engines) -> 
     ("here", "message"),
     [
         (replace(H200, tensorrt="11.4.0.106"), "built by TensorRT 10.16.1.11, here is 11.4.0.106"),
-        (replace(H200, gpu="NVIDIA L4", compute_capability=(8, 9)), "built on NVIDIA H200 (9.0), here is NVIDIA L4 (8.9)"),
+        (
+            replace(H200, gpu="NVIDIA L4", compute_capability=(8, 9)),
+            "built on NVIDIA H200 (9.0), here is NVIDIA L4 (8.9)",
+        ),
     ],
 )
 def test_an_engine_of_another_machine_is_refused_by_name(engines: Engines, here: Machine, message: str) -> None:
@@ -101,7 +106,10 @@ def test_an_absent_engine_is_named(engines: Engines) -> None:
 
 def test_compatible_engines_are_taken_where_they_run(engines: Engines) -> None:
     later, newer_gpu = replace(H200, tensorrt="10.20.0.1"), replace(H200, gpu="NVIDIA B200", compute_capability=(10, 0))
-    old_gpu, other_major = replace(H200, gpu="NVIDIA T4", compute_capability=(7, 5)), replace(H200, tensorrt="11.4.0.106")
+    old_gpu, other_major = (
+        replace(H200, gpu="NVIDIA T4", compute_capability=(7, 5)),
+        replace(H200, tensorrt="11.4.0.106"),
+    )
     changed(engines, "key", "config", "version_compatible", value=True)
     path = engines.folder / "vocoder.fp32.engine"
     assert Engines(engines.bundle, later, engines.folder).load("vocoder", "fp32")[0] == path
@@ -121,7 +129,11 @@ def test_why_an_engine_would_be_built_again(engines: Engines) -> None:
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_profiles_cover_all_buckets_and_twice_the_longest(graph: str) -> None:
     usual, long = profiles_of(graph, LENGTHS, 8)
-    dimensions = {"encoder": ("batch", "tokens"), "decoder": ("batch", "tokens", "frames"), "vocoder": ("batch", "frames")}[graph]
+    dimensions = {
+        "encoder": ("batch", "tokens"),
+        "decoder": ("batch", "tokens", "frames"),
+        "vocoder": ("batch", "frames"),
+    }[graph]
     shapes = [shape for name, shape in Buckets.of(LENGTHS, (1, 4)).plan() if name == graph]
     for shape in shapes:
         assert any(profile.covers(dict(zip(dimensions, shape, strict=True))) for profile in (usual, long)), shape
@@ -193,14 +205,15 @@ def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
 
 def test_padding_and_profiles_need_no_progress_bars(voice_bundle: Path) -> None:
     """tqdm is not among the packages that speaking needs."""
-    code = (
-        "import sys; sys.modules['tqdm'] = None; import sonorant.runtime.buckets, sonorant.tensorrt.engines, sonorant.runtime.voice"
-    )
+    code = "import sys; sys.modules['tqdm'] = None; import sonorant.runtime.buckets, sonorant.tensorrt.engines, sonorant.runtime.voice"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_no_extra_installs_a_second_onnx_runtime() -> None:
     """Both own the same files, and the last one installed or removed breaks the other."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    packages = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    packages = [
+        *project["dependencies"],
+        *(one for extra in project["optional-dependencies"].values() for one in extra),
+    ]
     assert [package for package in packages if package.startswith("onnxruntime")] == ["onnxruntime"]

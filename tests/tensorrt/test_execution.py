@@ -1,4 +1,5 @@
-"""What the TensorRT runtime frees, records, replays, pads and refuses, on stand-ins for TensorRT and CUDA (see stand_in.py)."""
+"""What the TensorRT runtime frees, records, replays, pads and refuses, on stand-ins for TensorRT and CUDA (see
+stand_in.py)."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def gpu() -> Iterator[Gpu]:
 
 
 def load(bundle: Bundle, engines: Path, **options: object) -> Bucketed:
-    loaded = load_runtime("tensorrt", bundle, LoadOptions(**{"variant": "fp32", "engines": engines, "threads": 1} | options))
+    loaded = load_runtime(
+        "tensorrt", bundle, LoadOptions(**{"variant": "fp32", "engines": engines, "threads": 1} | options)
+    )
     assert isinstance(loaded, Bucketed)
     return loaded
 
@@ -74,7 +77,9 @@ def test_every_bucket_is_recorded_once_and_replayed(gpu: Gpu, bundle: Bundle, en
     assert dataclasses.astuple(runtime.counters()) == (15, 0, shapes, 0)
 
 
-def test_large_requests_take_no_memory_and_lose_no_recording(gpu: Gpu, bundle: Bundle, engines: Path, expected: Runtime) -> None:
+def test_large_requests_take_no_memory_and_lose_no_recording(
+    gpu: Gpu, bundle: Bundle, engines: Path, expected: Runtime
+) -> None:
     runtime = load(bundle, engines, warm_up=True)
     gpu.limit = gpu.taken  # somebody else has all the rest
     captures = gpu.captures
@@ -168,7 +173,9 @@ def test_a_voice_takes_the_engines_batches_and_warm_up(gpu: Gpu, bundle: Bundle,
     assert runtime.counters().late == 0
 
 
-def test_say_takes_the_engines(gpu: Gpu, bundle: Bundle, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_say_takes_the_engines(
+    gpu: Gpu, bundle: Bundle, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process is not `say`'s own
     said = ["say", "Good morning.", "--voice", str(bundle.folder), "--runtime", "tensorrt", "--variant", "fp32", "-o"]
     cli.main([*said, str(tmp_path / "said.wav"), "--engines", str(engines)])

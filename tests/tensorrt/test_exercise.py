@@ -27,7 +27,8 @@ def test_tests_that_were_skipped_did_not_run() -> None:
 
 
 @pytest.mark.parametrize(
-    "summary", ["1 failed, 11 passed in 3.1s", "11 passed, 1 error in 2s", "11 passed, 1 skipped in 2s", "no tests ran in 0s"]
+    "summary",
+    ["1 failed, 11 passed in 3.1s", "11 passed, 1 error in 2s", "11 passed, 1 skipped in 2s", "no tests ran in 0s"],
 )
 def test_only_a_clean_summary_counts(summary: str) -> None:
     assert not all_ran(summary) and all_ran("12 passed in 3.10s") and all_ran("12 passed, 2 warnings in 3.10s")

@@ -81,7 +81,9 @@ def test_threads_get_what_they_asked_for(runtime: Bucketed, expected: Runtime) -
     wanted = [speak(expected, 1, 10 + seed, seed)[2] for seed in range(8)]
     with ThreadPoolExecutor(8) as threads:
         for _ in range(5):
-            for got, want in zip(threads.map(lambda seed: speak(runtime, 1, 10 + seed, seed)[2], range(8)), wanted, strict=True):
+            for got, want in zip(
+                threads.map(lambda seed: speak(runtime, 1, 10 + seed, seed)[2], range(8)), wanted, strict=True
+            ):
                 assert got.shape == want.shape and np.abs(got - want).max() < TOLERANCE
 
 

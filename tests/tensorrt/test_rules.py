@@ -1,4 +1,5 @@
-"""What TensorRT's published rules forbid is found in a graph, and named; the voice's own: tests/export/test_tensorrt_rules.py."""
+"""What TensorRT's published rules forbid is found in a graph, and named; the voice's own:
+tests/export/test_tensorrt_rules.py."""
 
 from __future__ import annotations
 
@@ -15,7 +16,11 @@ from sonorant.tensorrt.rules import TYPES, check_graph
 
 
 def saved(
-    path: Path, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], opset: int = 21, kind: int = TensorProto.FLOAT
+    path: Path,
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, np.ndarray],
+    opset: int = 21,
+    kind: int = TensorProto.FLOAT,
 ) -> Path:
     """A graph from `x` (batch, 4, frames) to `y`, valid ONNX."""
     graph = helper.make_graph(
@@ -27,7 +32,9 @@ def saved(
     )
     onnx.save(
         helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)], ir_version=10
+            graph,
+            opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+            ir_version=10,
         ),
         path,
     )
@@ -71,7 +78,9 @@ def test_int8_as_it_should_be_is_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_of_quantization_is_named(changes: dict, message: str, tmp_path: Path) -> None:
-    assert any(message in finding for finding in check_graph(saved(tmp_path / "bad.onnx", *quantized_convolution(**changes))))
+    assert any(
+        message in finding for finding in check_graph(saved(tmp_path / "bad.onnx", *quantized_convolution(**changes)))
+    )
 
 
 def test_a_scale_that_is_computed_is_named(tmp_path: Path) -> None:
@@ -118,13 +127,19 @@ def length_from_a_shape() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
             TensorProto.FLOAT,
             "not among the operators that TensorRT takes (domain com.microsoft)",
         ),
-        (lambda: unary("Floor"), TensorProto.DOUBLE, "node 'it' (Floor): 'x' is float64; it takes bfloat16, float16, float32"),
+        (
+            lambda: unary("Floor"),
+            TensorProto.DOUBLE,
+            "node 'it' (Floor): 'x' is float64; it takes bfloat16, float16, float32",
+        ),
         (lambda: unary("Clip"), TensorProto.INT64, "node 'it' (Clip): 'x' is int64"),
         (through_float64, TensorProto.FLOAT, "node 'there' (Cast): 'x64' is float64"),
         (length_from_a_value, TensorProto.FLOAT, "node 'range' (Range): its shape follows from a value: 'count'"),
     ],
 )
-def test_a_fault_of_operators_types_and_shapes_is_named(make: Callable, kind: int, message: str, tmp_path: Path) -> None:
+def test_a_fault_of_operators_types_and_shapes_is_named(
+    make: Callable, kind: int, message: str, tmp_path: Path
+) -> None:
     assert any(message in finding for finding in check_graph(saved(tmp_path / "bad.onnx", *make(), kind=kind)))
 
 

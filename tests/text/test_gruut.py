@@ -46,7 +46,9 @@ def test_words_are_pronounced_as_gruut_does(sentence: str) -> None:
 
 def test_every_phoneme_of_the_lexicon_is_in_the_inventory() -> None:
     lexicon = sqlite3.connect(gruut_lang_en.get_lang_dir() / "lexicon.db")
-    phones = {phone.lstrip("ˈˌ") for (row,) in lexicon.execute("SELECT phonemes FROM word_phonemes") for phone in row.split()}
+    phones = {
+        phone.lstrip("ˈˌ") for (row,) in lexicon.execute("SELECT phonemes FROM word_phonemes") for phone in row.split()
+    }
     assert phones == set(FRONTEND.symbols) - set(PAUSES)
     assert FRONTEND.symbols[-len(PAUSES) :] == PAUSES
     assert len(set(FRONTEND.symbols)) == len(FRONTEND.symbols)
@@ -134,7 +136,9 @@ def test_any_text_is_accepted_and_stays_inside_the_inventory(text: str) -> None:
         assert not spoken.phonemes or spoken.phonemes[0].symbol not in PAUSES
 
 
-@pytest.mark.parametrize("text", ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "0/0", "1" + ",000" * 20, "<speak>&amp;</speak>"])
+@pytest.mark.parametrize(
+    "text", ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "0/0", "1" + ",000" * 20, "<speak>&amp;</speak>"]
+)
 def test_hostile_text_is_accepted(text: str) -> None:
     assert FRONTEND.speak(text).phonemes
 

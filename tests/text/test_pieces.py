@@ -1,4 +1,5 @@
-"""A text in phrases is the text as the frontend reads it whole, however it comes, and no phrase is too long to wait for."""
+"""A text in phrases is the text as the frontend reads it whole, however it comes, and no phrase is too long to wait
+for."""
 
 from __future__ import annotations
 

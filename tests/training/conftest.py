@@ -19,12 +19,22 @@ from sonorant.text import TextConfig
 __all__ = ["settings"]
 
 AUDIO = MelConfig(sample_rate=8000, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
-TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you", "look at me")
+TEXTS = (
+    "a red fox",
+    "the blue sea",
+    "seven old men",
+    "go home now",
+    "we like tea",
+    "it may rain",
+    "no, thank you",
+    "look at me",
+)
 
 
 @pytest.fixture(scope="session")
 def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A feature store of 20 utterances of tones that change with the text, 1.0 to 1.6 s long; 16 of them to train on."""
+    """A feature store of 20 utterances of tones that change with the text, 1.0 to 1.6 s long; 16 of them to train
+    on."""
     folder = tmp_path_factory.mktemp("tiny")
     random = np.random.default_rng(0)
     utterances = []
@@ -34,7 +44,9 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
         time = np.arange(int(rate * seconds)) / rate
         tone = sum(np.sin(2 * np.pi * (120 + 9 * ord(letter)) * time + place) * np.exp(-((time * len(text) / seconds - place) ** 2))
                    for place, letter in enumerate(text))  # fmt: skip
-        write_wav(folder / f"{number}.wav", (0.3 * tone + 0.01 * random.standard_normal(len(time))).astype(np.float32), rate)
+        write_wav(
+            folder / f"{number}.wav", (0.3 * tone + 0.01 * random.standard_normal(len(time))).astype(np.float32), rate
+        )
         utterances.append(
             Utterance(id=f"u{number:02d}", audio=f"{number}.wav", text=text, speaker=f"s{number % 2}", language="en-us", spoken=text,
                       seconds=seconds, sample_rate=rate, sha256="", split="validation" if number >= 16 else "train")

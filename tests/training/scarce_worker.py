@@ -1,8 +1,8 @@
 """The worker on machines of which the second has little memory: rank 1 runs out of it.
 
-SCARCE says how: `passes`, a pass over more than SCARCE_LIMIT values of mels fails on its way back, over twice as many on its way
-forward; `address_space`, the kernel really refuses more than SCARCE_LIMIT MiB beyond what there is at the first step; `budget`, a
-budget above SCARCE_LIMIT does not fit.
+SCARCE says how: `passes`, a pass over more than SCARCE_LIMIT values of mels fails on its way back, over twice as many
+on its way forward; `address_space`, the kernel really refuses more than SCARCE_LIMIT MiB beyond what there is at the
+first step; `budget`, a budget above SCARCE_LIMIT does not fit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class ScarcePasses(acoustic.AcousticLosses):
         values = batch["mel"].numel()
         if values > 2 * LIMIT:
             raise torch.OutOfMemoryError("Tried to allocate more than there is")
-        hook = self.model.encoder.register_forward_hook(lambda module, given, out: Exhausted.apply(out) if values > LIMIT else out)
+        hook = self.model.encoder.register_forward_hook(
+            lambda module, given, out: Exhausted.apply(out) if values > LIMIT else out
+        )
         losses = super().forward(batch, step)
         hook.remove()
         return losses

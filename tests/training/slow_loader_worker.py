@@ -1,4 +1,5 @@
-"""A rank whose loader hangs: rank 1 sleeps in it from its eleventh batch on. Takes the arguments of `sonorant.training.worker`."""
+"""A rank whose loader hangs: rank 1 sleeps in it from its eleventh batch on. Takes the arguments of
+`sonorant.training.worker`."""
 
 from __future__ import annotations
 

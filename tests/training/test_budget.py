@@ -55,7 +55,8 @@ def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
 def test_the_budget_stays_below_what_is_allowed_and_comes_close(
     allowed: float, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device whose memory is what the passes really keep for their backward: a fixed part and the tensors saved."""
+    """On a device whose memory is what the passes really keep for their backward: a fixed part and the tensors
+    saved."""
     chosen = recipe("acoustic", features, micro_batches_per_step=1)
     trained = TrainStep(chosen, CPU, Stopwatch())
     kept = SavedTensors(trained, fixed=2_000_000)

@@ -1,4 +1,5 @@
-"""The codec is trained by the vocoder's recipe; what is its own: codebooks left out by the seed alone, and codes that come to be used."""
+"""The codec is trained by the vocoder's recipe; what is its own: codebooks left out by the seed alone, and codes that
+come to be used."""
 
 from __future__ import annotations
 
@@ -45,7 +46,11 @@ def test_all_weights_get_gradients_through_the_codes(features: Path, alone: None
     step = TrainStep(recipe, ALONE, Stopwatch())
     batches = recipe.plan.steps(0)[0]
     step.gradients(0, batches, iter(recipe.dataset(batches)))  # type: ignore[call-overload]
-    silent = [name for name, weight in recipe.model.named_parameters() if weight.grad is None or not weight.grad.abs().max() > 0]
+    silent = [
+        name
+        for name, weight in recipe.model.named_parameters()
+        if weight.grad is None or not weight.grad.abs().max() > 0
+    ]
     assert silent == []
 
 

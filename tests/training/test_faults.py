@@ -37,7 +37,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk.mkdir()
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a small disk can be mounted only by root on Linux")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
     yield disk
@@ -61,7 +63,9 @@ def assert_nothing_is_lost(training: Training, before: dict[str, bytes], cause: 
     assert status["state"] == "failed" and re.search(cause, status["message"]), status
 
 
-def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, half_trained: Path, tmp_path: Path) -> None:
+def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(
+    features: Path, half_trained: Path, tmp_path: Path
+) -> None:
     """A quota; works on every system."""
     training = continued(features, half_trained, tmp_path / "t")
     before = contents(training)
@@ -75,7 +79,9 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, hal
 
 
 @pytest.mark.parametrize("left", [20_000, 0])
-def test_a_full_disk_leaves_the_last_checkpoint(left: int, features: Path, half_trained: Path, small_disk: Path) -> None:
+def test_a_full_disk_leaves_the_last_checkpoint(
+    left: int, features: Path, half_trained: Path, small_disk: Path
+) -> None:
     """With room for a few lines of metrics but no checkpoint, and without any."""
     training = continued(features, half_trained, small_disk)
     training.output, training.job_file = small_disk.parent / "output.txt", small_disk.parent / "job.json"
@@ -118,7 +124,9 @@ def test_a_second_trainer_ends_on_all_its_ranks_and_leaves_the_first_alone(
     training.run.lock()
     before, status = contents(training), training.run.status()
     error = training.failed(training.start(2, "tests.training.impatient_worker"))
-    assert re.search(rf"another trainer \(process {os.getpid()}\) is at work here; wait for it or stop it", error), error
+    assert re.search(rf"another trainer \(process {os.getpid()}\) is at work here; wait for it or stop it", error), (
+        error
+    )
     assert training.run.status() == status
     assert contents(training) == before
 

@@ -1,4 +1,5 @@
-"""Fine-tuning starts where the trained model stopped; what does not fit is listed by name; nonsense is refused in one line."""
+"""Fine-tuning starts where the trained model stopped; what does not fit is listed by name; nonsense is refused in one
+line."""
 
 from __future__ import annotations
 
@@ -72,13 +73,17 @@ def test_fine_tuning_starts_at_the_validation_loss_of_what_it_starts_from(
 def test_average_checkpoints_and_folders_hold_the_same(features: Path, tmp_path: Path, alone: None) -> None:
     run = tmp_path / "run"
     trained("vocoder", features, run, validate_every=8)
-    contents = {read_initial(path, "vocoder").content() for path in (run, *checkpoint.existing(run / "checkpoints")[:1])}
+    contents = {
+        read_initial(path, "vocoder").content() for path in (run, *checkpoint.existing(run / "checkpoints")[:1])
+    }
     assert contents == {read_initial(run / "checkpoints" / checkpoint.BEST, "vocoder").content()}
     older = read_initial(checkpoint.existing(run / "checkpoints")[1], "vocoder")
     assert older.content() not in contents, "other weights are another training"
 
 
-def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(features: Path, tmp_path: Path, alone: None) -> None:
+def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(
+    features: Path, tmp_path: Path, alone: None
+) -> None:
     old = trained("acoustic", features, tmp_path / "run").trained.ema.module.state_dict()
     symbols = json.loads((features / "header.json").read_text())["symbols"]
     turned = ["new-symbol", *reversed(symbols)]
@@ -98,7 +103,9 @@ def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(feat
 
 
 @pytest.mark.parametrize("kind", ["codec", "language_model"])
-def test_the_old_statistics_of_the_mel_stay_with_the_weights(kind: str, features: Path, tmp_path: Path, alone: None) -> None:
+def test_the_old_statistics_of_the_mel_stay_with_the_weights(
+    kind: str, features: Path, tmp_path: Path, alone: None
+) -> None:
     old = trained(kind, features, tmp_path / "run", steps=1).trained.ema.module.state_dict()
     speakers = json.loads((features / "header.json").read_text())["speakers"]
     recipe = recipe_of(kind, with_speakers(features, tmp_path / "other", speakers))

@@ -1,4 +1,5 @@
-"""What the codec language model learns from: pointers that reach the end, targets that are the codes, losses however batched."""
+"""What the codec language model learns from: pointers that reach the end, targets that are the codes, losses however
+batched."""
 
 from __future__ import annotations
 
@@ -71,7 +72,10 @@ def test_a_pointer_is_as_old_as_its_stay_and_stays_at_the_end() -> None:
 def test_frames_belong_to_the_phonemes_whose_durations_hold_them() -> None:
     durations_BN = torch.tensor([[2, 1, 3], [1, 4, 0]])
     time_BT = torch.arange(7).expand(2, -1).contiguous()
-    assert owners(durations_BN, time_BT, torch.tensor([3, 2])).tolist() == [[0, 0, 1, 2, 2, 2, 2], [0, 1, 1, 1, 1, 1, 1]]
+    assert owners(durations_BN, time_BT, torch.tensor([3, 2])).tolist() == [
+        [0, 0, 1, 2, 2, 2, 2],
+        [0, 1, 1, 1, 1, 1, 1],
+    ]
 
 
 def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
@@ -84,7 +88,9 @@ def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
 
 def test_the_pull_to_the_diagonal_fades() -> None:
     prior_BNM, mel_BTM, lengths = torch.zeros(1, 4, 6), torch.zeros(1, 12, 6), (torch.tensor([4]), torch.tensor([12]))
-    pulled, late, free = (align(prior_BNM, mel_BTM, *lengths, step, steps) for step, steps in ((0, 10), (10, 10), (0, 0)))
+    pulled, late, free = (
+        align(prior_BNM, mel_BTM, *lengths, step, steps) for step, steps in ((0, 10), (10, 10), (0, 0))
+    )
     assert pulled.tolist() == [[3, 3, 3, 3]] != free.tolist() == late.tolist()
 
 
@@ -191,7 +197,10 @@ def test_prompts_are_pieces_of_other_utterances_of_the_speaker_and_drawn_anew_ea
         assert torch.equal(batch["prompt"], again["prompt"])
         length = int(batch["prompt_lengths"][0])
         prompt = batch["prompt"][0, :length].numpy()
-        windows = [np.lib.stride_tricks.sliding_window_view(of.codes.codes(int(other)), length, axis=0) for other in same_speaker]
+        windows = [
+            np.lib.stride_tricks.sliding_window_view(of.codes.codes(int(other)), length, axis=0)
+            for other in same_speaker
+        ]
         assert not length or any((window.swapaxes(1, 2) == prompt).all((1, 2)).any() for window in windows)
         seen.add((length, prompt.tobytes()))
         lengths.append(length)
@@ -227,7 +236,9 @@ def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_the_ut
             replace(tiny_job("language_model", features, tmp_path, **changes), codes=str(tmp_path / "codes"))
         )
 
-    words = r"utterance u\d+ has \d+ phonemes in \d+ code frames: set language_model.most_advance \(1\) to at least [23]"
+    words = (
+        r"utterance u\d+ has \d+ phonemes in \d+ code frames: set language_model.most_advance \(1\) to at least [23]"
+    )
     with pytest.raises(SonorantError, match=words):
         made(most_advance=1)
     made(most_advance=3)

@@ -1,4 +1,5 @@
-"""Where a step's time goes: what is said of real trainings, and which cause is named for a loader that is waited for."""
+"""Where a step's time goes: what is said of real trainings, and which cause is named for a loader that is waited
+for."""
 
 import json
 import re
@@ -39,7 +40,9 @@ def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(feat
             shares = {name.split("/")[2]: value for name, value in row.items() if name.startswith(f"time/rank{rank}/")}
             assert set(phases) <= shares.keys()
             assert all(value >= 0 for value in shares.values())
-            assert sum(value for name, value in shares.items() if name != "communication_hidden") == pytest.approx(1.0, abs=0.05)
+            assert sum(value for name, value in shares.items() if name != "communication_hidden") == pytest.approx(
+                1.0, abs=0.05
+            )
         assert row["time/forward"] == pytest.approx((row["time/rank0/forward"] + row["time/rank1/forward"]) / 2)
     assert any(row["time/rank0/communication"] > 0 for row in rows)
     for rank in (0, 1):
@@ -76,7 +79,13 @@ class Slow(AcousticRecipe):
     [(True, 0, "storage: "), (False, 0, "transforms: "), (False, 1, "workers: "), (True, 1, "storage: ")],
 )
 def test_a_loader_that_is_waited_for_is_named_once_with_its_cause(
-    reads: bool, workers: int, named: str, features: Path, tmp_path: Path, alone: None, capfd: pytest.CaptureFixture[str]
+    reads: bool,
+    workers: int,
+    named: str,
+    features: Path,
+    tmp_path: Path,
+    alone: None,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     recipe = Slow(*settings("acoustic", steps=4, checkpoint_every=4, log_every=2), features)
     recipe.reads = reads

@@ -82,7 +82,8 @@ def start_two(jobs: list[Job], folders: list[Path], **variables: str) -> list[su
         **variables,
     }
     return [
-        start(job, folder, **meeting, PET_NODE_RANK=str(rank)) for rank, (job, folder) in enumerate(zip(jobs, folders, strict=True))
+        start(job, folder, **meeting, PET_NODE_RANK=str(rank))
+        for rank, (job, folder) in enumerate(zip(jobs, folders, strict=True))
     ]
 
 
@@ -97,7 +98,10 @@ def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
     [
         ({"PET_NNODES": "1:2"}, "PET_NNODES=1:2: give one number"),
         ({"PET_NNODES": "two"}, "PET_NNODES=two: give one number"),
-        ({"PET_NNODES": "2", "PET_MASTER_ADDR": "a"}, r"PET_NODE_RANK=\(unset\): of 2 nodes the first needs 0, the last 1"),
+        (
+            {"PET_NNODES": "2", "PET_MASTER_ADDR": "a"},
+            r"PET_NODE_RANK=\(unset\): of 2 nodes the first needs 0, the last 1",
+        ),
         (TWO | {"PET_NODE_RANK": "2"}, "PET_NODE_RANK=2: of 2 nodes"),
         ({"PET_NNODES": "2", "PET_NODE_RANK": "0"}, "PET_MASTER_ADDR is unset"),
         (TWO | {"PET_MASTER_ADDR": "127.0.1.1"}, "127.0.1.1 is loopback on this node"),
@@ -127,7 +131,9 @@ def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest
     assert environment({}, 4)["PET_NPROC_PER_NODE"] == "4"
 
 
-def test_torchruns_words_for_the_processes_are_resolved_so_that_the_world_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchruns_words_for_the_processes_are_resolved_so_that_the_world_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     for gpus, expected in ((4, {"gpu": "8", "auto": "8", "cpu": "16", "3": "6"}), (0, {"auto": "16", "cpu": "16"})):
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
@@ -149,7 +155,9 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
         return idle(environment(given, most), most) or ""
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    assert "14 of 16 processes have nothing to do: a step has 2 micro-batches" in said(TWO | {"PET_NPROC_PER_NODE": "8"}, 2)
+    assert "14 of 16 processes have nothing to do: a step has 2 micro-batches" in said(
+        TWO | {"PET_NPROC_PER_NODE": "8"}, 2
+    )
     assert "6 of this machine's 8 GPUs are not used" in said({}, 2)
     assert "multiple of 16 " in said(TWO, 4)
     assert said({}, 8) == said(TWO, 16) == said({"PET_NPROC_PER_NODE": "2"}, 8) == ""
@@ -160,12 +168,21 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("code", [LAUNCH, AT_ONCE + LAUNCH], ids=["while it waits for a node", "at once"])
 def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features: Path, tmp_path: Path) -> None:
     """Without the second of two nodes it cannot begin, however late it is told."""
-    meeting = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port()), "PET_NNODES": "2", "PET_NODE_RANK": "0"}
-    node = start(tiny_job("acoustic", features, tmp_path / "job"), tmp_path / "job", code, PET_NPROC_PER_NODE="1", **meeting)
+    meeting = {
+        "PET_MASTER_ADDR": "127.0.0.1",
+        "PET_MASTER_PORT": str(free_port()),
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "0",
+    }
+    node = start(
+        tiny_job("acoustic", features, tmp_path / "job"), tmp_path / "job", code, PET_NPROC_PER_NODE="1", **meeting
+    )
     if code == LAUNCH:
         launcher = psutil.Process(node.pid)
         # torchrun is there and imports torch
-        wait_until(lambda: any(child.cpu_times().user > 0.3 for child in launcher.children()) or node.poll() is not None)
+        wait_until(
+            lambda: any(child.cpu_times().user > 0.3 for child in launcher.children()) or node.poll() is not None
+        )
         node.send_signal(signal.SIGTERM)
     ((status, output),) = ends([node])
     assert status == 1 and "acoustic: stopped before training began" in output, output
@@ -174,7 +191,11 @@ def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features
 def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> None:
     """c10d numbers them as they come; the one that writes the model must be known before."""
     found = environment(TWO | {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "10.0.0.1:400"}, 4)
-    assert (found["PET_RDZV_BACKEND"], found["PET_RDZV_ENDPOINT"], found["PET_NODE_RANK"]) == ("static", "10.0.0.1:400", "1")
+    assert (found["PET_RDZV_BACKEND"], found["PET_RDZV_ENDPOINT"], found["PET_NODE_RANK"]) == (
+        "static",
+        "10.0.0.1:400",
+        "1",
+    )
     assert "PET_STANDALONE" not in found
     assert environment({}, 4)["PET_STANDALONE"] == "1"
 
@@ -211,9 +232,13 @@ def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(f
     assert [path.name for path in fresh.iterdir()] == ["job.json"]
 
     alone = tmp_path / "alone"
-    ((status, output),) = ends([start(tiny_job("acoustic", features, alone, **settings), alone, PET_NPROC_PER_NODE="2")])
+    ((status, output),) = ends(
+        [start(tiny_job("acoustic", features, alone, **settings), alone, PET_NPROC_PER_NODE="2")]
+    )
     assert status == 0, output
-    assert_same(*(checkpoint.load(checkpoint.existing(folder / "run/checkpoints")[0]) for folder in (folders[0], alone)))
+    assert_same(
+        *(checkpoint.load(checkpoint.existing(folder / "run/checkpoints")[0]) for folder in (folders[0], alone))
+    )
 
 
 def test_a_node_with_other_features_ends_the_training_before_its_first_step(features: Path, tmp_path: Path) -> None:
@@ -259,7 +284,9 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     assert "its codes (" in tokens and f"there: dvc pull {codes}" in tokens
 
 
-def _second_of_two(rank: int, features: Path, codes: Path, cases: list[tuple[Path, Path | None, str]], folder: str) -> None:
+def _second_of_two(
+    rank: int, features: Path, codes: Path, cases: list[tuple[Path, Path | None, str]], folder: str
+) -> None:
     os.environ["LOCAL_WORLD_SIZE"] = "1"
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []

@@ -1,4 +1,5 @@
-"""What saves memory or time changes no gradient: recomputed and compiled blocks, scaled losses, accumulation, the fused optimizer."""
+"""What saves memory or time changes no gradient: recomputed and compiled blocks, scaled losses, accumulation, the fused
+optimizer."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def gradients_of(trained: TrainStep) -> tuple[torch.Tensor, int]:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         trained.gradients(0, step, (data[index] for index in range(len(step))))
     parameters = [parameter for phase in trained.recipe.phases for parameter in phase.module.parameters()]
-    return torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]), sum(kept.values())
+    return torch.cat([parameter.grad.flatten() for parameter in parameters if parameter.grad is not None]), sum(
+        kept.values()
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,7 +55,8 @@ def gradients_of(trained: TrainStep) -> tuple[torch.Tensor, int]:
 def test_recomputed_activations_give_the_same_gradients_with_less_memory(
     kind: str, changes: dict[str, Any], part: float, features: Path, alone: None
 ) -> None:
-    """To the bit, dropout included: its random numbers are drawn again as they were. A vocoder's spectra are not among the blocks."""
+    """To the bit, dropout included: its random numbers are drawn again as they were. A vocoder's spectra are not among
+    the blocks."""
     deep = {**changes, "decoder_blocks": 6, "blocks": 6, "expansion": 8, "micro_batches_per_step": 1}
     kept, taken = gradients_of(step_of(kind, features, **deep))
     recomputed, less = gradients_of(step_of(kind, features, **deep, activation_checkpointing=True))
@@ -62,7 +66,9 @@ def test_recomputed_activations_give_the_same_gradients_with_less_memory(
 
 def test_compiled_blocks_give_the_same_gradients_and_names(features: Path, alone: None, cpp: None) -> None:
     torch._dynamo.utils.counters.clear()  # of what other tests have compiled
-    eager, compiled = (step_of("vocoder", features, compile=switch, micro_batches_per_step=1) for switch in (False, True))
+    eager, compiled = (
+        step_of("vocoder", features, compile=switch, micro_batches_per_step=1) for switch in (False, True)
+    )
     first, second = gradients_of(eager)[0], gradients_of(compiled)[0]
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0, "nothing was compiled"
     assert (first - second).norm() < 1e-3 * first.norm()
@@ -83,7 +89,8 @@ def weights_after_a_step(trained: TrainStep) -> torch.Tensor:
 
 
 def test_gradients_are_clipped_after_unscaling(features: Path, alone: None) -> None:
-    """Clipped before, a scale of 65536 would leave a gradient of almost nothing: Adam hides that, a plain optimizer does not."""
+    """Clipped before, a scale of 65536 would leave a gradient of almost nothing: Adam hides that, a plain optimizer
+    does not."""
     plain, scaled = (step_of("acoustic", features, clip_norm=1e-2, learning_rate=1.0) for _ in range(2))
     scaled.scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)
     before = torch.cat([parameter.detach().flatten() for parameter in plain.recipe.model.parameters()])

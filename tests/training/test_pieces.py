@@ -60,7 +60,9 @@ def test_training_goes_on_in_pieces_and_follows_the_same_curve(features: Path, t
     assert {rank for rank, _, _ in said} == {"1"}
     assert "in the end all ranks hold the same weights" in output
     assert losses(scarce) == pytest.approx(losses(plenty), rel=1e-4)
-    first, second = (checkpoint.load(checkpoint.existing(folder / "run" / "checkpoints")[0]) for folder in (scarce, plenty))
+    first, second = (
+        checkpoint.load(checkpoint.existing(folder / "run" / "checkpoints")[0]) for folder in (scarce, plenty)
+    )
     for name, value in first["phases"]["acoustic"].items():
         torch.testing.assert_close(value, second["phases"]["acoustic"][name], rtol=1e-3, atol=1e-4)
     assert json.loads((scarce / "run" / "sub_batches" / "rank-1.json").read_text()).keys() == {"acoustic"}
@@ -68,7 +70,13 @@ def test_training_goes_on_in_pieces_and_follows_the_same_curve(features: Path, t
 
 
 def test_a_kernel_that_refuses_memory_is_survived(features: Path, tmp_path: Path) -> None:
-    wide = {"channels": 32, "expansion": 96, "decoder_blocks": 4, "frames_per_micro_batch": 1800, "micro_batches_per_step": 2}
+    wide = {
+        "channels": 32,
+        "expansion": 96,
+        "decoder_blocks": 4,
+        "frames_per_micro_batch": 1800,
+        "micro_batches_per_step": 2,
+    }
     scarce = {"SCARCE": "address_space", "SCARCE_LIMIT": "420", "MALLOC_ARENA_MAX": "1"}
     status, output = train(features, tmp_path, scarce, **wide, steps=2)
     assert status == 0, output
@@ -100,7 +108,8 @@ def test_memory_that_runs_out_while_gradients_are_averaged_ends_the_run_and_the_
     trained.gradients(0, *batches_of(recipe))
     recipe.model.prior.register_forward_hook(lambda module, given, out: Exhausted.apply(out))
     with pytest.raises(
-        SonorantError, match=r"while gradients were being averaged.*resumes from the last checkpoint with sub_batches of half"
+        SonorantError,
+        match=r"while gradients were being averaged.*resumes from the last checkpoint with sub_batches of half",
     ):
         trained.gradients(1, *batches_of(recipe))
     recipe = AcousticRecipe(*settings("acoustic", micro_batches_per_step=1), features)
@@ -111,14 +120,17 @@ def test_memory_that_runs_out_while_gradients_are_averaged_ends_the_run_and_the_
     again.gradients(0, micro_batches, loaded)
     rows = len(micro_batches[0].items)
     assert (
-        f"rank 0: memory ran out here before, so micro-batches are taken in sub_batches; remove {kept}" in capsys.readouterr().out
+        f"rank 0: memory ran out here before, so micro-batches are taken in sub_batches; remove {kept}"
+        in capsys.readouterr().out
     )
     assert sum(passes) in (rows, rows + 1), "a pass of one more row where nothing was proven"
     assert max(passes) == (rows + 1) // 2
 
 
 @pytest.mark.parametrize("adversarial", [False, True])
-def test_gradients_in_pieces_are_those_of_the_whole(features: Path, alone: None, tmp_path: Path, adversarial: bool) -> None:
+def test_gradients_in_pieces_are_those_of_the_whole(
+    features: Path, alone: None, tmp_path: Path, adversarial: bool
+) -> None:
     """Of the adversaries too, who judge what the generator made sub_batch by sub_batch."""
     recipe = VocoderRecipe(
         *settings("vocoder", adversarial=adversarial, segments_per_micro_batch=7, micro_batches_per_step=1), features
@@ -129,9 +141,13 @@ def test_gradients_in_pieces_are_those_of_the_whole(features: Path, alone: None,
         trained = TrainStep(recipe, CPU, Stopwatch(), SubBatches("rank 0", tmp_path / "pieces.json"))
         trained.gradients(0, *batches_of(recipe))
         gradients.append(
-            torch.cat([p.grad.flatten() for phase in recipe.phases for p in phase.module.parameters() if p.grad is not None])
+            torch.cat(
+                [p.grad.flatten() for phase in recipe.phases for p in phase.module.parameters() if p.grad is not None]
+            )
         )
-    assert (gradients[0] - gradients[1]).norm() < 5e-3 * gradients[0].norm(), "the sign of an L1 flips where rounding decides"
+    assert (gradients[0] - gradients[1]).norm() < 5e-3 * gradients[0].norm(), (
+        "the sign of an L1 flips where rounding decides"
+    )
 
 
 def test_a_single_row_that_does_not_fit_is_said_to_be_one() -> None:
@@ -157,8 +173,16 @@ def test_a_gpu_that_runs_out_of_memory_goes_on_in_pieces(features: Path, tmp_pat
         pytest.skip("needs a GPU")
     device = torch.device("cuda", 0)
     torch.cuda.set_device(device)
-    torch.distributed.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
-    wide = {"channels": 64, "expansion": 64, "decoder_blocks": 4, "frames_per_micro_batch": 1800, "micro_batches_per_step": 1}
+    torch.distributed.init_process_group(
+        "cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1
+    )
+    wide = {
+        "channels": 64,
+        "expansion": 64,
+        "decoder_blocks": 4,
+        "frames_per_micro_batch": 1800,
+        "micro_batches_per_step": 1,
+    }
     try:
         recipe = AcousticRecipe(*settings("acoustic", **wide), features)
         trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch(), SubBatches("rank 0", tmp_path / "pieces.json"))

@@ -58,7 +58,9 @@ def assert_same(first: Any, second: Any, where: str = "") -> None:
 
 
 @pytest.mark.parametrize(("kind", "changes"), CASES)
-def test_resumed_equals_uninterrupted(kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None) -> None:
+def test_resumed_equals_uninterrupted(
+    kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None
+) -> None:
     run = tmp_path / "whole"
     RunDirectory(run).path.mkdir()
     whole = trainer(kind, changes, features, run)
@@ -67,7 +69,9 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict[str, Any], featur
     cut = tmp_path / "cut"
     RunDirectory(cut).path.mkdir()
     trainer(kind, changes, features, cut).train()
-    for path in checkpoint.existing(cut / "checkpoints"):  # as if it had died after step 6: log and best are from beyond
+    for path in checkpoint.existing(
+        cut / "checkpoints"
+    ):  # as if it had died after step 6: log and best are from beyond
         if path != checkpoint.path_of(cut / "checkpoints", 6):
             path.unlink()
     resumed = trainer(kind, changes, features, cut)
@@ -81,7 +85,8 @@ def test_resumed_equals_uninterrupted(kind: str, changes: dict[str, Any], featur
 
 
 @pytest.mark.parametrize(
-    ("kind", "loss"), [("acoustic", "mel"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")]
+    ("kind", "loss"),
+    [("acoustic", "mel"), ("codec", "mel"), ("language_model", "codes"), ("language_model", "advance")],
 )
 def test_training_learns(kind: str, loss: str, features: Path, tmp_path: Path, alone: None) -> None:
     """Not part of resuming, but without it equality could be that of two trainings that do nothing."""

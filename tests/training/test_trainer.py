@@ -35,7 +35,9 @@ def test_a_diverged_training_ends_in_one_line_and_saves_nothing(
     diverged = trainer("acoustic", {"log_every": log_every}, features, tmp_path / "run")
     with torch.no_grad():
         next(diverged.recipe.model.parameters()).fill_(math.nan)
-    with pytest.raises(SonorantError, match=r"step \d: training of the acoustic has diverged .*train_acoustic.learning_rate"):
+    with pytest.raises(
+        SonorantError, match=r"step \d: training of the acoustic has diverged .*train_acoustic.learning_rate"
+    ):
         diverged.train()
     assert checkpoint.existing(tmp_path / "run" / "checkpoints") == []
 
@@ -81,4 +83,6 @@ def test_everything_trains_validates_and_resumes_on_a_gpu(
     again = trainer(kind, changes, features, tmp_path / "run", "cuda:0")
     again.resume()
     assert again.step == 8
-    assert all(torch.equal(a, b) for a, b in zip(first.trained.ema.parameters(), again.trained.ema.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(first.trained.ema.parameters(), again.trained.ema.parameters(), strict=True)
+    )

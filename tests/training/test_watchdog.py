@@ -16,7 +16,10 @@ from sonorant.training.run_directory import read_metrics
 from tests.training.trainings import Training, ranks_of
 from tests.waiting import PATIENCE
 
-HASTY = {"stall_warning": 5.0, "stall_limit": 10.0}  # a rank is silent after four seconds, which no busy machine takes from it
+HASTY = {
+    "stall_warning": 5.0,
+    "stall_limit": 10.0,
+}  # a rank is silent after four seconds, which no busy machine takes from it
 
 
 def at(rank: int, phase: str, idle: float, *, step: int = 7, silent: bool = False) -> Whereabouts:
@@ -30,10 +33,14 @@ def named(*ranks: Whereabouts) -> list[int]:
 def test_the_rank_that_the_others_wait_for_is_the_one_that_is_named() -> None:
     assert named(at(0, "backward", 61), at(1, "data", 62)) == [1]
     assert named(at(0, "checkpoint", 61), at(1, "communication", 70)) == [0]
-    assert named(at(0, "backward", 100), at(1, "backward", 20, silent=True), at(2, "data", 80)) == []  # 1 may yet be heard
+    assert (
+        named(at(0, "backward", 100), at(1, "backward", 20, silent=True), at(2, "data", 80)) == []
+    )  # 1 may yet be heard
     assert named(at(0, "backward", 100), at(1, "backward", 90, silent=True)) == [1]
     assert named(at(0, "data", 65), at(1, "data", 64), at(2, "backward", 64)) == [0, 1]
-    assert named(at(0, "forward", 65, step=8), at(1, "data", 61, step=7)) == [1]  # a GPU's rank 0 runs ahead of what it waits for
+    assert named(at(0, "forward", 65, step=8), at(1, "data", 61, step=7)) == [
+        1
+    ]  # a GPU's rank 0 runs ahead of what it waits for
     assert named(at(0, "backward", 65), at(1, "backward", 64)) == [0, 1]
 
 
@@ -63,7 +70,9 @@ def test_a_loader_that_hangs_is_named_and_the_training_ends_to_be_resumed(featur
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path: Path) -> None:
     """Rank 0 too, although it holds the store through which the ranks hear of each other."""
-    training = Training("acoustic", features, tmp_path / "t", HASTY, steps=5000, checkpoint_every=5000, validate_every=5000)
+    training = Training(
+        "acoustic", features, tmp_path / "t", HASTY, steps=5000, checkpoint_every=5000, validate_every=5000
+    )
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)
     ranks = ranks_of(agent)
@@ -71,7 +80,9 @@ def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path:
     training.wait_for(lambda: "error: " in training.said(), agent)
     ranks[stopped].send_signal(signal.SIGCONT)  # else torchrun waits half a minute before it kills
     error = training.failed(agent)
-    assert re.match(rf"error: rank {stopped} on \S+ has not answered for \d+ s, last seen in phase \w+ \(step \d+\)", error), error
+    assert re.match(
+        rf"error: rank {stopped} on \S+ has not answered for \d+ s, last seen in phase \w+ \(step \d+\)", error
+    ), error
     assert json.loads((training.run.path / "status.json").read_text())["state"] == "failed"
 
 
@@ -88,8 +99,13 @@ def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_pa
     time.sleep(HASTY["stall_limit"] + 1)
     for rank in ranks.values():
         rank.send_signal(signal.SIGCONT)
-    before, goes_on = len(read_metrics(training.run.metrics)), time.monotonic() + HASTY["stall_limit"]  # time to end it by mistake
-    training.wait_for(lambda: time.monotonic() > goes_on and len(read_metrics(training.run.metrics)) > before + 1, agent)
+    before, goes_on = (
+        len(read_metrics(training.run.metrics)),
+        time.monotonic() + HASTY["stall_limit"],
+    )  # time to end it by mistake
+    training.wait_for(
+        lambda: time.monotonic() > goes_on and len(read_metrics(training.run.metrics)) > before + 1, agent
+    )
     agent.send_signal(signal.SIGTERM)
     agent.wait(PATIENCE)
     assert training.run.status()["state"] == "stopped", training.said()

@@ -23,7 +23,9 @@ from tests.waiting import PATIENCE
 class Training:
     """A tiny training under torchrun in a folder of its own."""
 
-    def __init__(self, kind: str, features: Path, folder: Path, machine: dict[str, Any] | None = None, **changes: Any) -> None:
+    def __init__(
+        self, kind: str, features: Path, folder: Path, machine: dict[str, Any] | None = None, **changes: Any
+    ) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.job = dataclasses.replace(tiny_job(kind, features, folder, **changes), machine=machine or {})
@@ -31,14 +33,13 @@ class Training:
         self.output, self.job_file = folder / "output.txt", folder / "job.json"
 
     def start(
-        self,
-        processes: int = 1,
-        worker: str = "sonorant.training.worker",
-        before: Callable[[], None] | None = None,
+        self, processes: int = 1, worker: str = "sonorant.training.worker", before: Callable[[], None] | None = None
     ) -> subprocess.Popen[bytes]:
         """Start or resume it; `before` is called in the new process."""
         self.job.write(self.job_file)
-        env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"])
+        env = environment(
+            {**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"]
+        )
         env["OMP_NUM_THREADS"] = "1"
         command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(self.job_file)]
         with self.output.open("w") as output:

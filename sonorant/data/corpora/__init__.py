@@ -1,6 +1,7 @@
 """Corpora of every kind, turned into one: a self-contained folder of recordings and a manifest. Judges no recording.
 
-An importer lets bad rows through with their defect noted, so that `prepare` names everything that is wrong with a corpus.
+An importer lets bad rows through with their defect noted, so that `prepare` names everything that is wrong with a
+corpus.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ class CorpusConfig:
     """Where recordings come from. Raises ValueError on a contradiction."""
 
     kind: Literal["demo", "ljspeech", "table", "lhotse"]
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: by one of its recipes."""
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: by one of its
+    recipes."""
     path: str
     """The folder of prompts, the corpus folder, or the table's file; dvc.yaml hands it to the stage as --source."""
     sentences: int = 1000

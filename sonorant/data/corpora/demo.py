@@ -1,6 +1,8 @@
-"""The demo corpus: made, not downloaded. flite reads prompts aloud, and the result has the layout of LJSpeech. Writes no prompts.
+"""The demo corpus: made, not downloaded. flite reads prompts aloud, and the result has the layout of LJSpeech. Writes
+no prompts.
 
-flite (http://www.festvox.org/flite) speaks a sentence the same way every time: the corpus depends on prompts and voice alone.
+flite (http://www.festvox.org/flite) speaks a sentence the same way every time: the corpus depends on prompts and voice
+alone.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from sonorant.files import write_text
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Speak the first `config.sentences` lines of `source`/prompts.txt into `out`: metadata.csv, wavs/ and manifest.jsonl.
+    """Speak the first `config.sentences` lines of `source`/prompts.txt into `out`: metadata.csv, wavs/ and
+    manifest.jsonl.
 
     Raises SonorantError if there are too few prompts, one cannot stand in metadata.csv, or flite is missing or fails.
     """
@@ -39,13 +42,23 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
     def speak(id: str, prompt: str) -> None:
         _speak(flite, config.voice, prompt, wavs / f"{id}.wav")
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()) as pool:
-        list(tqdm(pool.map(speak, ids, prompts), total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"))
-    write_text(out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in zip(ids, prompts, strict=True)))
+    with ThreadPoolExecutor(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    ) as pool:
+        list(
+            tqdm(
+                pool.map(speak, ids, prompts), total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"
+            )
+        )
+    write_text(
+        out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in zip(ids, prompts, strict=True))
+    )
     write_manifest(
         out / "manifest.jsonl",
         [
-            Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=config.default_speaker, language=config.language)
+            Utterance(
+                id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=config.default_speaker, language=config.language
+            )
             for id, prompt in zip(ids, prompts, strict=True)
         ],
     )
@@ -57,11 +70,15 @@ def read_prompts(path: Path, count: int) -> list[str]:
     for number, line in enumerate(read_lines(path), 1):
         prompt = clean(line)
         if "|" in prompt or "�" in prompt:
-            raise SonorantError(f"{path}:{number}: a prompt is UTF-8 text without '|', which separates the columns of metadata.csv")
+            raise SonorantError(
+                f"{path}:{number}: a prompt is UTF-8 text without '|', which separates the columns of metadata.csv"
+            )
         if prompt:
             prompts.append(prompt)
     if len(prompts) < count:
-        raise SonorantError(f"{path}: holds {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower it in params.yaml")
+        raise SonorantError(
+            f"{path}: holds {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower it in params.yaml"
+        )
     return prompts[:count]
 
 
@@ -70,7 +87,9 @@ def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
     text = wav.with_suffix(".txt")
     text.write_text(prompt + "\n", encoding="utf-8")
     try:
-        done = subprocess.run([flite, "-voice", voice, "-f", text, "-o", wav], capture_output=True, text=True, errors="replace")
+        done = subprocess.run(
+            [flite, "-voice", voice, "-f", text, "-o", wav], capture_output=True, text=True, errors="replace"
+        )
     finally:
         text.unlink()
     # flite exits 0 even where it could not write

@@ -1,4 +1,5 @@
-"""Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing; knows no corpus by name."""
+"""Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing; knows no corpus by
+name."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ _WHOLE = 0.01  # seconds: a segment that differs less than this from its recordi
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source` and fill `out` with every supervision as an utterance.
+    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source` and fill `out` with every supervision as an
+    utterance.
 
     A supervision that is all of its recording is copied as it is; one that is a part of it is cut out (16-bit wav).
     Raises SonorantError if lhotse is not installed, has no such recipe, or the recipe does not recognise the folder.
@@ -80,7 +82,9 @@ def _parts(manifests: Any) -> Iterator[tuple[Any, Any]]:
 
 def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: CorpusConfig) -> Utterance:
     recording = recordings[segment.recording_id]
-    whole = segment.start < _WHOLE and abs(segment.duration - recording.duration) < _WHOLE and len(recording.sources) == 1
+    whole = (
+        segment.start < _WHOLE and abs(segment.duration - recording.duration) < _WHOLE and len(recording.sources) == 1
+    )
     file = Path(recording.sources[0].source) if whole and recording.sources[0].type == "file" else None
     row = Row(
         id=segment.id,
@@ -116,6 +120,7 @@ def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig
 
 
 def _language(language: str | None, config: CorpusConfig) -> str:
-    """Recipes name languages in many ways ("English", "EN"); only a tag that says more than the settings replaces theirs."""
+    """Recipes name languages in many ways ("English", "EN"); only a tag that says more than the settings replaces
+    theirs."""
     tag = (language or "").lower().replace("_", "-")
     return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

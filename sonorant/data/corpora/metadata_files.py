@@ -1,15 +1,18 @@
 """Rows of a corpus file, read so that a bad one spoils nothing but itself. Knows nothing of any corpus's columns.
 
-Bytes that are not UTF-8 survive reading as lone surrogates (PEP 383), so that the row they stand in can be told from the others.
+Bytes that are not UTF-8 survive reading as lone surrogates (PEP 383), so that the row they stand in can be told from
+the others.
 
 Corpora in the layout of LJSpeech: metadata.csv and wavs/. Knows nothing of what makes a recording good.
 
-The layout is that of https://keithito.com/LJ-Speech-Dataset: a line is `id|text|text with numbers and abbreviations written out`,
-without quoting; the recording is wavs/<id>.wav (here also .flac, .ogg, .mp3).
+The layout is that of https://keithito.com/LJ-Speech-Dataset: a line is `id|text|text with numbers and abbreviations
+written out`, without quoting; the recording is wavs/<id>.wav (here also .flac, .ogg, .mp3).
 
-A corpus as one table: a CSV or JSONL file with the columns audio and text. Knows nothing of what makes a recording good.
+A corpus as one table: a CSV or JSONL file with the columns audio and text. Knows nothing of what makes a recording
+good.
 
-Optional columns: id, speaker, language; others are ignored. Audio paths are relative to the table's folder and stay inside it."""
+Optional columns: id, speaker, language; others are ignored. Audio paths are relative to the table's folder and stay
+inside it."""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
-    """Return a corpus file's text without a byte order mark. Raises SonorantError naming the file if it cannot be opened."""
+    """Return a corpus file's text without a byte order mark. Raises SonorantError naming the file if it cannot be
+    opened."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -64,13 +68,17 @@ class Row:
 
 
 def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """Copy the row's recording from the folder `source` below `out`/audio and return its utterance, with its defect if any.
+    """Copy the row's recording from the folder `source` below `out`/audio and return its utterance, with its defect if
+    any.
 
-    A file outside `source` is never copied, a missing one is left for `prepare` to report. Recordings are copied, not linked: a
-    DVC cache of hard links (`cache.type hardlink`) makes its files read-only, which would then be the user's own recordings.
+    A file outside `source` is never copied, a missing one is left for `prepare` to report. Recordings are copied, not
+    linked: a DVC cache of hard links (`cache.type hardlink`) makes its files read-only, which would then be the user's
+    own recordings.
     """
     text, audio, defect = row.text or "", row.audio or "", row.defect
-    if defect is None and any(_SURROGATE.search(value) for value in (row.id, text, audio, row.speaker or "", row.language or "")):
+    if defect is None and any(
+        _SURROGATE.search(value) for value in (row.id, text, audio, row.speaker or "", row.language or "")
+    ):
         defect = Defect.NOT_UTF8
     if defect is None and not audio:
         defect = Defect.MISSING_AUDIO
@@ -114,7 +122,8 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
 
 
 def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Fill `out` from an LJSpeech-like folder. The text is the written-out column, or the plain one where that is empty.
+    """Fill `out` from an LJSpeech-like folder. The text is the written-out column, or the plain one where that is
+    empty.
 
     Files with two columns (id|text) are taken too. Raises SonorantError if there is no metadata.csv or it has no rows.
     """
@@ -133,7 +142,8 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
 
 
 def _columns(lines: list[list[str]]) -> int:
-    """3, or 2 in a file most of whose rows have two: then it was never written out, and a row of three is the odd one."""
+    """3, or 2 in a file most of whose rows have two: then it was never written out, and a row of three is the odd
+    one."""
     counts = Counter(len(line) for line in lines)
     return 2 if counts[2] > counts[3] else 3
 
@@ -145,9 +155,12 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> Row:
 
 
 def _recording(source: Path, id: str) -> str:
-    """Path of the recording in the first format that exists, as .wav where none does: that is the file the report then misses."""
+    """Path of the recording in the first format that exists, as .wav where none does: that is the file the report then
+    misses."""
     files = [f"wavs/{id}{suffix}" for suffix in SUFFIXES]
-    return next((file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside)), files[0])
+    return next(
+        (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside)), files[0]
+    )
 
 
 COLUMNS = ("audio", "text", "id", "speaker", "language")
@@ -159,7 +172,9 @@ _DELIMITERS = ",;\t|"
 def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
     """Fill `out` from a table. Raises SonorantError if the file is no table, lacks a column or has no rows."""
     if not source.is_file():
-        raise SonorantError(f"{source}: not a file; kind table needs a .csv, .tsv or .jsonl file with the columns audio and text")
+        raise SonorantError(
+            f"{source}: not a file; kind table needs a .csv, .tsv or .jsonl file with the columns audio and text"
+        )
     match source.suffix.lower():
         case ".csv" | ".tsv":
             rows = list(_csv_rows(source))
@@ -186,7 +201,9 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         for number, values in enumerate(reader, 2):
             yield _table_row(values, number, complete="" not in values and None not in values.values())
     except csv.Error as error:
-        raise SonorantError(f"{path}: row {number + 1}: not valid CSV ({error}); look for a missing quotation mark") from None
+        raise SonorantError(
+            f"{path}: row {number + 1}: not valid CSV ({error}); look for a missing quotation mark"
+        ) from None
 
 
 def _names(header: str, delimiter: str) -> set[str]:
@@ -202,7 +219,9 @@ def _jsonl_rows(path: Path) -> Iterator[Row]:
         except json.JSONDecodeError:
             values = None
         if isinstance(values, dict):
-            yield _table_row(values, number, complete=values.get("audio") is not None and values.get("text") is not None)
+            yield _table_row(
+                values, number, complete=values.get("audio") is not None and values.get("text") is not None
+            )
         else:
             yield Row(id=f"row-{number}", audio=None, text=None, defect=Defect.UNREADABLE_ROW)
 

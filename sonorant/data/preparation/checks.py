@@ -1,13 +1,15 @@
 """Audio files that end before they should. Decodes nothing: it reads what the container says about its own length.
 
-libsndfile reads a cut-off WAV or Ogg file without a word, as a shorter recording. Formats: RIFF WAVE (Microsoft, 1991), Ogg
-(RFC 3533), the Xing/Info header of MP3 (LAME). FLAC is missing because its decoder does complain.
+libsndfile reads a cut-off WAV or Ogg file without a word, as a shorter recording. Formats: RIFF WAVE (Microsoft, 1991),
+Ogg (RFC 3533), the Xing/Info header of MP3 (LAME). FLAC is missing because its decoder does complain.
 
-An utterance under examination: everything measured about it, once and when first asked for. Judges nothing; the checks do.
+An utterance under examination: everything measured about it, once and when first asked for. Judges nothing; the checks
+do.
 
 Every check of a single utterance, in the order they are made: the first that finds something names the reason.
 
-A check returns what it found, in words for the report, or None. Duplicates need the other utterances and are found in `prepare`."""
+A check returns what it found, in words for the report, or None. Duplicates need the other utterances and are found in
+`prepare`."""
 
 from __future__ import annotations
 
@@ -27,11 +29,16 @@ from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, SpokenText
 
-_UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)  # written by programs that stream, and cannot go back to fill in the length
+_UNKNOWN_LENGTH = (
+    0,
+    0x7FFFFFFF,
+    0xFFFFFFFF,
+)  # written by programs that stream, and cannot go back to fill in the length
 
 
 def cut_off(path: Path) -> str | None:
-    """Return what a file (of at least one byte) that ends too early lacks, or None for a whole one or one that does not tell."""
+    """Return what a file (of at least one byte) that ends too early lacks, or None for a whole one or one that does not
+    tell."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         match data[:4]:
             case b"RIFF":
@@ -50,7 +57,9 @@ def _wav(data: mmap) -> str | None:
         held = len(data) - position - 8
         if data[position : position + 4] == b"data":
             return (
-                f"its data chunk should hold {size} bytes and holds {held}" if held < size and size not in _UNKNOWN_LENGTH else None
+                f"its data chunk should hold {size} bytes and holds {held}"
+                if held < size and size not in _UNKNOWN_LENGTH
+                else None
             )
         position += 8 + size + size % 2
     return "it ends before its data chunk"
@@ -92,7 +101,8 @@ FULL_SCALE = 0.999
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
-    """What an utterance must be to be trained on, and how the accepted ones are split. Raises ValueError on a contradiction."""
+    """What an utterance must be to be trained on, and how the accepted ones are split. Raises ValueError on a
+    contradiction."""
 
     min_seconds: float
     """Shortest duration in seconds."""
@@ -115,7 +125,9 @@ class PrepareConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_seconds < self.max_seconds:
-            raise ValueError(f"min_seconds ({self.min_seconds}) must be at least 0 and less than max_seconds ({self.max_seconds})")
+            raise ValueError(
+                f"min_seconds ({self.min_seconds}) must be at least 0 and less than max_seconds ({self.max_seconds})"
+            )
         slow, fast = self.min_characters_per_second, self.max_characters_per_second
         if not 0 <= slow < fast:
             raise ValueError(
@@ -255,7 +267,11 @@ def silent(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
 
 def clipped(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     share = recording.clipped
-    return f"{share:.2%} of the samples at full scale, at most {config.max_clipped:.2%}" if share > config.max_clipped else None
+    return (
+        f"{share:.2%} of the samples at full scale, at most {config.max_clipped:.2%}"
+        if share > config.max_clipped
+        else None
+    )
 
 
 def unspeakable(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
@@ -267,8 +283,16 @@ def nothing_spoken(recording: ExaminedRecording, config: PrepareConfig) -> str |
 
 
 def speaking_rate(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
-    rate, slowest, fastest = recording.characters_per_second, config.min_characters_per_second, config.max_characters_per_second
-    return None if slowest <= rate <= fastest else f"{rate:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
+    rate, slowest, fastest = (
+        recording.characters_per_second,
+        config.min_characters_per_second,
+        config.max_characters_per_second,
+    )
+    return (
+        None
+        if slowest <= rate <= fastest
+        else f"{rate:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
+    )
 
 
 CHECKS: tuple[tuple[Defect, Check], ...] = (

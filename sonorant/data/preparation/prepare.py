@@ -1,8 +1,10 @@
 """The limits of a sound utterance. Knows nothing of how they are measured.
 
-Train, validation or test: decided by the id alone, so that no other utterance can move it. Knows nothing of audio or text.
+Train, validation or test: decided by the id alone, so that no other utterance can move it. Knows nothing of audio or
+text.
 
-Preparation of a whole corpus: every utterance examined, the sound ones kept, the others reported. Makes no check itself."""
+Preparation of a whole corpus: every utterance examined, the sound ones kept, the others reported. Makes no check
+itself."""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ from sonorant.text import Frontend, load_frontend
 def split_of(id: str, *, validation: float, test: float) -> str:
     """Return "train", "validation" or "test" for an id; `validation` and `test` are the fractions held out.
 
-    The id's SHA-256 is a point in [0, 1). Test lies at one end and validation at the other: a larger fraction takes utterances
-    from train only, never from the other held-out set.
+    The id's SHA-256 is a point in [0, 1). Test lies at one end and validation at the other: a larger fraction takes
+    utterances from train only, never from the other held-out set.
     """
     point = int.from_bytes(hashlib.sha256(id.encode("utf-8")).digest()[:8], "big") / 2**64
     if point < test:
@@ -64,17 +66,23 @@ class Outcome:
 
 
 def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, workers: int | None = None) -> None:
-    """Examine the utterances of the folder `corpus` and write `out`: manifest.jsonl, rejected.jsonl, summary.json, summary.html.
+    """Examine the utterances of the folder `corpus` and write `out`: manifest.jsonl, rejected.jsonl, summary.json,
+    summary.html.
 
-    `frontend` names the text frontend, loaded for each utterance's language. `workers` processes share the work (default: one a
-    core); the result does not depend on their number. Raises SonorantError if more than `config.max_rejected` are rejected; the
-    report is then `out` with the ending .rejected.jsonl, and `out` is left as it was.
+    `frontend` names the text frontend, loaded for each utterance's language. `workers` processes share the work
+    (default: one a core); the result does not depend on their number. Raises SonorantError if more than
+    `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is left as
+    it was.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
-        raise SonorantError(f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does")
+        raise SonorantError(
+            f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does"
+        )
     _load_frontends(utterances, frontend)
-    outcomes = list(without_repeated_sounds(_examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers)))
+    outcomes = list(
+        without_repeated_sounds(_examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers))
+    )
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
@@ -82,12 +90,16 @@ def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, worke
     if len(rejected) > config.max_rejected * len(outcomes) or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
         raise SonorantError(_too_many(rejected, len(outcomes), config, refused_report))
-    summary = summarize([outcome.utterance for outcome in accepted], Counter(str(outcome.reason) for outcome in rejected))
+    summary = summarize(
+        [outcome.utterance for outcome in accepted], Counter(str(outcome.reason) for outcome in rejected)
+    )
     with atomic_folder(out) as folder:
         write_manifest(folder / "manifest.jsonl", [outcome.utterance for outcome in accepted])
         write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])
         write_json(folder / "summary.json", summary)
-        page = summary_page(summary, accepted=[(v.utterance, v.level_db) for v in accepted], rejected=[v.row for v in rejected])
+        page = summary_page(
+            summary, accepted=[(v.utterance, v.level_db) for v in accepted], rejected=[v.row for v in rejected]
+        )
         write_text(folder / "summary.html", page)
 
 
@@ -107,7 +119,10 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     """Yield the outcomes; each sound utterance with the samples of an earlier sound one is rejected."""
     first: dict[str, str] = {}
     for outcome in outcomes:
-        if outcome.reason is None and (earlier := first.setdefault(outcome.sound, outcome.utterance.id)) != outcome.utterance.id:
+        if (
+            outcome.reason is None
+            and (earlier := first.setdefault(outcome.sound, outcome.utterance.id)) != outcome.utterance.id
+        ):
             yield replace(outcome, reason=Defect.DUPLICATE_AUDIO, detail=f"the same samples as {earlier}")
         else:
             yield outcome
@@ -116,7 +131,9 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> Outcome:
     """Return the outcome on one utterance by itself."""
     if utterance.defect is not None:
-        return Outcome(utterance=utterance, reason=Defect(utterance.defect), detail=_found_earlier(Defect(utterance.defect)))
+        return Outcome(
+            utterance=utterance, reason=Defect(utterance.defect), detail=_found_earlier(Defect(utterance.defect))
+        )
     recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language))
     found = first_defect(recording, config)
     if found is not None:
@@ -133,7 +150,11 @@ def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, fronte
 
 
 def _found_earlier(defect: Defect) -> str:
-    return "an earlier row has this id; the first stays" if defect is Defect.DUPLICATE_ID else "found in the corpus's own file"
+    return (
+        "an earlier row has this id; the first stays"
+        if defect is Defect.DUPLICATE_ID
+        else "found in the corpus's own file"
+    )
 
 
 def _examine_all(
@@ -173,7 +194,9 @@ def _load_frontends(utterances: list[Utterance], frontend: str) -> None:
 
 
 def _too_many(rejected: list[Outcome], total: int, config: PrepareConfig, report: Path) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(str(outcome.reason) for outcome in rejected).most_common())
+    reasons = ", ".join(
+        f"{count} {reason}" for reason, count in Counter(str(outcome.reason) for outcome in rejected).most_common()
+    )
     return (
         f"{report}: {len(rejected)} of {total} utterances rejected ({len(rejected) / total:.1%}, "
         f"allowed {config.max_rejected:.1%}): {reasons}; repair these or raise prepare.max_rejected"

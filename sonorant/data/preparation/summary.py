@@ -16,7 +16,8 @@ from sonorant.data.manifest import SPLITS, Utterance
 
 
 def summarize(accepted: list[Utterance], rejected: Counter[str]) -> dict[str, Any]:
-    """Return the figures of the accepted utterances (at least one, all fields set) and the rejected ones by reason, as plain JSON.
+    """Return the figures of the accepted utterances (at least one, all fields set) and the rejected ones by reason, as
+    plain JSON.
 
     Durations in seconds, amounts in hours; a share has `utterances` and `hours`.
     """
@@ -76,18 +77,29 @@ td, th { padding: .2rem .9rem .2rem 0; text-align: left; vertical-align: top; bo
 """
 
 
-def summary_page(summary: dict[str, Any], *, accepted: list[tuple[Utterance, float]], rejected: list[dict[str, str | None]]) -> str:
-    """Return the page for the figures `summary`, the accepted utterances with their levels (dB) and the rejected rows."""
+def summary_page(
+    summary: dict[str, Any], *, accepted: list[tuple[Utterance, float]], rejected: list[dict[str, str | None]]
+) -> str:
+    """Return the page for the figures `summary`, the accepted utterances with their levels (dB) and the rejected
+    rows."""
     utterances = [utterance for utterance, _ in accepted]
     charts = [
         _histogram([utterance.seconds or 0.0 for utterance in utterances], "Duration", "seconds"),
         _histogram(speaking_rates(utterances), "Speaking rate", "characters of the spoken text by second"),
         _histogram([level for _, level in accepted], "Level", "loudest 50 ms, dB of full scale"),
-        _bars(dict(list(summary["characters"].items())[:_MOST_CHARACTERS]), f"Characters (the {_MOST_CHARACTERS} most frequent)"),
+        _bars(
+            dict(list(summary["characters"].items())[:_MOST_CHARACTERS]),
+            f"Characters (the {_MOST_CHARACTERS} most frequent)",
+        ),
     ]
     shares = [
         [group, name, share["utterances"], f"{share['hours']:.3f}"]
-        for group, key in (("split", "splits"), ("speaker", "speakers"), ("language", "languages"), ("sample rate", "sample_rates"))
+        for group, key in (
+            ("split", "splits"),
+            ("speaker", "speakers"),
+            ("language", "languages"),
+            ("sample rate", "sample_rates"),
+        )
         for name, share in summary[key].items()
     ]
     reasons = [[reason, count] for reason, count in summary["rejected"]["reasons"].items()]
@@ -109,7 +121,11 @@ def summary_page(summary: dict[str, Any], *, accepted: list[tuple[Utterance, flo
 
 def _table(head: list[str], rows: list[list[Any]]) -> str:
     def line(cells: list[Any], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape('' if cell is None else str(cell))}</{tag}>" for cell in cells) + "</tr>"
+        return (
+            "<tr>"
+            + "".join(f"<{tag}>{html.escape('' if cell is None else str(cell))}</{tag}>" for cell in cells)
+            + "</tr>"
+        )
 
     return "<table>" + "".join([line(head, "th"), *(line(row, "td") for row in rows)]) + "</table>"
 

@@ -1,8 +1,8 @@
 """The neural codec: log-mel in, a few tokens a frame out, and samples from those. Knows nothing of losses or files.
 
-The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation (`fsq.py`), in one or several token codebooks; the decoder
-widens the codebooks' vectors to a learned spectrogram, which the vocoder of the other family makes sound. `F` code frames of `stride` mel
-frames each, `G` codebooks, `V` numbers of all codebooks together."""
+The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation (`fsq.py`), in one or several token
+codebooks; the decoder widens the codebooks' vectors to a learned spectrogram, which the vocoder of the other family
+makes sound. `F` code frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together."""
 
 from __future__ import annotations
 
@@ -42,23 +42,30 @@ class CodecConfig:
     codebooks: int
     """Tokens a code frame."""
     levels: list[int]
-    """Of each number of a stream's vector (finite scalar quantisation); their product is the number of codes of a stream."""
+    """Of each number of a stream's vector (finite scalar quantisation); their product is the number of codes of a
+    stream."""
     codebook_dropout: float
-    """Fraction of the training's segments that are heard without the later codebooks, so that the first ones say what matters most."""
+    """Fraction of the training's segments that are heard without the later codebooks, so that the first ones say what
+    matters most."""
     pretrained: str | None
-    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`); `codebooks` of its codebooks
-    are used, and the sizes above mean nothing. The stages take a DAC, which can be exported, no EnCodec or Mimi."""
+    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`);
+    `codebooks` of its codebooks are used, and the sizes above mean nothing. The stages take a DAC, which can be
+    exported, no EnCodec or Mimi."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
             raise ValueError("kernel must be odd")
         sizes = (self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.stride, self.codebooks)
         if min(sizes) < 1:
-            raise ValueError("channels, expansion, encoder_blocks, decoder_blocks, stride and codebooks must be at least 1")
+            raise ValueError(
+                "channels, expansion, encoder_blocks, decoder_blocks, stride and codebooks must be at least 1"
+            )
         if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
             raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
         if math.prod(self.levels) > LARGEST_CODE + 1:
-            raise ValueError(f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}")
+            raise ValueError(
+                f"levels {list(self.levels)} make {math.prod(self.levels)} codes, more than {LARGEST_CODE + 1}"
+            )
         if not 0.0 <= self.codebook_dropout < 1.0:
             raise ValueError(f"codebook_dropout must be at least 0 and below 1, not {self.codebook_dropout}")
 
@@ -133,24 +140,27 @@ class Codec(nn.Module):
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
     def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
-        """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows lose later codebooks."""
+        """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows
+        lose later codebooks."""
         values_BFGD = self._values(mel_BMT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return self.decoder(values_BFGD.flatten(2))[:, : mel_BMT.shape[2] * self.samples_per_frame // self.stride]
 
     def encode(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
-        """Natural-log mel (B, M, T), real frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G) int64.
+        """Natural-log mel (B, M, T), real frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G)
+        int64.
 
         A row is as it would be alone; codes past its length mean nothing.
         """
         return self.quantizer.to_codes(self._values(mel_BMT, lengths_B))
 
     def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame), about -1 to 1.
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame),
+        about -1 to 1.
 
-        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part of the whole
-        where `receptive_field` code frames stand on either side of it.
+        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part
+        of the whole where `receptive_field` code frames stand on either side of it.
         """
         return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
 
@@ -219,7 +229,8 @@ class CodecEncoder(nn.Module):
 
 
 class CodecDecoder(nn.Module):
-    """The codebooks' vectors -> a learned spectrogram at the mel's frame rate -> samples. All of the codec that a shipped voice has."""
+    """The codebooks' vectors -> a learned spectrogram at the mel's frame rate -> samples. All of the codec that a
+    shipped voice has."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()

@@ -1,7 +1,9 @@
-"""The token store: what a codec makes of each utterance of a feature store, written and read. Knows nothing of how codes are made.
+"""The token store: what a codec makes of each utterance of a feature store, written and read. Knows nothing of how
+codes are made.
 
-A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store. A family without
-codes leaves the header alone in it, always the same, so that nothing that depends on the folder runs again because of it.
+A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store. A
+family without codes leaves the header alone in it, always the same, so that nothing that depends on the folder runs
+again because of it.
 
 Shapes: U utterances, F code frames of one utterance, G token codebooks.
 
@@ -41,9 +43,12 @@ _REPAIR = "run: dvc repro train_vocoder"
 class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
-    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks` (G),
-    `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the codec it learned to
-    speak: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report` (`bits_per_second`,
+    Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks`
+    (G),
+    `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the
+    codec it learned to
+    speak: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report`
+    (`bits_per_second`,
     `frames_per_second`, and for each stream `use`, the fraction of its codes that occur, and `entropy_bits` of a code).
     """
 
@@ -52,7 +57,9 @@ class CodeStore:
         self.header = header
         self.codec: dict[str, Any] = header["codec"]
         self.report: dict[str, Any] = header["report"]
-        self.codebooks, self.codes_per_stream, self.stride = (int(self.codec[key]) for key in ("codebooks", "codes", "stride"))
+        self.codebooks, self.codes_per_stream, self.stride = (
+            int(self.codec[key]) for key in ("codebooks", "codes", "stride")
+        )
         self._features = features
         try:
             self.frames = np.load(path / FRAMES)
@@ -67,12 +74,14 @@ class CodeStore:
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
         """Map the store at `path`, which must be that of `features`.
 
-        Raises SonorantError, saying to run the stage again, for codes of other features, of a family that has none or of another
-        version, and for missing or truncated files.
+        Raises SonorantError, saying to run the stage again, for codes of other features, of a family that has none or
+        of another version, and for missing or truncated files.
         """
         header = read_header(path)
         if header["family"] != "codec_lm":
-            raise SonorantError(f"{path}: holds no codes, it was written with voice.family {header['family']}; {_REPAIR}")
+            raise SonorantError(
+                f"{path}: holds no codes, it was written with voice.family {header['family']}; {_REPAIR}"
+            )
         if header.get("features") != store_hash(features.path):
             raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
         return cls(path, header, features)
@@ -88,7 +97,8 @@ class CodeStore:
         return np.array(self._codes[self._first[i] : self._first[i] + self.frames[i]])
 
     def verify(self) -> None:
-        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it was written."""
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it
+        was written."""
         if content_hash([array_hash(self.path / name) for name in (CODES, FRAMES)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
 
@@ -177,12 +187,15 @@ UNPROMPTED = 0.25
 class CodeBatches(Dataset[Batch]):
     """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
 
-    The prompt is a piece of another utterance of the same speaker and split, of up to `prompt_frames` code frames, drawn anew in each
-    epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those of whose speaker
-    there is no other utterance: their own would tell them what to say.
+    The prompt is a piece of another utterance of the same speaker and split, of up to `prompt_frames` code frames,
+    drawn anew in each
+    epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those
+    of whose speaker there is no other utterance: their own would tell them what to say.
     """
 
-    def __init__(self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompt_frames: int, seed: int) -> None:
+    def __init__(
+        self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompt_frames: int, seed: int
+    ) -> None:
         self.utterances = UtteranceBatches(store, batches)
         self.codes = codes
         self.prompt_frames = prompt_frames

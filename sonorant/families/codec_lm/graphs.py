@@ -1,10 +1,12 @@
-"""The codec language model's family as the graphs of its bundle. Knows nothing of files but the graphs', or of how codes are chosen.
+"""The codec language model's family as the graphs of its bundle. Knows nothing of files but the graphs', or of how
+codes are chosen.
 
-The step is a graph without memory: it attends to the slots of a cache that the caller keeps, and to its own position, apart from each
-other, and only their scores are joined. So no cache is copied, neither inside nor at the border: the caller writes each step's keys and
-values, which are outputs, into its own buffers.
+The step is a graph without memory: it attends to the slots of a cache that the caller keeps, and to its own position,
+apart from each other, and only their scores are joined. So no cache is copied, neither inside nor at the border: the
+caller writes each step's keys and values, which are outputs, into its own buffers.
 
-The graph that makes codes of a reference recording, for voices that go on from one. Knows nothing of files but the graph's."""
+The graph that makes codes of a reference recording, for voices that go on from one. Knows nothing of files but the
+graph's."""
 
 from __future__ import annotations
 
@@ -104,10 +106,14 @@ class CodecLanguageModels:
 
 
 class ExternalCache:
-    """A step's cache that the caller keeps: a `Cache` of constant content. Keys lie transposed, as the product with a query reads them."""
+    """A step's cache that the caller keeps: a `Cache` of constant content. Keys lie transposed, as the product with a
+    query reads them."""
 
-    def __init__(self, positions_BS: torch.Tensor, keys_BHDS: list[torch.Tensor], values_BHSD: list[torch.Tensor]) -> None:
-        """Positions of the slots (B, S) int64, -1 = empty, and each layer's keys (B, H, D, S) and values (B, H, S, D)."""
+    def __init__(
+        self, positions_BS: torch.Tensor, keys_BHDS: list[torch.Tensor], values_BHSD: list[torch.Tensor]
+    ) -> None:
+        """Positions of the slots (B, S) int64, -1 = empty, and each layer's keys (B, H, D, S) and values (B, H, S,
+        D)."""
         self.positions = positions_BS
         self._keys, self._values = keys_BHDS, values_BHSD
         self.new: list[torch.Tensor] = []
@@ -118,7 +124,12 @@ class ExternalCache:
         self.positions = torch.cat([self.positions, position_BQ], 1)
 
     def attend(
-        self, layer: int, query_BHQD: torch.Tensor, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor, mask_B1QS: torch.Tensor
+        self,
+        layer: int,
+        query_BHQD: torch.Tensor,
+        key_BHQD: torch.Tensor,
+        value_BHQD: torch.Tensor,
+        mask_B1QS: torch.Tensor,
     ) -> torch.Tensor:
         """As `Cache.attend`: scaled dot products as torch computes them, the own position's apart."""
         self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
@@ -129,7 +140,8 @@ class ExternalCache:
 
 
 class _Encoding(nn.Module):
-    """`LanguageModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
+    """`LanguageModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's
+    inputs."""
 
     def __init__(self, model: LanguageModel) -> None:
         super().__init__()
@@ -151,7 +163,9 @@ class _Prefilling(nn.Module):
     ) -> tuple[torch.Tensor, ...]:
         cache = DynamicCache(self.model.config.layers)
         self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
-        caches = [side for key, value in zip(cache.keys, cache.values, strict=True) for side in (key.transpose(2, 3), value)]
+        caches = [
+            side for key, value in zip(cache.keys, cache.values, strict=True) for side in (key.transpose(2, 3), value)
+        ]
         return *caches, cache.positions
 
 
@@ -190,7 +204,8 @@ class _Vocoding(nn.Module):
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
     """Write the graph tokens, lengths, speaker -> states, of any batch and any number of tokens.
 
-    Names, shapes and dtypes are those of `LanguageModel.encode_speech`. Raises SonorantError if the result is not valid ONNX.
+    Names, shapes and dtypes are those of `LanguageModel.encode_speech`. Raises SonorantError if the result is not valid
+    ONNX.
     """
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
@@ -202,10 +217,12 @@ def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph states, lengths, prompt, prompt_lengths -> key_<l>, value_<l>, position: what stands before the codes.
+    """Write the graph states, lengths, prompt, prompt_lengths -> key_<l>, value_<l>, position: what stands before the
+    codes.
 
-    As `LanguageModel.prefill`, of any batch, any number of tokens and any prompt of at least one frame, which may be padding. For each
-    layer keys (batch, H, D, slots) and values (batch, H, slots, D) float32; position (batch, slots) int64, -1 where a slot is padding.
+    As `LanguageModel.prefill`, of any batch, any number of tokens and any prompt of at least one frame, which may be
+    padding. For each layer keys (batch, H, D, slots) and values (batch, H, slots, D) float32; position (batch, slots)
+    int64, -1 where a slot is padding.
     Raises SonorantError if the result is not valid ONNX.
     """
     example = {
@@ -224,10 +241,12 @@ def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes, state, age, position, slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>, new_value_<l>.
+    """Write the graph codes, state, age, position, slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>,
+    new_value_<l>.
 
-    As `LanguageModel.step`, of any batch and any number of slots; slot_position (batch, slots) int64, -1 = empty, keys and values as
-    those of the prefill, the new ones (batch, H, D). Raises SonorantError if the result is not valid ONNX.
+    As `LanguageModel.step`, of any batch and any number of slots; slot_position (batch, slots) int64, -1 = empty, keys
+    and values as those of the prefill, the new ones (batch, H, D). Raises SonorantError if the result is not valid
+    ONNX.
     """
     settings, batch, slots = model.config, 2, 7
     heads, width = settings.heads, settings.channels // settings.heads
@@ -241,7 +260,9 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
         # Each a tensor of its own: of one given twice the tracer makes one input.
         "caches": [side.clone() for _ in range(settings.layers) for side in (key, value)],
     }
-    caches = {name: {0: "batch", (3 if name.startswith("key") else 2): "slots"} for name in cache_names(settings.layers)}
+    caches = {
+        name: {0: "batch", (3 if name.startswith("key") else 2): "slots"} for name in cache_names(settings.layers)
+    }
     rows = {name: {0: "batch"} for name in ("codes", "state", "age", "position")}
     inputs = {**rows, "slot_position": {0: "batch", 1: "slots"}, **caches}
     outputs = ("logits", "advance", *(f"new_{name}" for name in caches))
@@ -249,8 +270,8 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
 
 
 def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames * samples a frame) float32,
-    of any batch and length.
+    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames *
+    samples a frame) float32, of any batch and length.
 
     Raises SonorantError if the result is not valid ONNX.
     """
@@ -260,7 +281,8 @@ def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
 
 
 class _Listening(nn.Module):
-    """`log_mel` and `Codec.encode` as one forward pass. The Fourier transform is a convolution, which every engine has."""
+    """`log_mel` and `Codec.encode` as one forward pass. The Fourier transform is a convolution, which every engine
+    has."""
 
     filters_MF: torch.Tensor
     waves_W1S: torch.Tensor
@@ -287,8 +309,8 @@ class _Listening(nn.Module):
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
     """Write the graph samples (batch, frames, samples a code frame) float32 -> codes (batch, frames, codebooks) int64.
 
-    Codes are those of `log_mel` and `Codec.encode`, but where rounding tips one to its neighbour. There must be more samples than half
-    of `n_fft`: they are mirrored at both ends. Raises SonorantError if the result is not valid ONNX.
+    Codes are those of `log_mel` and `Codec.encode`, but where rounding tips one to its neighbour. There must be more
+    samples than half of `n_fft`: they are mirrored at both ends. Raises SonorantError if the result is not valid ONNX.
     """
     example = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}
     write_graph(_Listening(codec, audio), example, {"samples": {0: "batch", 1: "frames"}}, ("codes",), path, config)

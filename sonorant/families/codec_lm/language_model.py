@@ -1,7 +1,9 @@
-"""The codec language model: phonemes in, a codec's codes out, one frame after the other. Knows nothing of files, loops or audio.
+"""The codec language model: phonemes in, a codec's codes out, one frame after the other. Knows nothing of files, loops
+or audio.
 
-Shapes: B batch, N phonemes, F code frames, G token codebooks, K codes of a stream, T decoding steps, P prompt frames, C channels, A classes
-of advance. Each step sees the state of the phoneme that a pointer stands on, and how long it has stood there (its age, in steps)."""
+Shapes: B batch, N phonemes, F code frames, G token codebooks, K codes of a stream, T decoding steps, P prompt frames, C
+channels, A classes of advance. Each step sees the state of the phoneme that a pointer stands on, and how long it has
+stood there (its age, in steps)."""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class LanguageModelConfig:
     dropout: float
     """Dropout in encoder and transformer, 0 to below 1."""
     text: Literal["pointer", "prefix", "both"]
-    """`pointer`: each step sees the phoneme it stands on; `prefix`: all phonemes stand before the codes and attention must find its place,
-    which takes much more data and time; `both`: pointer and prefix."""
+    """`pointer`: each step sees the phoneme it stands on; `prefix`: all phonemes stand before the codes and attention
+    must find its place, which takes much more data and time; `both`: pointer and prefix."""
     attention: Kind
     """Which positions before it a position sees; see models/attention.py."""
     window: int
@@ -58,7 +60,16 @@ class LanguageModelConfig:
             raise ValueError("encoder_kernel must be odd")
         if not 0.0 <= self.dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
-        for name in ("channels", "expansion", "encoder_blocks", "layers", "heads", "feed_forward", "window", "most_advance"):
+        for name in (
+            "channels",
+            "expansion",
+            "encoder_blocks",
+            "layers",
+            "heads",
+            "feed_forward",
+            "window",
+            "most_advance",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.channels % (2 * self.heads):
@@ -68,7 +79,8 @@ class LanguageModelConfig:
 
 
 class LanguageModel(PhonemeEncoder):
-    """Decoder-only transformer over a codec's frames; after Copet et al. 2023, "MusicGen", section 2.1, stream g is delayed by g steps."""
+    """Decoder-only transformer over a codec's frames; after Copet et al. 2023, "MusicGen", section 2.1, stream g is
+    delayed by g steps."""
 
     float_parts = ("prior", "advance")
     """What int8 leaves alone: no graph holds the prior, and a few weights decide how long everything lasts."""
@@ -120,7 +132,8 @@ class LanguageModel(PhonemeEncoder):
         return self.config.text != "pointer"
 
     def encode_speech(self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor) -> torch.Tensor:
-        """Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64 -> states (B, N, C) float32, zero past each row's length."""
+        """Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64 -> states (B, N, C) float32, zero past each
+        row's length."""
         states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
@@ -145,7 +158,8 @@ class LanguageModel(PhonemeEncoder):
             states_BNC: (B, N, C) float32 of `encode_speech`; lengths_B: (B,) int64.
             prompt_BPG: (B, P, G) int64, P at least 1, with lengths (B,) int64 from 0.
             codes_BTG: (B, T, G) int64, the codes each step is fed: the delayed grid, one step late.
-            pointer_BT, age_BT: (B, T) int64, the phoneme each step stands on, and for how many steps it has; see `alignment`.
+            pointer_BT, age_BT: (B, T) int64, the phoneme each step stands on, and for how many steps it has; see
+            `alignment`.
             steps_B: (B,) int64, real steps.
 
         Returns:
@@ -157,7 +171,9 @@ class LanguageModel(PhonemeEncoder):
         x_BTC = torch.cat([before_BSC, self._step_input(codes_BTG, state_BTC, age_BT)], dim=1)
         real_BT = torch.arange(steps, device=steps_B.device)[None] < steps_B[:, None]
         valid_BT = torch.cat([valid_BS, real_BT], dim=1)
-        packing = Packing(valid_BT)  # padding of prefix and prompt moves to the end: positions and windows count what is real
+        packing = Packing(
+            valid_BT
+        )  # padding of prefix and prompt moves to the end: positions and windows count what is real
         hidden_BTC = packing.unpack(self.transformer(packing.pack(x_BTC)))
         return self._heads(hidden_BTC[:, before_BSC.shape[1] :])
 
@@ -169,7 +185,8 @@ class LanguageModel(PhonemeEncoder):
         prompt_lengths_B: torch.Tensor,
         cache: Cache,
     ) -> None:
-        """Give `cache` what stands before the codes: a start, the phonemes where they are a prefix, and the prompt's P slots.
+        """Give `cache` what stands before the codes: a start, the phonemes where they are a prefix, and the prompt's P
+        slots.
 
         Arguments as in `forward`. Padded slots are invalid, position -1, and count in no row's RoPE positions.
         """
@@ -178,20 +195,31 @@ class LanguageModel(PhonemeEncoder):
         self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
 
     def step(
-        self, codes_BG: torch.Tensor, state_BC: torch.Tensor, age_B: torch.Tensor, position_B: torch.Tensor, cache: Cache
+        self,
+        codes_BG: torch.Tensor,
+        state_BC: torch.Tensor,
+        age_B: torch.Tensor,
+        position_B: torch.Tensor,
+        cache: Cache,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """One step of each row: codes fed (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age and RoPE position
-        (B,) int64 -> logits (B, G, K) float32, advance (B, A) float32. `cache` gives the positions before and takes this one."""
+        """One step of each row: codes fed (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age
+        and RoPE position (B,) int64 -> logits (B, G, K) float32, advance (B, A) float32. `cache` gives the positions
+        before and takes this one."""
         x_B1C = self._step_input(codes_BG[:, None], state_BC[:, None], age_B[:, None])
         logits_B1GK, advance_B1A = self._heads(self.transformer.step(x_B1C, position_B[:, None], cache))
         return logits_B1GK[:, 0], advance_B1A[:, 0]
 
     def _before(
-        self, states_BNC: torch.Tensor, lengths_B: torch.Tensor, prompt_BPG: torch.Tensor, prompt_lengths_B: torch.Tensor
+        self,
+        states_BNC: torch.Tensor,
+        lengths_B: torch.Tensor,
+        prompt_BPG: torch.Tensor,
+        prompt_lengths_B: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What stands before the codes (B, S, C), and which of it is real (B, S) bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
-        # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float where they are int8.
+        # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float
+        # where they are int8.
         parts = [self.start + self.text(mean_BC[:, None])]
         valid = [torch.ones_like(lengths_B, dtype=torch.bool)[:, None]]
         if self.prefixed:
@@ -219,7 +247,10 @@ class LanguageModel(PhonemeEncoder):
 
 
 def delay(codes_BFG: torch.Tensor, fill: int) -> torch.Tensor:
-    """Codes (B, F, G) int64 -> the delayed grid (B, F + G - 1, G): stream g stands g steps later, `fill` where it has no code."""
+    """Codes (B, F, G) int64 -> the delayed grid (B, F + G - 1, G): stream g stands g steps later, `fill` where it has
+    no code."""
     codebooks = codes_BFG.shape[2]
-    shifted = [F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)]
+    shifted = [
+        F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)
+    ]
     return torch.stack(shifted, dim=2)

@@ -1,6 +1,7 @@
 """The graphs of the family codec_lm under ONNX Runtime. Knows nothing of bundles, or of how a code is chosen.
 
-The step graph keeps nothing: caches are its inputs, bound once to buffers here, into which each step's own keys and values are written."""
+The step graph keeps nothing: caches are its inputs, bound once to buffers here, into which each step's own keys and
+values are written."""
 
 from __future__ import annotations
 
@@ -31,15 +32,21 @@ class OnnxTokenRuntime:
 
     providers: Providers = (CPU,)
 
-    def __init__(self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None) -> None:
+    def __init__(
+        self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None
+    ) -> None:
         """Load the files of the family's graphs. `threads`: threads inside an operator, None = one a physical core."""
         sessions = (open_session(graphs[name], threads, self.providers) for name in FAMILIES["codec_lm"].graphs)
         self._encoder, self._prefill, self._step, self._vocoder = sessions
         self._decoding = decoding
 
-    def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """Phonemes to states, as `TokenRuntime.encode`."""
-        states: NDArray[np.float32] = self._encoder.run(["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker})[0]
+        states: NDArray[np.float32] = self._encoder.run(
+            ["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker}
+        )[0]
         return states
 
     def stepper(self) -> OnnxStepper:
@@ -53,12 +60,14 @@ class OnnxTokenRuntime:
 
 
 class OnnxTokenCudaRuntime(OnnxTokenRuntime):
-    """The same on an NVIDIA GPU. Its caches stay in the host's memory, where a step's keys can be written in place, and go to the GPU
-    with each step: `torch-cuda-graphs` keeps them there, and samples there too."""
+    """The same on an NVIDIA GPU. Its caches stay in the host's memory, where a step's keys can be written in place, and
+    go to the GPU with each step: `torch-cuda-graphs` keeps them there, and samples there too."""
 
     providers = ON_CUDA
 
-    def __init__(self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None) -> None:
+    def __init__(
+        self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None
+    ) -> None:
         """As `OnnxTokenRuntime`. Raises SonorantError if the installed package has no CUDA, or CUDA does not start."""
         check_cuda()
         super().__init__(graphs, decoding, threads=threads)
@@ -106,7 +115,9 @@ class OnnxStepper:
             io.run()
             io.keep(self._used)
             self._used += 1
-            state = advance(state, self._rules, io.logits, io.advance, np, sampled=self._sampled, penalised=self._penalised)
+            state = advance(
+                state, self._rules, io.logits, io.advance, np, sampled=self._sampled, penalised=self._penalised
+            )
         return state
 
 
@@ -114,7 +125,12 @@ class StepBuffers:
     """The step graph's inputs and outputs in numpy arrays that stay where they are, bound once."""
 
     def __init__(
-        self, session: onnxruntime.InferenceSession, decoding: DecodingDescription, batch: int, channels: int, slots: int
+        self,
+        session: onnxruntime.InferenceSession,
+        decoding: DecodingDescription,
+        batch: int,
+        channels: int,
+        slots: int,
     ) -> None:
         """For `batch` rows, states of `channels` and a cache of `slots` positions, all empty."""
         self._session, self._decoding, self._channels = session, decoding, channels

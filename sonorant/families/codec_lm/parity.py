@@ -1,6 +1,7 @@
 """The rungs of the family codec_lm, whose voices speak code by code. Knows nothing of other families.
 
-Prefill and steps are compared as graphs where the runtime has such graphs, and by the greedy tokens that come of them everywhere."""
+Prefill and steps are compared as graphs where the runtime has such graphs, and by the greedy tokens that come of them
+everywhere."""
 
 from __future__ import annotations
 
@@ -47,7 +48,13 @@ class TokenCandidate(Candidate):
     def computing(self) -> dict[str, Callable[[], Any]]:
         """Values, distance from float, tokens, padding, parts."""
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
-        return {"graphs": self._values, **from_float, "tokens": self._tokens, "padding": self._padding, "parts": self._parts}
+        return {
+            "graphs": self._values,
+            **from_float,
+            "tokens": self._tokens,
+            "padding": self._padding,
+            "parts": self._parts,
+        }
 
     def options(self) -> LoadOptions:
         """As of any candidate, for batches of the cases' sizes."""
@@ -100,7 +107,8 @@ class Reference:
     """The trained models under torch: what every candidate is compared with."""
 
     def __init__(self, runtime: TokenRuntime, model: LanguageModel, description: DecodingDescription) -> None:
-        """`runtime`: of the trained models, with a cache that grows; `model`: the language model itself, for what lies between tokens."""
+        """`runtime`: of the trained models, with a cache that grows; `model`: the language model itself, for what lies
+        between tokens."""
         self.runtime, self.model, self.description = runtime, model, description
 
     @torch.inference_mode()
@@ -117,7 +125,17 @@ class Reference:
         lengths = path[-1].ended_B
         codes = frames_of(path[-1].grid_BSG, lengths)
         case = TokenCase(
-            inputs, states, prompt, prompt_lengths, {}, (), rules, tuple(path), codes, lengths, self.runtime.vocode(codes, lengths)
+            inputs,
+            states,
+            prompt,
+            prompt_lengths,
+            {},
+            (),
+            rules,
+            tuple(path),
+            codes,
+            lengths,
+            self.runtime.vocode(codes, lengths),
         )
         return self._with_graphs(case)
 
@@ -131,7 +149,9 @@ class Reference:
         cache = self._prefilled(case)
         prefilled = _held(cache) | {"position": cache.positions.numpy()}
         early = dataclasses.replace(case, path=case.path[: max(STEPS) + 2])
-        steps = (Step(number, *arrays) for number, arrays in enumerate(self._steps(early, kept=STEPS)) if number in STEPS)
+        steps = (
+            Step(number, *arrays) for number, arrays in enumerate(self._steps(early, kept=STEPS)) if number in STEPS
+        )
         return dataclasses.replace(case, prefilled=prefilled, steps=tuple(steps))
 
     def _prefilled(self, case: TokenCase) -> DynamicCache:
@@ -156,7 +176,9 @@ class Reference:
             before = {"slot_position": cache.positions.numpy(), **_held(cache)} if number in kept else {}
             logits_BGK, advance_BA = self.model.step(codes, looked_at, age, position, cache)
             after = _held(cache) if number in kept else {}
-            new = {f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()}
+            new = {
+                f"new_{name}": one[..., -1] if name.startswith("key") else one[:, :, -1] for name, one in after.items()
+            }
             yield inputs | before, {"logits": logits_BGK.numpy(), "advance": advance_BA.numpy(), **new}
 
     def _state(self, state: State, case: TokenCase) -> NDArray[np.float32]:
@@ -173,13 +195,15 @@ def _held(cache: DynamicCache) -> Arrays:
 
 
 def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-    """What the trained models compute of the shortest, a middle and the longest of utterances (N, 3) each, alone and together."""
+    """What the trained models compute of the shortest, a middle and the longest of utterances (N, 3) each, alone and
+    together."""
     description = bundle.description.decoding
     assert description is not None
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
     reference = Reference(runtime, load_language_model(trained[0])[0], description)
     few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
     inputs = [
-        {key: value for key, value in one.items() if key != "speed"} for one in batches(few, len(bundle.description.speakers))
+        {key: value for key, value in one.items() if key != "speed"}
+        for one in batches(few, len(bundle.description.speakers))
     ]
     return Expected(reference, [reference.follow(one, number) for number, one in enumerate(inputs)], name)

@@ -1,6 +1,8 @@
-"""What the ladder compares of voices that speak code by code: a batch on its way through the graphs. Knows nothing of what computes.
+"""What the ladder compares of voices that speak code by code: a batch on its way through the graphs. Knows nothing of
+what computes.
 
-Each graph is given what torch gave before it, and each step the keys and values of torch's steps before: so only its own faults count."""
+Each graph is given what torch gave before it, and each step the keys and values of torch's steps before: so only its
+own faults count."""
 
 from __future__ import annotations
 
@@ -80,12 +82,15 @@ class TokenCase:
         kept = np.r_[0, 1 : 1 + min(tokens, prefix), 1 + prefix : before].astype(int)
         per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
         return TokenCase(
-            inputs={name: values[one] for name, values in self.inputs.items()} | {"tokens": self.inputs["tokens"][one, :tokens]},
+            inputs={name: values[one] for name, values in self.inputs.items()}
+            | {"tokens": self.inputs["tokens"][one, :tokens]},
             states=self.states[one, :tokens],
             prompt=self.prompt[one],
             prompt_lengths=self.prompt_lengths[one],
             prefilled=_slots(self.prefilled, one, kept),
-            steps=tuple(_step_row(step, one, np.r_[kept, before : step.inputs["slot_position"].shape[1]]) for step in self.steps),
+            steps=tuple(
+                _step_row(step, one, np.r_[kept, before : step.inputs["slot_position"].shape[1]]) for step in self.steps
+            ),
             rules=Rules(*(field[one] for field in self.rules)),
             path=tuple(State(*(field if field.ndim == 0 else field[one] for field in state)) for state in self.path),
             codes=self.codes[one, :frames],
@@ -95,7 +100,9 @@ class TokenCase:
 
 
 def _step_row(step: Step, one: slice, kept: NDArray[np.int64]) -> Step:
-    return Step(step.number, _slots(step.inputs, one, kept), {name: values[one] for name, values in step.outputs.items()})
+    return Step(
+        step.number, _slots(step.inputs, one, kept), {name: values[one] for name, values in step.outputs.items()}
+    )
 
 
 def _slots(arrays: Arrays, one: slice, kept: NDArray[np.int64]) -> Arrays:
@@ -108,7 +115,8 @@ def _slots(arrays: Arrays, one: slice, kept: NDArray[np.int64]) -> Arrays:
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """A prompt (B, P, G) and its lengths (B,) for the case of this number: of random codes, where the voice takes prompts at all."""
+    """A prompt (B, P, G) and its lengths (B,) for the case of this number: of random codes, where the voice takes
+    prompts at all."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
     prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))

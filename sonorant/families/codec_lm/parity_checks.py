@@ -1,7 +1,9 @@
-"""What the rungs of the family codec_lm compute: values, tokens, padding, parts. Each knows a loaded runtime and what is expected.
+"""What the rungs of the family codec_lm compute: values, tokens, padding, parts. Each knows a loaded runtime and what
+is expected.
 
-Greedy decoding is compared twice. Left alone, a runtime must say torch's tokens. Where it does not, it is told torch's tokens before each
-step, so that one choice between two codes that are as likely does not count as many times as steps follow it."""
+Greedy decoding is compared twice. Left alone, a runtime must say torch's tokens. Where it does not, it is told torch's
+tokens before each step, so that one choice between two codes that are as likely does not count as many times as steps
+follow it."""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ class Measured:
     tolerance: Tolerance
 
     def compute(self, case: TokenCase) -> TokenCase:
-        """The case with what the candidate makes of each graph's inputs; prefill and steps stay where it has no such graphs."""
+        """The case with what the candidate makes of each graph's inputs; prefill and steps stay where it has no such
+        graphs."""
         computed = dataclasses.replace(
             case, states=self.runtime.encode(**case.inputs), samples=self.runtime.vocode(case.codes, case.lengths)
         )
@@ -56,11 +59,16 @@ class Measured:
             return computed
         inputs = {"states": case.states, "lengths": case.inputs["lengths"]}
         inputs |= {"prompt": case.prompt, "prompt_lengths": case.prompt_lengths}
-        steps = tuple(dataclasses.replace(step, outputs=self.graphs("step", padded_cache(step.inputs))) for step in case.steps)
+        steps = tuple(
+            dataclasses.replace(step, outputs=self.graphs("step", padded_cache(step.inputs))) for step in case.steps
+        )
         return dataclasses.replace(computed, prefilled=self.graphs("prefill", inputs), steps=steps)
 
-    def compare(self, got: TokenCase, wanted: TokenCase, batch: int, other: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Graph and row of the report for each output. Raises Fault for the first that is too far from `other`, such as "torch"."""
+    def compare(
+        self, got: TokenCase, wanted: TokenCase, batch: int, other: str
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Graph and row of the report for each output. Raises Fault for the first that is too far from `other`, such as
+        "torch"."""
         pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
         for (graph, length, output, values), (_, _, _, expected) in pairs:
             where = where_of(graph, output, length, batch)
@@ -70,7 +78,8 @@ class Measured:
 
 
 def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
-    """Graph, length, name and values of all that the graphs give; without prefill and steps where there are no such `graphs`."""
+    """Graph, length, name and values of all that the graphs give; without prefill and steps where there are no such
+    `graphs`."""
     yield "encoder", case.tokens, "states", case.states
     if graphs:
         for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
@@ -86,11 +95,14 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
     real_BS, values = prefilled["position"] >= 0, prefilled[output]
     if output == "position":
         return values
-    return values * (real_BS[:, None, None] if output.startswith("key") else real_BS[:, None, :, None]).astype(values.dtype)
+    return values * (real_BS[:, None, None] if output.startswith("key") else real_BS[:, None, :, None]).astype(
+        values.dtype
+    )
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
-    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step and vocoder; `length` counts tokens, tokens, steps, code frames.
+    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step and vocoder; `length`
+    counts tokens, tokens, steps, code frames.
 
     Of a runtime without graphs of its own, prefill and step are "not run: <why>".
     """
@@ -101,11 +113,16 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
     return {graph: summary_of(found, measured.tolerance) if found else NO_GRAPHS for graph, found in rows.items()}
 
 
-def check_tokens(runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float) -> dict[str, Any]:
-    """`{identical, share, ties}`: whether all greedy tokens are torch's, else the share of decisions that are, each told those before.
+def check_tokens(
+    runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
+) -> dict[str, Any]:
+    """`{identical, share, ties}`: whether all greedy tokens are torch's, else the share of decisions that are, each
+    told those before.
 
-    A decision is a code, or where the pointer moves, past the end included. Where torch itself finds two of them equally likely but for
-    `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong one where there are more than
+    A decision is a code, or where the pointer moves, past the end included. Where torch itself finds two of them
+    equally likely but for
+    `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong one where
+    there are more than
     `1 - share`.
     """
     right = decisions = ties = 0
@@ -121,7 +138,9 @@ def check_tokens(runtime: TokenRuntime, expected: Expected, likelihoods: Likelih
             decisions, right, ties = decisions + all_of_them, right + all_of_them - wrong, ties + tied
     found = right / max(1, decisions)
     if found < share:
-        raise Fault(f"{first}: {1 - found:.2%} of the greedy tokens are not those of {expected.name}, allowed {1 - share:.2%}")
+        raise Fault(
+            f"{first}: {1 - found:.2%} of the greedy tokens are not those of {expected.name}, allowed {1 - share:.2%}"
+        )
     return {"identical": identical, "share": round(found, 6), "ties": ties, "decisions": decisions}
 
 
@@ -130,7 +149,9 @@ def said_alone(stepper: Stepper, case: TokenCase) -> bool:
     _begin(stepper, case)
     state = stepper.run(case.path[0], len(case.path) - 1)
     ended = np.asarray(state.ended_B)
-    return np.array_equal(ended, case.lengths) and np.array_equal(frames_of(np.asarray(state.grid_BSG), ended), case.codes)
+    return np.array_equal(ended, case.lengths) and np.array_equal(
+        frames_of(np.asarray(state.grid_BSG), ended), case.codes
+    )
 
 
 def compare_decisions(
@@ -157,13 +178,19 @@ def compare_decisions(
 def _survival(before: State, rules: Rules, advance_BA: NDArray[np.float32]) -> NDArray[np.float32]:
     """Logarithm of the probability that the pointer has stayed so long, after this step."""
     highest_B1 = advance_BA.max(axis=1, keepdims=True)
-    return before.log_survival_B + (advance_BA[:, 0] - highest_B1[:, 0]) - np.log(np.exp(advance_BA - highest_B1).sum(axis=1))
+    return (
+        before.log_survival_B
+        + (advance_BA[:, 0] - highest_B1[:, 0])
+        - np.log(np.exp(advance_BA - highest_B1).sum(axis=1))
+    )
 
 
 def _count(case: TokenCase) -> int:
     """Decisions of a case."""
     codes = case.path[0].used_BGK.shape[2]
-    return int(sum((after.codes_BG < codes).sum() + (before.ended_B < 0).sum() for before, after in pairwise(case.path)))
+    return int(
+        sum((after.codes_BG < codes).sum() + (before.ended_B < 0).sum() for before, after in pairwise(case.path))
+    )
 
 
 def _begin(stepper: Stepper, case: TokenCase) -> None:
@@ -192,7 +219,8 @@ def each_row(expected: Expected) -> Expected:
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: int) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and of windows of them with `receptive_field`.
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and of windows of them
+    with `receptive_field`.
 
     Raises Fault as `check_values`.
     """

@@ -1,11 +1,12 @@
-"""Codecs that others have trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi behind the interface of our own.
+"""Codecs that others have trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi behind the interface of
+our own.
 
-Only the network's shape comes from its `config.json` and only tensors from its safetensors: no code of a hub is run. Knows nothing of
-language models or of how a codec is trained.
+Only the network's shape comes from its `config.json` and only tensors from its safetensors: no code of a hub is run.
+Knows nothing of language models or of how a codec is trained.
 
-Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity Neural Audio
-Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually: the first codebooks alone are a
-codec too, so a language model may speak fewer codebooks than there are."""
+Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity
+Neural Audio Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually:
+the first codebooks alone are a codec too, so a language model may speak fewer codebooks than there are."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ class Kind:
     decode: Callable[[Any, torch.Tensor], torch.Tensor] | None
     """Model, codes (B, codebooks, F) of full rows -> samples (B, S) or (B, 1, S)."""
     decode_rows: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] | None = None
-    """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold. None: rows are
-    decoded one by one, and no graph can be written."""
+    """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold.
+    None: rows are decoded one by one, and no graph can be written."""
 
 
 def _encode_encodec(model: Any, samples_B1S: torch.Tensor, codebooks: int) -> torch.Tensor:
@@ -58,7 +59,8 @@ def _encode_encodec(model: Any, samples_B1S: torch.Tensor, codebooks: int) -> to
 
 
 def _decode_dac(model: Any, codes_BGF: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
-    """`DacModel.decode` with what lies past a row's end silenced before each layer that looks further than its own position."""
+    """`DacModel.decode` with what lies past a row's end silenced before each layer that looks further than its own
+    position."""
     decoder = model.decoder
     x_BCT = decoder.conv1(_silenced(model.quantizer.from_codes(codes_BGF)[0], lengths_B))
     for block in decoder.block:
@@ -79,7 +81,9 @@ KINDS = {
         "DacModel",
         lambda config: config.n_codebooks,
         lambda config: config.hop_length,
-        lambda model, samples_B1S, codebooks: model.encode(samples_B1S, n_quantizers=codebooks, return_dict=True).audio_codes,
+        lambda model, samples_B1S, codebooks: (
+            model.encode(samples_B1S, n_quantizers=codebooks, return_dict=True).audio_codes
+        ),
         None,
         _decode_dac,
     ),
@@ -94,7 +98,9 @@ KINDS = {
         "MimiModel",
         lambda config: config.num_quantizers,
         lambda config: config.frame_size,
-        lambda model, samples_B1S, codebooks: model.encode(samples_B1S, num_quantizers=codebooks, return_dict=True).audio_codes,
+        lambda model, samples_B1S, codebooks: (
+            model.encode(samples_B1S, num_quantizers=codebooks, return_dict=True).audio_codes
+        ),
         lambda model, codes_BGF: model.decode(codes_BGF, return_dict=True).audio_values,
     ),
 }
@@ -108,7 +114,8 @@ class PretrainedCodec(nn.Module):
     """What int8 leaves alone: others' networks are taken as they are."""
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
-        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: of its codebooks, the first so many."""
+        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: of its codebooks, the first so
+        many."""
         super().__init__()
         self.model = model.requires_grad_(False)
         self.kind = KINDS[model.config.model_type]
@@ -125,18 +132,24 @@ class PretrainedCodec(nn.Module):
         return codes_BGF[0, : self.codebooks, :frames].T.contiguous().cpu().numpy()
 
     def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) float32.
+        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame)
+        float32.
 
-        A row is as it would be alone. Networks that know no masks decode rows one by one; those that look back alone still mirror the
-        start of a short row.
+        A row is as it would be alone. Networks that know no masks decode rows one by one; those that look back alone
+        still mirror the start of a short row.
         """
         frames = codes_BFG.shape[1]
         if self.kind.decode_rows:
             every_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
-            return self._filled(self.kind.decode_rows(self.model, codes_BFG.transpose(1, 2), every_B).flatten(1), frames)
+            return self._filled(
+                self.kind.decode_rows(self.model, codes_BFG.transpose(1, 2), every_B).flatten(1), frames
+            )
         if lengths_B is None:
             return self._decoded(codes_BFG)
-        rows = [self._decoded(row_FG[None, :length])[0] for row_FG, length in zip(codes_BFG, lengths_B.tolist(), strict=True)]
+        rows = [
+            self._decoded(row_FG[None, :length])[0]
+            for row_FG, length in zip(codes_BFG, lengths_B.tolist(), strict=True)
+        ]
         return torch.stack([self._filled(row_S[None], frames)[0] for row_S in rows])
 
     def _decoded(self, codes_BFG: torch.Tensor) -> torch.Tensor:
@@ -158,10 +171,11 @@ class PretrainedCodec(nn.Module):
 
 
 def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
-    """The configuration (transformers') of the codec that `named` leads to, a hub id or a folder; its weights are not read.
+    """The configuration (transformers') of the codec that `named` leads to, a hub id or a folder; its weights are not
+    read.
 
-    Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it does not fit `audio`
-    or `codebooks`.
+    Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it
+    does not fit `audio` or `codebooks`.
     """
     transformers = _transformers()
     try:
@@ -175,7 +189,8 @@ def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
 
 
 def refuse_without_graph(named: str, config: Any) -> None:
-    """Raise SonorantError for a codec that no bundle can hold: said before a language model is trained on it, not after."""
+    """Raise SonorantError for a codec that no bundle can hold: said before a language model is trained on it, not
+    after."""
     if KINDS[config.model_type].decode_rows is None:
         exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
         raise SonorantError(
@@ -185,14 +200,20 @@ def refuse_without_graph(named: str, config: Any) -> None:
 
 
 def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """The codec that `named` leads to (a hub id or a folder) with `codebooks` of its codebooks, and what `model.json` says of it.
+    """The codec that `named` leads to (a hub id or a folder) with `codebooks` of its codebooks, and what `model.json`
+    says of it.
 
     Raises SonorantError as `check_pretrained`, and where its weights are missing, damaged or no safetensors.
     """
     transformers = _transformers()
     config = check_pretrained(named, audio, codebooks)
     try:
-        model = getattr(transformers, KINDS[config.model_type].model).from_pretrained(named, use_safetensors=True).eval().float()
+        model = (
+            getattr(transformers, KINDS[config.model_type].model)
+            .from_pretrained(named, use_safetensors=True)
+            .eval()
+            .float()
+        )
     except (OSError, ValueError, RuntimeError) as error:
         raise _not_loaded(named, error) from None
     codec = PretrainedCodec(model, hop=audio.hop, codebooks=codebooks, receptive_field=0)
@@ -211,7 +232,8 @@ def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[Pretr
 
 
 def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec:
-    """A codec of the shape that `take_pretrained` described, its weights to be loaded. Raises SonorantError without transformers."""
+    """A codec of the shape that `take_pretrained` described, its weights to be loaded. Raises SonorantError without
+    transformers."""
     transformers = _transformers()
     settings = about["transformers"]["config"]
     model = getattr(transformers, KINDS[settings["model_type"]].model)
@@ -224,7 +246,8 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """How many code frames on either side of a changed one are heard to change, `FARTHEST` at most; such a network does not tell."""
+    """How many code frames on either side of a changed one are heard to change, `FARTHEST` at most; such a network does
+    not tell."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)

@@ -1,6 +1,8 @@
-"""Speech of the family codec_lm: a language model's codes, frame after frame, and the codec's decoder behind it. Knows nothing of text.
+"""Speech of the family codec_lm: a language model's codes, frame after frame, and the codec's decoder behind it. Knows
+nothing of text.
 
-A recording becomes the codes that a voice of the family codec_lm goes on from. Knows nothing of what is said after them."""
+A recording becomes the codes that a voice of the family codec_lm goes on from. Knows nothing of what is said after
+them."""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
 
 PART_SECONDS = (0.25, 0.75, 1.0)
-"""Speech in the first parts of a stream and in all that follow, so that none is waited for longer than the one before is heard."""
+"""Speech in the first parts of a stream and in all that follow, so that none is waited for longer than the one before
+is heard."""
 
 
 BATCH_FRAMES = 4096
@@ -55,14 +58,18 @@ class CodecLmSpeaking:
         """Raise SonorantError for another speed than 1, and for what the voice cannot be decoded with."""
         config = manner.decoding or self.decoding.defaults
         if manner.speed != 1:
-            raise SonorantError(f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}")
+            raise SonorantError(
+                f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}"
+            )
         if not 0 <= (manner.seed or 0) <= LARGEST_SEED:
             raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
         if not 1 <= manner.candidates <= MOST_CANDIDATES:
             raise SonorantError(f"candidates must be 1 to {MOST_CANDIDATES}, not {manner.candidates}")
         check_candidates(config, manner.seed or 0, manner.candidates)
         if manner.candidates > 1 and not manner.whole:
-            raise SonorantError("candidates are compared when they are whole: ask for whole sentences, or for 1 candidate")
+            raise SonorantError(
+                "candidates are compared when they are whole: ask for whole sentences, or for 1 candidate"
+            )
         if manner.lookahead is not None and manner.lookahead < 0:
             raise SonorantError(f"lookahead must be at least 0 code frames, not {manner.lookahead}")
         if manner.lookahead is not None and manner.whole:
@@ -76,16 +83,23 @@ class CodecLmSpeaking:
         if not most:
             raise SonorantError("this voice was trained without references (prompt_frames 0); leave out the prompt")
         if prompt_PG.ndim != 2 or prompt_PG.shape[1] != codebooks or not 0 < len(prompt_PG) <= most:
-            raise SonorantError(f"a prompt has 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}")
+            raise SonorantError(
+                f"a prompt has 1 to {most} code frames of {codebooks} codes each, not the shape {prompt_PG.shape}"
+            )
         if prompt_PG.dtype.kind not in "iu":
             raise SonorantError(f"a prompt's codes are whole numbers, not {prompt_PG.dtype}")
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
     def synthesize(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> Synthesized:
-        """Speak a batch as the voice does by default, as `Speaking.synthesize`. Raises SonorantError for a speed other than 1."""
+        """Speak a batch as the voice does by default, as `Speaking.synthesize`. Raises SonorantError for a speed other
+        than 1."""
         for one in speed:
             self.check(Manner(speed=float(one)))
         states = self.runtime.encode(tokens, lengths, speaker)
@@ -93,7 +107,9 @@ class CodecLmSpeaking:
         size = max(1, BATCH_FRAMES // len(lengths))
         parts = vocode_chunks(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.receptive_field, [size], axis=1)
         samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
-        return Synthesized(samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.finish_reasons_B, spoken.attempts_B)
+        return Synthesized(
+            samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.finish_reasons_B, spoken.attempts_B
+        )
 
     def parts(
         self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
@@ -104,13 +120,23 @@ class CodecLmSpeaking:
         config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
         if manner.whole:
             spoken = speak(
-                self._stepper, states, lengths, self.decoding, config, seed=seed, candidates=manner.candidates, prompt=prompt
+                self._stepper,
+                states,
+                lengths,
+                self.decoding,
+                config,
+                seed=seed,
+                candidates=manner.candidates,
+                prompt=prompt,
             )
             yield from self._sound([spoken.codes_BFG], (most,), self.receptive_field, taken)
             return FinishReason(int(spoken.finish_reasons_B[0]))
         first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
         session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
-        sizes = [min(most, math.ceil(seconds * self.decoding.frames_per_second)) for seconds in PART_SECONDS[0 if first else -1 :]]
+        sizes = [
+            min(most, math.ceil(seconds * self.decoding.frames_per_second))
+            for seconds in PART_SECONDS[0 if first else -1 :]
+        ]
         short = first and manner.lookahead is not None
         after = min(self.receptive_field, manner.lookahead or 0) if short else self.receptive_field
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
@@ -124,7 +150,9 @@ class CodecLmSpeaking:
     ) -> Iterator[NDArray[np.float32]]:
         """The samples of one row's codes, in parts."""
         rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
-        for samples in vocode_chunks(self.runtime, codes, None, self.receptive_field, sizes, axis=1, first_after=first_after):
+        for samples in vocode_chunks(
+            self.runtime, codes, None, self.receptive_field, sizes, axis=1, first_after=first_after
+        ):
             taken.take_audio(samples.shape[1] / rate)
             yield samples[0]
 
@@ -140,20 +168,25 @@ def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[NDArray[np
 def _prompt(manner: Manner) -> Prompt | None:
     if manner.prompt is None:
         return None
-    return Prompt(manner.prompt[None].astype(np.int64), np.array([len(manner.prompt)]))  # a token store's codes are int16
+    return Prompt(
+        manner.prompt[None].astype(np.int64), np.array([len(manner.prompt)])
+    )  # a token store's codes are int16
 
 
 def codes_of(recording: Path, bundle: Bundle) -> NDArray[np.int64]:
     """The codes (P, G) of as much of a recording's beginning as the voice takes.
 
-    Raises SonorantError if the voice takes no references, or naming the file that cannot be read, is too short or holds no numbers.
+    Raises SonorantError if the voice takes no references, or naming the file that cannot be read, is too short or holds
+    no numbers.
     """
     from sonorant.audio.wav import read_audio
     from sonorant.runtime.onnx import open_session
 
     decoding, audio = bundle.description.decoding, bundle.description.audio
     if decoding is None or not decoding.prompt_frames:
-        raise SonorantError(f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt")
+        raise SonorantError(
+            f"{recording}: this voice was trained without references (prompt_frames 0); leave out the prompt"
+        )
     graph = bundle.reference_file()
     if graph is None:
         raise SonorantError(
@@ -164,7 +197,9 @@ def codes_of(recording: Path, bundle: Bundle) -> NDArray[np.int64]:
     samples, _ = read_audio(recording, audio.sample_rate)
     frames = min(len(samples) // frame, decoding.prompt_frames + enough)
     if frames < enough:
-        raise SonorantError(f"{recording}: too short for a prompt; give at least {enough * frame / audio.sample_rate:.2f} seconds")
+        raise SonorantError(
+            f"{recording}: too short for a prompt; give at least {enough * frame / audio.sample_rate:.2f} seconds"
+        )
     if not np.isfinite(samples).all():
         raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
     heard = samples[: frames * frame].reshape(1, frames, frame)

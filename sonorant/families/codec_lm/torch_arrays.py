@@ -1,7 +1,9 @@
-"""torch as a namespace of the Python array API standard, for `sonorant.decoding.advance`: also where sizes change and a step is compiled.
+"""torch as a namespace of the Python array API standard, for `sonorant.decoding.advance`: also where sizes change and a
+step is compiled.
 
-array-api-compat's, but for two functions: torch's own `take_along_dim` fixes the sizes of what it is given when it is compiled, and the
-package's `cumulative_sum` looks at the type of what it is given, of which torch's compiler warns. Knows nothing of tokens."""
+array-api-compat's, but for two functions: torch's own `take_along_dim` fixes the sizes of what it is given when it is
+compiled, and the package's `cumulative_sum` looks at the type of what it is given, of which torch's compiler warns.
+Knows nothing of tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from array_api_compat.torch import *
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
-    """Elements of `x` by indices along an axis; `indices` int64 has the dimensions of `x`, and broadcasts along all others."""
+    """Elements of `x` by indices along an axis; `indices` int64 has the dimensions of `x`, and broadcasts along all
+    others."""
     sizes = [*x.shape]
     sizes[axis] = indices.shape[axis]
     return x.gather(axis, indices.expand(sizes))

@@ -1,6 +1,8 @@
-"""One step of a language model in torch: the model's, then `advance`. Knows nothing of buffers, or of how it is made fast.
+"""One step of a language model in torch: the model's, then `advance`. Knows nothing of buffers, or of how it is made
+fast.
 
-Decoding with a cache that grows, operator by operator: takes any batch of any length. Knows nothing of how to be fast."""
+Decoding with a cache that grows, operator by operator: takes any batch of any length. Knows nothing of how to be
+fast."""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ class TorchStep:
     """A language model on a device, in a precision."""
 
     def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
-        """`model` lies on `device`, in evaluation mode; `half`: what it computes in under autocast, None = as its weights are."""
+        """`model` lies on `device`, in evaluation mode; `half`: what it computes in under autocast, None = as its
+        weights are."""
         self.model = model
         self.device = device
         self.half = half
@@ -40,7 +43,9 @@ class TorchStep:
         return advance(state, rules, logits_BGK, advance_BA, torch_arrays, sampled=drawn, penalised=drawn)
 
     def _precision(self) -> AbstractContextManager[None]:
-        if self.half is None:  # autocast that does nothing would still keep torch from keeping the traces of a compiled step
+        if (
+            self.half is None
+        ):  # autocast that does nothing would still keep torch from keeping the traces of a compiled step
             return nullcontext()
         return torch.autocast(self.device.type, self.half, cache_enabled=False)
 
@@ -55,7 +60,8 @@ class Fed(NamedTuple):
 
 
 def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
-    """Slots that `TorchStep.prefill` takes: the start, the text where it is a prefix, the prompt. `fed`: as `Fed`, numpy."""
+    """Slots that `TorchStep.prefill` takes: the start, the text where it is a prefix, the prompt. `fed`: as `Fed`,
+    numpy."""
     return 1 + (fed[0].shape[1] if prefixed else 0) + fed[2].shape[1]
 
 

@@ -1,8 +1,10 @@
-"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU. Knows nothing of bundles, or of how a code is chosen.
+"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU. Knows nothing of bundles, or of how
+a code is chosen.
 
-Four ways to step: `dynamic` takes any batch as it comes; `static` works in buffers of a few shapes; `compiled` has that step compiled, once
-for single utterances and once for batches of any size; `recorded` replays it as a CUDA graph. A compiled step is recorded too on a GPU: by
-the recordings of `sonorant.runtime.torch`, because torch's own (`reduce-overhead`) belong to the thread that made them."""
+Four ways to step: `dynamic` takes any batch as it comes; `static` works in buffers of a few shapes; `compiled` has that
+step compiled, once for single utterances and once for batches of any size; `recorded` replays it as a CUDA graph. A
+compiled step is recorded too on a GPU: by the recordings of `sonorant.runtime.torch`, because torch's own
+(`reduce-overhead`) belong to the thread that made them."""
 
 from __future__ import annotations
 
@@ -30,7 +32,16 @@ from sonorant.models import load_codec, load_language_model
 from sonorant.runtime.buckets import Counters
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.runtimes import LoadOptions
-from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, check_device, check_variant, halve, keep_compiled, log_compilation
+from sonorant.runtime.torch import (
+    HALVES,
+    Compiler,
+    CudaGraphs,
+    check_device,
+    check_variant,
+    halve,
+    keep_compiled,
+    log_compilation,
+)
 
 Way = Literal["dynamic", "static", "compiled", "recorded"]
 
@@ -47,14 +58,17 @@ class Decodes(Protocol):
 
 
 class TorchTokenRuntime:
-    """See `sonorant.runtime.runtimes.TokenRuntime`. Any number of threads may use it; a batch of any size and length is taken."""
+    """See `sonorant.runtime.runtimes.TokenRuntime`. Any number of threads may use it; a batch of any size and length is
+    taken."""
 
     def __init__(self, step: TorchStep, codec: Decodes) -> None:
         """`step` and `codec` compute on the same device."""
         self._step, self._codec = step, codec
 
     @torch.inference_mode()
-    def encode(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]) -> NDArray[np.float32]:
+    def encode(
+        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """Phonemes to states, as `TokenRuntime.encode`."""
         tensors = (torch.tensor(value, device=self._step.device) for value in (tokens, lengths, speaker))
         states: NDArray[np.float32] = self._step.model.encode_speech(*tensors).cpu().numpy()
@@ -136,7 +150,10 @@ class StaticTokenRuntime(TorchTokenRuntime):
         stepper, plan = self.stepper(), self.shapes.plan()
         if progress:
             rows_planned, slots_planned = (", ".join(map(str, sizes)) for sizes in self.shapes)
-            print(f"warm-up: {len(plan)} shapes: {rows_planned} rows x {slots_planned} slots, greedy and drawn", file=sys.stderr)
+            print(
+                f"warm-up: {len(plan)} shapes: {rows_planned} rows x {slots_planned} slots, greedy and drawn",
+                file=sys.stderr,
+            )
         steps = tqdm(plan, desc="warm-up", unit="shape", disable=not progress)
         for rows, slots, drawn in steps:
             steps.set_postfix_str(f"{rows} x {slots} {'drawn' if drawn else 'greedy'}")
@@ -151,9 +168,12 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return warmed
 
     def counters(self) -> Counters:
-        """What became of the batches since loading, or since `warm_up`; `late` are compilations and recordings in service."""
+        """What became of the batches since loading, or since `warm_up`; `late` are compilations and recordings in
+        service."""
         prepared = self._prepared()
-        return Counters(hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed)
+        return Counters(
+            hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed
+        )
 
     def _prepared(self) -> int:
         return sum(one.prepared for one in (self._compiler, self._graphs) if one)
@@ -163,12 +183,17 @@ class StaticTokenRuntime(TorchTokenRuntime):
 
 
 def load_tokens(
-    trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions, *, way: Way = "dynamic", device: str = "cpu"
+    trained: tuple[Path, Path],
+    description: VoiceDescription,
+    options: LoadOptions,
+    *,
+    way: Way = "dynamic",
+    device: str = "cpu",
 ) -> TorchTokenRuntime:
     """The trained folders (language model, codec) as a runtime.
 
-    `options.variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what works on
-    frames of float models. Raises SonorantError as the other torch runtimes do.
+    `options.variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16
+    halve what works on frames of float models. Raises SonorantError as the other torch runtimes do.
     """
     if options.threads is not None:
         torch.set_num_threads(options.threads)
@@ -197,7 +222,8 @@ def load_tokens(
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
-    """Powers of two, from `SMALLEST` to what a text of so many phonemes needs: what stands before the first frame, and its budget."""
+    """Powers of two, from `SMALLEST` to what a text of so many phonemes needs: what stands before the first frame, and
+    its budget."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
     before = 1 + (phonemes if decoding.text != "pointer" else 0) + max(1, decoding.prompt_frames)
     sizes = [SMALLEST]
@@ -209,7 +235,9 @@ def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
 def cache_folder(language_model: Path) -> Path:
     """Where a trained language model's compiled steps lie in the user's cache, for this version of torch."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "sonorant" / "compiled" / f"torch-{torch.__version__}" / sha256_file(language_model / "weights.pt")[:16]
+    return (
+        cache / "sonorant" / "compiled" / f"torch-{torch.__version__}" / sha256_file(language_model / "weights.pt")[:16]
+    )
 
 
 def _static(step: TorchStep, codec: Decodes, shapes: Shapes, way: Way) -> StaticTokenRuntime:

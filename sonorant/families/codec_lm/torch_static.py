@@ -1,7 +1,8 @@
-"""Decoding in buffers of a few shapes, prepared beforehand: every step works in place, at slots and positions that tensors name.
+"""Decoding in buffers of a few shapes, prepared beforehand: every step works in place, at slots and positions that
+tensors name.
 
-Nothing that changes from step to step is a Python number, so a step can be compiled once and recorded once for each shape. What fits no
-shape is decoded by a stepper that takes any. Knows nothing of compilers and recordings."""
+Nothing that changes from step to step is a Python number, so a step can be compiled once and recorded once for each
+shape. What fits no shape is decoded by a stepper that takes any. Knows nothing of compilers and recordings."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.advance import complete
 from sonorant.decoding.session import Stepper
-from sonorant.decoding.state import LONGEST_PERIOD, Rules, State, cut_state, draws, padded_rules, padded_state, penalises
+from sonorant.decoding.state import (
+    LONGEST_PERIOD,
+    Rules,
+    State,
+    cut_state,
+    draws,
+    padded_rules,
+    padded_state,
+    penalises,
+)
 from sonorant.families.codec_lm import torch_arrays
 from sonorant.families.codec_lm.torch_dynamic import Fed, TorchStep, slots_before, state_of, to_device
 from sonorant.layers.cache import StaticCache, cache_memory
@@ -46,8 +56,11 @@ class Shapes(NamedTuple):
         return None if batch is None or length is None else (batch, length)
 
     def plan(self) -> list[tuple[int, int, bool]]:
-        """Everything to prepare: (rows, slots, whether rows draw their codes); the largest first, as sizes are learned from it."""
-        return [(rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)]
+        """Everything to prepare: (rows, slots, whether rows draw their codes); the largest first, as sizes are learned
+        from it."""
+        return [
+            (rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)
+        ]
 
 
 class Tally:
@@ -132,7 +145,14 @@ class Room:
         """
         mark = torch._dynamo.mark_dynamic
         # By name: a size that is not marked is taken for a constant.
-        for tensor in (*self.rules, *self.state[1:], self.states_BNC, *self.cache.keys, *self.cache.values, self.cache.positions):
+        for tensor in (
+            *self.rules,
+            *self.state[1:],
+            self.states_BNC,
+            *self.cache.keys,
+            *self.cache.values,
+            self.cache.positions,
+        ):
             if self.rows > 1:
                 mark(tensor, 0)
         for tensor in (self.rules.noise_BSG, self.state.grid_BSG, self.states_BNC, self.cache.positions):
@@ -184,7 +204,8 @@ class StaticStepper:
             step: the model.
             shapes: what is prepared.
             rooms: of those shapes; nobody else uses them meanwhile.
-            functions: a step in place, by whether rows draw or are penalised: `in_place(step, drawn)`, or that compiled.
+            functions: a step in place, by whether rows draw or are penalised: `in_place(step, drawn)`, or that
+                compiled.
             record: applied to each room's step once, before its first batch.
             free: decodes what fits no shape.
             tally: where batches are counted.

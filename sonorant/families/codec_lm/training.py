@@ -1,4 +1,5 @@
-"""How the codec learns: as the vocoder does, with finite scalar quantisation in its middle. Knows nothing of ranks or steps.
+"""How the codec learns: as the vocoder does, with finite scalar quantisation in its middle. Knows nothing of ranks or
+steps.
 
 How the codec language model learns: alignment, codes, advances. Knows nothing of ranks, checkpoints or steps."""
 
@@ -44,7 +45,8 @@ class CodecRecipe(VocoderRecipe):
     settings = CodecTrainConfig
 
     def start_from(self, initial: Initial) -> Taken:
-        """As the vocoder, with the statistics of the mel that the weights were trained with: they speak in their units."""
+        """As the vocoder, with the statistics of the mel that the weights were trained with: they speak in their
+        units."""
         taken = super().start_from(initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         return taken
@@ -82,7 +84,9 @@ class Predicted(NamedTuple):
 class LanguageModelLosses(nn.Module):
     """The summed losses of a batch, and the alignment they rest on."""
 
-    def __init__(self, model: LanguageModel, stride: int, config: LanguageModelTrainConfig, diagonal_steps: int) -> None:
+    def __init__(
+        self, model: LanguageModel, stride: int, config: LanguageModelTrainConfig, diagonal_steps: int
+    ) -> None:
         """`stride`: mel frames a code frame."""
         super().__init__()
         self.model = model
@@ -91,16 +95,23 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over codebooks; `prior` over frames."""
+        """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over codebooks;
+        `prior` over frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, torch.Tensor]:
         """The losses of what `predict` said of a batch, as `forward`."""
         smoothing = self.config.label_smoothing if self.model.training else 0.0
         codes = F.cross_entropy(
-            said.logits_BTGK.flatten(0, 2), said.codes_BTG.flatten(), ignore_index=-1, reduction="sum", label_smoothing=smoothing
+            said.logits_BTGK.flatten(0, 2),
+            said.codes_BTG.flatten(),
+            ignore_index=-1,
+            reduction="sum",
+            label_smoothing=smoothing,
         )
-        advance = F.cross_entropy(said.advance_BTA.flatten(0, 1), said.advances_BT.flatten(), ignore_index=-1, reduction="sum")
+        advance = F.cross_entropy(
+            said.advance_BTA.flatten(0, 1), said.advances_BT.flatten(), ignore_index=-1, reduction="sum"
+        )
         mel_BTM = self.model.normalize(batch["mel"])
         prior = prior_loss(said.prior_BNM, mel_BTM, said.durations_BN, batch["token_lengths"], batch["mel_lengths"])
         return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
@@ -108,7 +119,8 @@ class LanguageModelLosses(nn.Module):
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
         """Logits for every step of a batch, each step told what is right before it but for the corruption of training.
 
-        `batch` may bring `durations` (B, N) int64, in mel frames, to be judged with instead of those that the model finds.
+        `batch` may bring `durations` (B, N) int64, in mel frames, to be judged with instead of those that the model
+        finds.
         """
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
@@ -146,12 +158,15 @@ class LanguageModelLosses(nn.Module):
         """In training, some of the codes (never "no code") replaced by random ones."""
         if not self.model.training or not self.config.corruption:
             return codes_BTG
-        hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (codes_BTG < self.model.codes)
+        hit_BTG = (torch.rand(codes_BTG.shape, device=codes_BTG.device) < self.config.corruption) & (
+            codes_BTG < self.model.codes
+        )
         return torch.where(hit_BTG, torch.randint_like(codes_BTG, self.model.codes), codes_BTG)
 
 
 def delayed(codes_BFG: torch.Tensor, lengths_B: torch.Tensor, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The delayed grid (B, T, G) of codes (B, F, G) int64 of which each row has `lengths_B`, and where it has codes, bool."""
+    """The delayed grid (B, T, G) of codes (B, F, G) int64 of which each row has `lengths_B`, and where it has codes,
+    bool."""
     frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
     real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
     grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
@@ -213,7 +228,9 @@ class LanguageModelRecipe(Utterances):
         """Codes, advance and prior losses around `model`."""
         assert isinstance(model, LanguageModel)
         terms = {"codes": Term(1.0, "code_frames"), "advance": Term(1.0, "code_frames"), "prior": Term(1.0, "frames")}
-        return Phase("language_model", LanguageModelLosses(model, self.codes.stride, self.config, self.diagonal_steps), terms)
+        return Phase(
+            "language_model", LanguageModelLosses(model, self.codes.stride, self.config, self.diagonal_steps), terms
+        )
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
@@ -234,6 +251,8 @@ class LanguageModelRecipe(Utterances):
         The same numbers mean other sounds there.
         """
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
-            weights = {name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")}
+            weights = {
+                name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")
+            }
             initial = replace(initial, weights=weights)
         return super().start_from(initial)

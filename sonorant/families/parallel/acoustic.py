@@ -1,7 +1,7 @@
 """From frame-level hidden states to a mel, two ways behind one interface. Knows nothing of tokens or durations.
 
-Both offer `forward(hidden, mask, time) -> mel` for synthesis and `loss(hidden, mask, mel) -> summed loss` for training; mels are
-normalised.
+Both offer `forward(hidden, mask, time) -> mel` for synthesis and `loss(hidden, mask, mel) -> summed loss` for training;
+mels are normalised.
 
 The parallel acoustic model: tokens in, log-mel out, no recurrence. Knows nothing of files, training loops or audio."""
 
@@ -19,7 +19,8 @@ from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 
 NOISE_FRAMES = 1024
-"""Length of the flow decoder's noise, repeated for longer utterances: a constant, so that the exported graph equals torch."""
+"""Length of the flow decoder's noise, repeated for longer utterances: a constant, so that the exported graph equals
+torch."""
 
 
 SIGMA_MIN = 1e-4
@@ -31,10 +32,14 @@ class RegressionDecoder(nn.Module):
 
     def __init__(self, config: AcousticConfig, mels: int) -> None:
         super().__init__()
-        self.stack = ConvNeXtStack(config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout)
+        self.stack = ConvNeXtStack(
+            config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout
+        )
         self.out = nn.Linear(config.channels, mels)
 
-    def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(
+        self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """(B, T, C), mask (B, T, 1) -> (B, T, M); the same at any time."""
         return self.out(self.stack(hidden_BTC, mask_BT1))
 
@@ -44,7 +49,8 @@ class RegressionDecoder(nn.Module):
 
 
 class FlowDecoder(nn.Module):
-    """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; for speech Mehta et al. 2024, "Matcha-TTS")."""
+    """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; for speech Mehta et al. 2024,
+    "Matcha-TTS")."""
 
     noise_TM: torch.Tensor
     frequency: torch.Tensor
@@ -54,14 +60,22 @@ class FlowDecoder(nn.Module):
         self.steps = config.flow_steps
         self.mels = mels
         self.enter = nn.Linear(mels + config.channels, config.channels)
-        self.time = nn.Sequential(nn.Linear(64, config.channels), nn.SiLU(), nn.Linear(config.channels, config.channels))
-        self.stack = ConvNeXtStack(config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout)
+        self.time = nn.Sequential(
+            nn.Linear(64, config.channels), nn.SiLU(), nn.Linear(config.channels, config.channels)
+        )
+        self.stack = ConvNeXtStack(
+            config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout
+        )
         self.out = nn.Linear(config.channels, mels)
         generator = torch.Generator().manual_seed(0)
         self.register_buffer("noise_TM", torch.randn(NOISE_FRAMES, mels, generator=generator))
-        self.register_buffer("frequency", torch.exp(torch.arange(32) * (-math.log(1000.0) / 31)) * 100.0, persistent=False)
+        self.register_buffer(
+            "frequency", torch.exp(torch.arange(32) * (-math.log(1000.0) / 31)) * 100.0, persistent=False
+        )
 
-    def velocity(self, x_BTM: torch.Tensor, time_B: torch.Tensor, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor) -> torch.Tensor:
+    def velocity(
+        self, x_BTM: torch.Tensor, time_B: torch.Tensor, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor
+    ) -> torch.Tensor:
         """The field that carries noise at time 0 to a mel at time 1: (B, T, M), time (B,) -> (B, T, M)."""
         angle_BF = time_B[:, None] * self.frequency
         time_BC = self.time(torch.cat([angle_BF.sin(), angle_BF.cos()], dim=1))
@@ -69,7 +83,8 @@ class FlowDecoder(nn.Module):
         return self.out(self.stack(x_BTC, mask_BT1))
 
     def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor) -> torch.Tensor:
-        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M), by `flow_steps` Euler steps from fixed noise."""
+        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M), by `flow_steps` Euler steps from fixed
+        noise."""
         x_BTM = self.noise_TM[time_T % NOISE_FRAMES][None].expand(hidden_BTC.shape[0], -1, -1)
         for step in range(self.steps):
             time_B = torch.full((hidden_BTC.shape[0],), step / self.steps, device=hidden_BTC.device)
@@ -87,7 +102,10 @@ class FlowDecoder(nn.Module):
         return (((predicted_BTM - target_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
 
 
-DECODERS: dict[str, type[RegressionDecoder] | type[FlowDecoder]] = {"regression": RegressionDecoder, "flow": FlowDecoder}
+DECODERS: dict[str, type[RegressionDecoder] | type[FlowDecoder]] = {
+    "regression": RegressionDecoder,
+    "flow": FlowDecoder,
+}
 
 
 LONGEST_TOKEN = 300.0
@@ -147,9 +165,17 @@ class AcousticModel(PhonemeEncoder):
     decoder: RegressionDecoder | FlowDecoder
 
     def __init__(
-        self, config: AcousticConfig, *, symbols: int, speakers: int, mels: int, mel_mean: float = 0.0, mel_std: float = 1.0
+        self,
+        config: AcousticConfig,
+        *,
+        symbols: int,
+        speakers: int,
+        mels: int,
+        mel_mean: float = 0.0,
+        mel_std: float = 1.0,
     ) -> None:
-        """`symbols` and `speakers` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        """`symbols` and `speakers` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the
+        weights."""
         super().__init__(
             channels=config.channels,
             expansion=config.expansion,
@@ -189,7 +215,8 @@ class AcousticModel(PhonemeEncoder):
         """
         batch, tokens, width = states_BNC.shape
         starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)
-        # How many tokens have begun, and from frame 0 one has: so 0 to N - 1 without a limit on integers, which TensorRT does not know.
+        # How many tokens have begun, and from frame 0 one has: so 0 to N - 1 without a limit on integers, which
+        # TensorRT does not know.
         owner_BT = (time_T[None, :, None] >= starts_BN[:, None, :]).sum(2) - (time_T >= 0).long()
         row_BT = owner_BT + torch.arange(batch, device=states_BNC.device)[:, None] * tokens
         end_BT = F.embedding(row_BT, ends_BN.reshape(-1, 1))[..., 0]
@@ -197,7 +224,9 @@ class AcousticModel(PhonemeEncoder):
         since_BT = (time_T - start_BT).to(states_BNC.dtype) + 0.5
         until_BT = (end_BT - time_T).to(states_BNC.dtype) - 0.5
         length_BT = (since_BT + until_BT).clamp(min=1.0)
-        place_BT5 = torch.stack([since_BT / length_BT, until_BT / length_BT, length_BT.log(), since_BT / 16, until_BT / 16], dim=2)
+        place_BT5 = torch.stack(
+            [since_BT / length_BT, until_BT / length_BT, length_BT.log(), since_BT / 16, until_BT / 16], dim=2
+        )
         mask_BT1 = ((time_T[None] >= 0) & (time_T[None] < ends_BN[:, -1:]))[..., None].to(states_BNC.dtype)
         hidden_BTC = F.embedding(row_BT, states_BNC.reshape(-1, width)) + self.position(place_BT5.clamp(-4.0, 4.0))
         return hidden_BTC * mask_BT1, owner_BT, mask_BT1
@@ -207,8 +236,9 @@ class AcousticModel(PhonemeEncoder):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The half of synthesis that works on tokens: what each says, and when.
 
-        Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast) -> states (B, N, C)
-        float32, and ends (B, N) int64, the frame after each token's last one, constant over padded tokens.
+        Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast) ->
+        states (B, N, C) float32, and ends (B, N) int64, the frame after each token's last one, constant over padded
+        tokens.
         """
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
         duration_BN = encoded.log_duration_BN.float().exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
@@ -216,10 +246,11 @@ class AcousticModel(PhonemeEncoder):
         return encoded.states_BNC + self.speaker(speaker_B)[:, None], (duration_BN.cumsum(1) + 0.5).floor().long()
 
     def decode(self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, time_T: torch.Tensor) -> torch.Tensor:
-        """The half that works on frames: states and ends of `encode_speech`, the frames wanted (T,) int64, in a row -> mel (B, M, T).
+        """The half that works on frames: states and ends of `encode_speech`, the frames wanted (T,) int64, in a row ->
+        mel (B, M, T).
 
-        Natural logarithm, float32; silence before frame 0 and past each end. A part of an utterance equals the same part of the whole
-        where `receptive_field` frames stand on either side of it.
+        Natural logarithm, float32; silence before frame 0 and past each end. A part of an utterance equals the same
+        part of the whole where `receptive_field` frames stand on either side of it.
         """
         hidden_BTC, _, mask_BT1 = self.expand(states_BNC, ends_BN, time_T)
         mel_BTM = self.decoder(hidden_BTC, mask_BT1, time_T)
@@ -236,7 +267,8 @@ class AcousticModel(PhonemeEncoder):
     def synthesize(
         self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor, speed_B: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and mel lengths (B,) int64."""
+        """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and mel lengths (B,)
+        int64."""
         states_BNC, ends_BN = self.encode_speech(tokens_BN3, lengths_B, speaker_B, speed_B)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNC, ends_BN, time_T), ends_BN[:, -1]

@@ -56,7 +56,8 @@ class ParallelModels:
 
 
 class _Encoding(nn.Module):
-    """`AcousticModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's inputs."""
+    """`AcousticModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's
+    inputs."""
 
     def __init__(self, model: AcousticModel) -> None:
         super().__init__()
@@ -93,7 +94,8 @@ class _Vocoding(nn.Module):
 def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
     """Write the graph tokens, lengths, speaker, speed -> states, ends, of any batch and any number of tokens.
 
-    Names, shapes and dtypes are those of `AcousticModel.encode_speech`. Raises SonorantError if the result is not valid ONNX.
+    Names, shapes and dtypes are those of `AcousticModel.encode_speech`. Raises SonorantError if the result is not valid
+    ONNX.
     """
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
@@ -101,7 +103,12 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
         "speaker": torch.zeros(2, dtype=torch.int64),
         "speed": torch.ones(2),
     }
-    inputs = {"tokens": {0: "batch", 1: "tokens"}, "lengths": {0: "batch"}, "speaker": {0: "batch"}, "speed": {0: "batch"}}
+    inputs = {
+        "tokens": {0: "batch", 1: "tokens"},
+        "lengths": {0: "batch"},
+        "speaker": {0: "batch"},
+        "speed": {0: "batch"},
+    }
     write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
 
 
@@ -120,8 +127,8 @@ def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 
 def export_vocoder(model: Vocoder, mels: int, path: Path, config: ExportConfig) -> None:
-    """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop) float32, of any batch
-    and length.
+    """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
+    float32, of any batch and length.
 
     Raises SonorantError if the result is not valid ONNX.
     """

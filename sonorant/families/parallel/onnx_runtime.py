@@ -19,19 +19,28 @@ class OnnxRuntime:
     providers: Providers = (CPU,)
 
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
-        """Load the files of the parallel family's graphs. `threads`: threads inside an operator, None = one a physical core."""
+        """Load the files of the parallel family's graphs. `threads`: threads inside an operator, None = one a physical
+        core."""
         names = FAMILIES["parallel"].graphs
-        self._encoder, self._decoder, self._vocoder = (open_session(graphs[name], threads, self.providers) for name in names)
+        self._encoder, self._decoder, self._vocoder = (
+            open_session(graphs[name], threads, self.providers) for name in names
+        )
 
     def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         inputs: dict[str, NDArray[Any]] = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         states, ends = self.run(self._encoder, ["states", "ends"], inputs)
         return states, ends
 
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+    def decode(
+        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """States to mel, as `Runtime.decode`."""
         return self.run(self._decoder, ["mel"], {"states": states, "ends": ends, "time": time})[0]
 
@@ -39,7 +48,9 @@ class OnnxRuntime:
         """Mel to samples, as `Runtime.vocode`."""
         return self.run(self._vocoder, ["samples"], {"mel": mel, "lengths": lengths})[0]
 
-    def run(self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(
+        self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]
+    ) -> list[NDArray[Any]]:
         """One session's outputs in the order of their names."""
         return session.run(outputs, inputs)
 
@@ -54,7 +65,9 @@ class OnnxCudaRuntime(OnnxRuntime):
         check_cuda()
         super().__init__(graphs, threads=threads)
 
-    def run(self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+    def run(
+        self, session: onnxruntime.InferenceSession, outputs: list[str], inputs: dict[str, NDArray[Any]]
+    ) -> list[NDArray[Any]]:
         """One session's outputs; they stay on the GPU until all are there, and are then copied once."""
         binding = session.io_binding()
         for name, value in inputs.items():

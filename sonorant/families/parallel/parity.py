@@ -1,8 +1,10 @@
 """Graphs under ONNX' own reference evaluator: slow, and of every type. Knows nothing of bundles.
 
-For formats that no runtime here has kernels of: it computes what the graph's file says, operator by operator, in the operator's types.
+For formats that no runtime here has kernels of: it computes what the graph's file says, operator by operator, in the
+operator's types.
 
-The rungs of the family parallel: three graphs, each given what torch gave before it. Knows nothing of other families."""
+The rungs of the family parallel: three graphs, each given what torch gave before it. Knows nothing of other
+families."""
 
 from __future__ import annotations
 
@@ -34,14 +36,20 @@ class ReferenceRuntime:
         )
 
     def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         inputs = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         states, ends = _run(self._encoder, inputs, "states", "ends")
         return states, ends
 
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+    def decode(
+        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """States to mel, as `Runtime.decode`."""
         return _run(self._decoder, {"states": states, "ends": ends, "time": time}, "mel")[0]
 
@@ -68,7 +76,8 @@ class ParallelCandidate(Candidate):
 
     def computing(self) -> dict[str, Callable[[], Any]]:
         """Values, distance from float, fp16 as written, padding, parts."""
-        # ONNX Runtime's CPU kernels of fp16 are those of fp32 between casts, many of which it removes: so once more as the file says.
+        # ONNX Runtime's CPU kernels of fp16 are those of fp32 between casts, many of which it removes: so once more as
+        # the file says.
         written = {"written": self._written} if self.variant == "fp16" and self.runtime == "onnxruntime" else {}
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
@@ -77,7 +86,9 @@ class ParallelCandidate(Candidate):
         """As of any candidate; a variant that lacks kernels alone is computed by ONNX' reference evaluator."""
         lacking = NO_KERNEL.search(why)
         if lacking and self.variant in ("fp16", "bf16"):
-            return NotRun(f"{self.runtime} has no kernel here for {lacking[1]} in {self.variant}; {self._by_reference()}")
+            return NotRun(
+                f"{self.runtime} has no kernel here for {lacking[1]} in {self.variant}; {self._by_reference()}"
+            )
         return super().refused(why)
 
     def _values(self) -> dict[str, Any]:

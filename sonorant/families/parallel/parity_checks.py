@@ -1,4 +1,5 @@
-"""What the rungs of the family parallel compute: values, padding, parts. Each knows a loaded runtime and what is expected."""
+"""What the rungs of the family parallel compute: values, padding, parts. Each knows a loaded runtime and what is
+expected."""
 
 from __future__ import annotations
 
@@ -36,11 +37,13 @@ def follow(runtime: Runtime, inputs: Arrays) -> Case:
     return Case(inputs, states, ends, mel, runtime.vocode(mel, lengths))
 
 
-def check_values(runtime: Runtime, expected: Expected, audio: MelConfig, tolerance: Tolerance) -> dict[str, dict[str, Any]]:
+def check_values(
+    runtime: Runtime, expected: Expected, audio: MelConfig, tolerance: Tolerance
+) -> dict[str, dict[str, Any]]:
     """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
 
-    `length` counts tokens for the encoder and frames for the others, of the longest in the batch. Raises Fault naming graph, output,
-    length, batch and figure where a case is further off than the tolerance.
+    `length` counts tokens for the encoder and frames for the others, of the longest in the batch. Raises Fault naming
+    graph, output, length, batch and figure where a case is further off than the tolerance.
     """
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
     for case in expected.cases:
@@ -56,8 +59,11 @@ def check_values(runtime: Runtime, expected: Expected, audio: MelConfig, toleran
     return {graph: summary_of(cases, tolerance) for graph, cases in rows.items()}
 
 
-def _encoder_values(runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
-    """Durations are rounded to whole frames. Where a sum of them lies within rounding error of a half, both may rightly differ by a frame.
+def _encoder_values(
+    runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance
+) -> dict[str, Any]:
+    """Durations are rounded to whole frames. Where a sum of them lies within rounding error of a half, both may rightly
+    differ by a frame.
 
     So a case that differs is compared once more at a slightly other speed: a tie does not survive that, a fault does.
     """
@@ -92,9 +98,25 @@ def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tol
             frames, hop = len(one.time), samples.shape[1] // mel.shape[2]
             alone = each_alone(runtime, one)
             found = [
-                _same("encoder", "states", states[number : number + 1, : one.tokens], alone[0], case.batch, audio, tolerance),
+                _same(
+                    "encoder",
+                    "states",
+                    states[number : number + 1, : one.tokens],
+                    alone[0],
+                    case.batch,
+                    audio,
+                    tolerance,
+                ),
                 _same("decoder", "mel", mel[number : number + 1, :, :frames], alone[2], case.batch, audio, tolerance),
-                _same("vocoder", "samples", samples[number : number + 1, : frames * hop], alone[3], case.batch, audio, tolerance),
+                _same(
+                    "vocoder",
+                    "samples",
+                    samples[number : number + 1, : frames * hop],
+                    alone[3],
+                    case.batch,
+                    audio,
+                    tolerance,
+                ),
             ]
             where = where_of("encoder", "ends", one.tokens, case.batch)
             loose = Tolerance(
@@ -118,7 +140,8 @@ def each_alone(runtime: Runtime, case: Case) -> tuple[NDArray[Any], NDArray[Any]
 def check_chunks(
     runtime: Runtime, case: Case, receptive_field: ReceptiveField, audio: MelConfig, tolerance: Tolerance
 ) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its receptive_field.
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its
+    receptive_field.
 
     Raises Fault as `check_values`.
     """

@@ -1,4 +1,5 @@
-"""Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded. Knows nothing of text."""
+"""Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded. Knows nothing of
+text."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ SLOWEST, FASTEST = 0.5, 2.0
 
 
 FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to compute."""
+"""Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to
+compute."""
 
 
 NO_DECODING = (
@@ -41,7 +43,8 @@ class ParallelSpeaking:
     description: VoiceDescription
 
     def check(self, manner: Manner) -> None:
-        """Raise SonorantError for a speed that is none, and for what concerns decoding, since nothing is decoded here."""
+        """Raise SonorantError for a speed that is none, and for what concerns decoding, since nothing is decoded
+        here."""
         of_decoding = (manner.decoding, manner.seed, manner.prompt, manner.lookahead)
         if any(value is not None for value in of_decoding) or manner.candidates != 1:
             raise SonorantError(NO_DECODING)
@@ -49,7 +52,11 @@ class ParallelSpeaking:
             raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
 
     def synthesize(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> Synthesized:
         """Speak a batch, as `Speaking.synthesize`."""
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
@@ -70,7 +77,9 @@ class ParallelSpeaking:
         taken.take_audio(seconds)
         most, receptive_field = taken.limits.frames, self.description.receptive_field
         sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not manner.whole), most)
-        mel = decode_chunks(self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:]))
+        mel = decode_chunks(
+            self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:])
+        )
         for samples in vocode_chunks(self.runtime, mel, frames, receptive_field.vocoder, sizes):
             yield samples[0]
         return FinishReason.WELL

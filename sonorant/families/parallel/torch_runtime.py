@@ -1,8 +1,10 @@
 """The trained models themselves as a runtime, on the CPU or a GPU. Knows nothing of bundles, nor of how to be fast.
 
-Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and `cuda_graphs`.
+Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and
+`cuda_graphs`.
 
-torch runtimes that are prepared for each shape: compiled, recorded as CUDA graphs, or both. Knows nothing of how that is done."""
+torch runtimes that are prepared for each shape: compiled, recorded as CUDA graphs, or both. Knows nothing of how that
+is done."""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, Function, check
 
 
 class TorchRuntime:
-    """Three functions behind the numpy interface of `sonorant.runtime.runtimes.Runtime`. Any number of threads may use it."""
+    """Three functions behind the numpy interface of `sonorant.runtime.runtimes.Runtime`. Any number of threads may use
+    it."""
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
         """`functions`: one for each graph of the parallel family, taking and giving tensors of `device`."""
@@ -31,13 +34,19 @@ class TorchRuntime:
         self._device = device
 
     def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64], speed: NDArray[np.float32]
+        self,
+        tokens: NDArray[np.int64],
+        lengths: NDArray[np.int64],
+        speaker: NDArray[np.int64],
+        speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         states, ends = self._run("encoder", tokens, lengths, speaker, speed)
         return states, ends
 
-    def decode(self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]) -> NDArray[np.float32]:
+    def decode(
+        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
         """States to mel, as `Runtime.decode`."""
         return self._run("decoder", states, ends, time)[0]
 
@@ -52,7 +61,8 @@ class TorchRuntime:
 
 
 def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, threads: int | None) -> TorchRuntime:
-    """The models run operator by operator. `threads`, where given, is set for the whole process; the rest as `load_functions`."""
+    """The models run operator by operator. `threads`, where given, is set for the whole process; the rest as
+    `load_functions`."""
     if threads is not None:
         torch.set_num_threads(threads)
     return TorchRuntime(load_functions(trained, variant, torch.device(device)), torch.device(device))
@@ -61,14 +71,17 @@ def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, thr
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
     """The three graphs of the trained folders (acoustic model, vocoder) on a device.
 
-    `variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what works on frames
-    of float models. The encoder stays as it is: it decides how long everything lasts, and takes little of the time.
+    `variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what
+    works on frames of float models. The encoder stays as it is: it decides how long everything lasts, and takes little
+    of the time.
 
     Raises SonorantError if the device is absent, the folders hold something else, or the variant makes no sense here.
     """
     check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])
-    check_variant(variant, bool(described.get("quantization") or vocoder_described.get("quantization")), trained, device)
+    check_variant(
+        variant, bool(described.get("quantization") or vocoder_described.get("quantization")), trained, device
+    )
     acoustic, vocoder = acoustic.to(device), vocoder.to(device)
     if variant in HALVES:
         for module in (acoustic.decoder, vocoder):
@@ -90,7 +103,8 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
 
 
 def load_compiled(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions, device: str) -> Bucketed:
-    """Compiled for each bucket; on a GPU the compiled kernels are recorded too. Raises SonorantError as `load_functions` and `Compiler`."""
+    """Compiled for each bucket; on a GPU the compiled kernels are recorded too. Raises SonorantError as
+    `load_functions` and `Compiler`."""
     functions = load_functions(trained, options.variant, torch.device(device))
     compiler = Compiler()
     prepare: Callable[[Function], Function] = compiler
@@ -121,7 +135,9 @@ def _bucketed(
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     fixed = TorchRuntime({graph: prepare(function) for graph, function in functions.items()}, torch.device(device))
-    runtime = Bucketed(fixed, TorchRuntime(functions, torch.device(device)), Buckets.of(lengths, options.batches), prepared)
+    runtime = Bucketed(
+        fixed, TorchRuntime(functions, torch.device(device)), Buckets.of(lengths, options.batches), prepared
+    )
     if options.warm_up:
         runtime.warm_up()
     return runtime

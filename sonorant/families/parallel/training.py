@@ -61,7 +61,8 @@ class AcousticRecipe(Utterances):
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: of AcousticTrainConfig."""
+        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: of
+        AcousticTrainConfig."""
         self.config = AcousticTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         sizes = {key: value for key, value in model.items() if key != "quantization"}
@@ -83,7 +84,8 @@ class AcousticRecipe(Utterances):
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim (the vocoder trains apart)."""
+        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim (the vocoder
+        trains apart)."""
         assert isinstance(model, AcousticModel)
         planned = self.example()
         item = int(planned.items[0])

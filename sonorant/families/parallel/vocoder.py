@@ -1,7 +1,8 @@
 """The vocoder: log-mel in, samples out, in one pass. Knows nothing of losses or files.
 
-After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier transform does
-the upsampling. The transform is written as two matrix products and shifted additions, which every exporter and engine takes."""
+After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier
+transform does the upsampling. The transform is written as two matrix products and shifted additions, which every
+exporter and engine takes."""
 
 from __future__ import annotations
 
@@ -51,10 +52,11 @@ class Vocoder(nn.Module):
         self.inverse = InverseSTFT(n_fft, hop)
 
     def forward(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
-        """Natural-log mel (B, M, T) float32, real frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32, about -1 to 1.
+        """Natural-log mel (B, M, T) float32, real frames of each row (B,) int64 (None: all) -> samples (B, T * hop)
+        float32, about -1 to 1.
 
-        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part of the whole
-        where `receptive_field` frames stand on either side of it.
+        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part
+        of the whole where `receptive_field` frames stand on either side of it.
         """
         mask_BT1 = None
         if lengths_B is not None:

@@ -1,6 +1,7 @@
 """torchrun, saying in a line per rank what went wrong instead of in a traceback of its own. Knows nothing of the job.
 
-python -m sonorant.training.distributed.agent -m sonorant.training.worker job.json    takes torchrun's arguments and PET_* variables"""
+python -m sonorant.training.distributed.agent -m sonorant.training.worker job.json    takes torchrun's arguments and
+PET_* variables"""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def run() -> None:
             if failure.exitcode == STOPPED:
                 continue
             cause = (
-                f"was killed by signal {-failure.exitcode}" if failure.exitcode < 0 else f"ended with exit code {failure.exitcode}"
+                f"was killed by signal {-failure.exitcode}"
+                if failure.exitcode < 0
+                else f"ended with exit code {failure.exitcode}"
             )
             print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -42,7 +45,8 @@ def run() -> None:
     except DistError as error:
         nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
         print(
-            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {HINT}", file=sys.stderr
+            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {HINT}",
+            file=sys.stderr,
         )
         raise SystemExit(1) from None
 

@@ -1,9 +1,11 @@
-"""This machine among the machines of one training, as torchrun's PET_* variables have it. Knows nothing of ranks or models.
+"""This machine among the machines of one training, as torchrun's PET_* variables have it. Knows nothing of ranks or
+models.
 
 Starts torchrun for a job and ends it cleanly. Knows nothing of models, DVC or Prefect.
 
-torchrun is configured by `PET_*` variables only: what is set outside (by a person, Slurm, Kubernetes, Prefect) is kept, the rest is
-filled in from the machine. On several nodes each one launches the same job; what came of it is told to every node by its own ranks."""
+torchrun is configured by `PET_*` variables only: what is set outside (by a person, Slurm, Kubernetes, Prefect) is kept,
+the rest is filled in from the machine. On several nodes each one launches the same job; what came of it is told to
+every node by its own ranks."""
 
 from __future__ import annotations
 
@@ -54,7 +56,8 @@ class Node:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Node:
-        """From PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR with PET_MASTER_PORT. Raises SonorantError."""
+        """From PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR with PET_MASTER_PORT. Raises
+        SonorantError."""
         count = env.get("PET_NNODES", "1")
         if not count.isdigit() or int(count) < 1:
             raise SonorantError(
@@ -64,7 +67,9 @@ class Node:
             return cls()
         rank = env.get("PET_NODE_RANK", "")
         if not rank.isdigit() or int(rank) >= int(count):
-            raise SonorantError(f"PET_NODE_RANK={rank or '(unset)'}: of {count} nodes the first needs 0, the last {int(count) - 1}")
+            raise SonorantError(
+                f"PET_NODE_RANK={rank or '(unset)'}: of {count} nodes the first needs 0, the last {int(count) - 1}"
+            )
         host, _, port = env.get("PET_RDZV_ENDPOINT", "").rpartition(":")
         if not host:
             host, port = port or env.get("PET_MASTER_ADDR", ""), env.get("PET_MASTER_PORT", DEFAULT_PORT)
@@ -76,15 +81,17 @@ class Node:
 def interface_towards(host: str) -> str | None:
     """Name of the network interface by which this machine reaches `host`; None where that cannot be told.
 
-    gloo takes the one that the machine's own name leads to, on many systems loopback, where no other node finds it. Raises
-    SonorantError if `host` is such a name.
+    gloo takes the one that the machine's own name leads to, on many systems loopback, where no other node finds it.
+    Raises SonorantError if `host` is such a name.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, 9))  # sends nothing: only the route is looked up
             own = probe.getsockname()[0]
             if own.startswith("127.") and host not in LOCAL:
-                raise SonorantError(f"the first node's address {host} is loopback on this node: give one that all nodes can reach")
+                raise SonorantError(
+                    f"the first node's address {host} is loopback on this node: give one that all nodes can reach"
+                )
             return next((name for _, name in socket.if_nameindex() if _address(probe, name) == own), None)
     except OSError:
         return None
@@ -93,7 +100,9 @@ def interface_towards(host: str) -> str | None:
 def _address(probe: socket.socket, interface: str) -> str | None:
     ask_address = 0x8915  # SIOCGIFADDR of Linux
     try:
-        return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), ask_address, struct.pack("256s", interface.encode()[:15]))[20:24])
+        return socket.inet_ntoa(
+            fcntl.ioctl(probe.fileno(), ask_address, struct.pack("256s", interface.encode()[:15]))[20:24]
+        )
     except OSError:
         return None
 
@@ -111,11 +120,13 @@ WORKER = "sonorant.training.worker"
 
 
 def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
-    """`given` with torchrun's settings completed: a process a GPU or a CPU core, threads to match, how to meet the other nodes.
+    """`given` with torchrun's settings completed: a process a GPU or a CPU core, threads to match, how to meet the
+    other nodes.
 
-    Where nothing is set there are, on all nodes together, no more processes than micro-batches in a step, since the others would have
-    nothing to do. On CPUs, two processes with a thread each are 1.5 times as fast as one with two threads: what the loss needs (Fourier
-    transforms, sorting) has no threads. Raises SonorantError where PET_* contradict each other.
+    Where nothing is set there are, on all nodes together, no more processes than micro-batches in a step, since the
+    others would have nothing to do. On CPUs, two processes with a thread each are 1.5 times as fast as one with two
+    threads: what the loss needs (Fourier transforms, sorting) has no threads. Raises SonorantError where PET_*
+    contradict each other.
     """
     node = Node.of(given)
     cores = len(os.sched_getaffinity(0))
@@ -131,13 +142,16 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
     # Threads that spin while they wait take the cores from their neighbours.
     env.setdefault("OMP_WAIT_POLICY", "passive")
     env.setdefault("GOMP_SPINCOUNT", "0")
-    env.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # that a peer is gone is said in a line, not by a stack of C++ frames
+    env.setdefault(
+        "TORCH_CPP_LOG_LEVEL", "ERROR"
+    )  # that a peer is gone is said in a line, not by a stack of C++ frames
     env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # restarted ranks would read stale addresses (pytorch issue 135712)
     return env
 
 
 def _processes(wanted: str, cores: int, most: int) -> int:
-    """A node's processes: a number or torchrun's words for one; nothing is a process a GPU or core, but at most `most`."""
+    """A node's processes: a number or torchrun's words for one; nothing is a process a GPU or core, but at most
+    `most`."""
     gpus = torch.cuda.device_count()
     words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
     processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
@@ -181,8 +195,8 @@ def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
 def launch(job: Job) -> None:
     """Train `job` under torchrun until it is finished, on this node's share of the ranks.
 
-    SIGTERM is passed on: the ranks save and end, and Stopped says how to go on. Raises SonorantError when training fails. Only the first
-    node needs the run directory.
+    SIGTERM is passed on: the ranks save and end, and Stopped says how to go on. Raises SonorantError when training
+    fails. Only the first node needs the run directory.
     """
     run = RunDirectory(Path(job.run))
     node, before = Node.of(os.environ), run.status()
@@ -190,7 +204,9 @@ def launch(job: Job) -> None:
     warning = idle(env, job.train["micro_batches_per_step"])
     if warning and node.first:
         print(f"warning: {job.recipe}: {warning}", file=sys.stderr, flush=True)
-    with tempfile.TemporaryDirectory() as folder:  # not in the run directory: another execution may be starting there too
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # not in the run directory: another execution may be starting there too
         job_file = Path(folder) / "job.json"
         job.write(job_file)
         told_to_stop = _run_agent(job_file, env)
@@ -213,7 +229,8 @@ def launch(job: Job) -> None:
 
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
-    """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it. Return whether there was one."""
+    """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it. Return whether there was
+    one."""
     command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", WORKER, str(job_file)]
     child: subprocess.Popen[bytes] | None = None
     told_to_stop = False

@@ -1,10 +1,13 @@
-"""Who computed which samples, held against the plan. Knows nothing of how batches are loaded or of what is learned from them.
+"""Who computed which samples, held against the plan. Knows nothing of how batches are loaded or of what is learned from
+them.
 
-The ranks exchange what each has really loaded, and all of them judge the same evidence: either all raise the same error or none does.
+The ranks exchange what each has really loaded, and all of them judge the same evidence: either all raise the same error
+or none does.
 
 Before the first step: every node trains the same thing. Knows nothing of how the copies came to the nodes.
 
-Each node has read its own params, code and features; a node that trained on others would spoil the voice without a word."""
+Each node has read its own params, code and features; a node that trained on others would spoil the voice without a
+word."""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ EPOCHS_COMPARED = 4
 """Epochs that must not all be planned alike; asked where an epoch has as many micro-batches to shuffle."""
 
 
-HINT = "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, and nothing else"
+HINT = (
+    "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, and nothing else"
+)
 
 
 Samples = list[tuple[int, int]]
@@ -79,7 +84,8 @@ class Ledger:
         self._computed.append([(item, start) for rows in loaded for item, start in rows.tolist()])
 
     def check(self, step: int) -> None:
-        """Hold what was noted since the last check, up to optimizer step `step`, against the plan; every rank must call it.
+        """Hold what was noted since the last check, up to optimizer step `step`, against the plan; every rank must call
+        it.
 
         Raises AllRanksError if the ranks' samples are not disjoint or if their union is not the plan.
         """
@@ -91,7 +97,9 @@ class Ledger:
         for number, (epoch, place, batches) in enumerate(planned):
             shares = [page.computed[number] for page in pages]
             if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
-                raise AllRanksError(f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {HINT}")
+                raise AllRanksError(
+                    f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {HINT}"
+                )
 
     def _turned(self) -> tuple[int, int]:
         if self._place == len(self._steps):
@@ -110,9 +118,7 @@ class Ledger:
         for earlier in {0, epoch - 1} - {-1, epoch}:
             steps = self._plan.steps(earlier)
             if place < len(steps) and computed == Counter(samples_of(steps[place])):
-                return (
-                    f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data is not reshuffled"
-                )
+                return f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data is not reshuffled"
         repeated = sorted((computed - planned).keys() & planned.keys())
         if repeated:
             item, _ = repeated[0]
@@ -122,12 +128,12 @@ class Ledger:
         if missing:
             item, _ = missing[0]
             owners = [
-                rank for rank in range(len(pages)) if missing[0] in samples_of([b for b, _ in shard(batches, rank, len(pages))])
+                rank
+                for rank in range(len(pages))
+                if missing[0] in samples_of([b for b, _ in shard(batches, rank, len(pages))])
             ]
             instead = f", {len(foreign)} others instead" if foreign else ""
-            return (
-                f"{len(missing)} samples were computed by no rank{instead}, utterance {item} was dealt to {pages[owners[-1]].rank}"
-            )
+            return f"{len(missing)} samples were computed by no rank{instead}, utterance {item} was dealt to {pages[owners[-1]].rank}"
         return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
 
 
@@ -136,7 +142,9 @@ def samples_of(batches: Iterable[MicroBatch]) -> Samples:
     return [
         (int(item), int(start))
         for batch in batches
-        for item, start in zip(batch.items, np.zeros_like(batch.items) if batch.starts is None else batch.starts, strict=True)
+        for item, start in zip(
+            batch.items, np.zeros_like(batch.items) if batch.starts is None else batch.starts, strict=True
+        )
     ]
 
 
@@ -169,10 +177,11 @@ class Copy:
 
 
 def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ranks: Ranks) -> None:
-    """Raise AllRanksError on all ranks if any node's features, codes or fingerprint differ from rank 0's; every rank must call it.
+    """Raise AllRanksError on all ranks if any node's features, codes or fingerprint differ from rank 0's; every rank
+    must call it.
 
-    The arrays themselves are read through and compared with their hash by one rank of each node, where there are several nodes: who
-    copied the features may have been interrupted.
+    The arrays themselves are read through and compared with their hash by one rank of each node, where there are
+    several nodes: who copied the features may have been interrupted.
     """
     if ranks.world_size == 1:
         return

@@ -1,7 +1,8 @@
-"""Proof that the ranks train together: one group, a device each, one state, gradients really averaged, the plan shared out.
+"""Proof that the ranks train together: one group, a device each, one state, gradients really averaged, the plan shared
+out.
 
-Knows nothing of what is learned. Whatever is compared is exchanged between all ranks first, and all judge the same evidence: a
-violation ends every rank with the same one error, and none waits for another."""
+Knows nothing of what is learned. Whatever is compared is exchanged between all ranks first, and all judge the same
+evidence: a violation ends every rank with the same one error, and none waits for another."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ CHECK_EVERY = 100
 
 
 TOLERANCE = 0.02
-"""Distance of averaged gradients from their explicit average, relative to its norm: precision makes 1e-3 of it, a fault more than 0.1."""
+"""Distance of averaged gradients from their explicit average, relative to its norm: precision makes 1e-3 of it, a fault
+more than 0.1."""
 
 
 Part = dict[str, torch.Tensor]
@@ -40,7 +42,8 @@ CAUSES = {
     "average": "the moving average was updated by something else than the step",
     "optimizer": "it did not load the same checkpoint as the others",
 }
-"""What it means that a part of the state differs. What is gradients' fault shows in the later parts too, hence the order."""
+"""What it means that a part of the state differs. What is gradients' fault shows in the later parts too, hence the
+order."""
 
 
 def prove_group(ranks: Ranks, expected: int) -> None:
@@ -75,13 +78,20 @@ class Proof:
             )
 
     def before_first_step(
-        self, trained: TrainStep, step: int, epoch: int, place: int, load: Callable[[list[list[MicroBatch]]], Iterator[Batch]]
+        self,
+        trained: TrainStep,
+        step: int,
+        epoch: int,
+        place: int,
+        load: Callable[[list[list[MicroBatch]]], Iterator[Batch]],
     ) -> None:
         """One state, one plan, samples shared out and gradients averaged. Changes nothing but gradients.
 
         `load` is what the trainer reads this rank's share of some steps with. Raises AllRanksError.
         """
-        self._one_state(step, {**_weights_and_buffers(self.recipe), "average": _average(trained), "optimizer": _optimizer(trained)})
+        self._one_state(
+            step, {**_weights_and_buffers(self.recipe), "average": _average(trained), "optimizer": _optimizer(trained)}
+        )
         first = self.ledger.open(self.recipe.plan, epoch, place)
         with trained.stopwatch("data"):
             loaded = list(load([first]))
@@ -99,7 +109,11 @@ class Proof:
 
     def check(self, trained: TrainStep, step: int) -> None:
         """Nothing came apart up to the end of optimizer step `step`. Raises AllRanksError."""
-        parts = {"gradients": _gradients(self.recipe), **_weights_and_buffers(self.recipe), "average": _average(trained)}
+        parts = {
+            "gradients": _gradients(self.recipe),
+            **_weights_and_buffers(self.recipe),
+            "average": _average(trained),
+        }
         self._one_state(step, parts)
         self.ledger.check(step)
 
@@ -109,10 +123,13 @@ class Proof:
             raise AllRanksError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
 
     def _odd(self, parts: dict[str, Part]) -> tuple[str, str] | None:
-        """The first part that is not the same to the bit on all ranks, and in words on which ranks; None where all are."""
+        """The first part that is not the same to the bit on all ranks, and in words on which ranks; None where all
+        are."""
         if self.ranks.world_size == 1:
             return None
-        gathered = self.ranks.gather((self.ranks.name, {part: _hash(tensors.values()) for part, tensors in parts.items()}))
+        gathered = self.ranks.gather(
+            (self.ranks.name, {part: _hash(tensors.values()) for part, tensors in parts.items()})
+        )
         for part, tensors in parts.items():
             hashes = [hashes[part] for _, hashes in gathered]
             usual, _ = Counter(hashes).most_common(1)[0]
@@ -120,7 +137,8 @@ class Proof:
             if odd:
                 each = self.ranks.gather({name: _hash([tensor]) for name, tensor in tensors.items()})
                 first = next(
-                    (name for name in tensors if each[odd[0]].get(name) != each[hashes.index(usual)].get(name)), "their number"
+                    (name for name in tensors if each[odd[0]].get(name) != each[hashes.index(usual)].get(name)),
+                    "their number",
                 )
                 who = " and ".join(gathered[rank][0] for rank in odd)
                 return part, f"the {part} of {who} are not those of the other ranks, first in {first}"
@@ -131,7 +149,10 @@ class Proof:
 
         One row fits into any memory, and the step's own code deals, accumulates and averages it as it does every other.
         """
-        cut = [MicroBatch(b.epoch, b.number, b.items[:1], None if b.starts is None else b.starts[:1]) for b in micro_batches]
+        cut = [
+            MicroBatch(b.epoch, b.number, b.items[:1], None if b.starts is None else b.starts[:1])
+            for b in micro_batches
+        ]
         rows = [{name: value[:1] for name, value in batch.items()} for batch in loaded]
         trained.gradients(step, cut, iter(rows))
         found = torch.cat([gradient.flatten() for gradient in _gradients(self.recipe).values()])
@@ -162,7 +183,8 @@ def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
 
 
 def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], rows: list[Batch]) -> torch.Tensor:
-    """Gradients of all phases in one tensor, summed over this rank's share and over the ranks, by the modules without DDP."""
+    """Gradients of all phases in one tensor, summed over this rank's share and over the ranks, by the modules without
+    DDP."""
     recipe, ranks = trained.recipe, trained.ranks
     totals = totals_of(recipe, micro_batches)
     summed = [torch.zeros_like(parameter) for phase in recipe.phases for parameter in phase.module.parameters()]
@@ -184,7 +206,9 @@ def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], ro
 def _weights_and_buffers(recipe: Recipe) -> dict[str, Part]:
     modules = {phase.name: phase.module for phase in recipe.phases}
     return {
-        "weights": {f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_parameters()},
+        "weights": {
+            f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_parameters()
+        },
         "buffers": {f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_buffers()},
     }
 

@@ -86,7 +86,9 @@ class Ranks:
         dist.broadcast(size, 0)
         if size < 0:
             return None
-        buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
+        buffer = (
+            torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
+        )
         dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
@@ -118,7 +120,8 @@ _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask Linux to send this process a signal when its parent dies, so that a killed launcher leaves no orphan. Elsewhere: nothing."""
+    """Ask Linux to send this process a signal when its parent dies, so that a killed launcher leaves no orphan.
+    Elsewhere: nothing."""
     if _prctl is not None:
         pr_set_pdeathsig = 1
         _prctl(pr_set_pdeathsig, int(number))

@@ -1,6 +1,8 @@
-"""Who stands still: every rank says where it is, a stall is reported by name and, past a limit, ended. Knows nothing of models or data.
+"""Who stands still: every rank says where it is, a stall is reported by name and, past a limit, ended. Knows nothing of
+models or data.
 
-Ranks hear of each other through the process group's key-value store, which works between nodes that share no folder. Clocks are never
+Ranks hear of each other through the process group's key-value store, which works between nodes that share no folder.
+Clocks are never
 compared: a rank says for how long it has been in its phase, and a listener adds how long ago that was said."""
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ HINTS = {
 
 
 SILENCE = 4
-"""Intervals without a word after which a rank is taken to be silent, and this process, if it missed so many, to have been suspended."""
+"""Intervals without a word after which a rank is taken to be silent, and this process, if it missed so many, to have
+been suspended."""
 
 
 SILENT = "look at that machine, its load and its links, and whether the process was stopped"
@@ -74,8 +77,8 @@ class Whereabouts:
 def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
     """Those for whom all have been waiting for `limit` seconds or more; none while the training goes on.
 
-    A rank that no longer answers comes first, then one in a phase of its own work; where there are several, the one that is a step
-    behind or has been there longest, with those beside it. Where all wait for each other, all are named.
+    A rank that no longer answers comes first, then one in a phase of its own work; where there are several, the one
+    that is a step behind or has been there longest, with those beside it. Where all wait for each other, all are named.
     """
     suspects = [one for one in ranks if one.silent] or [one for one in ranks if one.phase not in WAITING]
     if not suspects:
@@ -87,8 +90,8 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 class Watchdog:
     """Watches this rank and its peers while the body of the `with` runs.
 
-    One thread exchanges whereabouts through the store and another judges them, so that a store that hangs with the rank that holds it
-    is noticed too.
+    One thread exchanges whereabouts through the store and another judges them, so that a store that hangs with the rank
+    that holds it is noticed too.
     """
 
     def __init__(
@@ -110,10 +113,13 @@ class Watchdog:
             threading.Thread(target=work, name=f"watchdog{work.__name__}", daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._done.set()
 
-    # --- telling and listening --------------------------------------------------------------------------------------------------
+    # --- telling and listening
+    # --------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
         for beat in itertools.count():
@@ -146,7 +152,8 @@ class Watchdog:
         return Whereabouts(rank=self.ranks.rank, host=platform.node(), step=self.step(), phase=phase, idle=idle)
 
     def whereabouts(self) -> list[Whereabouts]:
-        """Of all ranks that this one can know of: where the store itself hangs, rank 0 holds it and is the one that is silent."""
+        """Of all ranks that this one can know of: where the store itself hangs, rank 0 holds it and is the one that is
+        silent."""
         now = time.monotonic()
         found = [self._own()]
         for rank, (said, heard) in self._heard.items():
@@ -178,7 +185,8 @@ class Watchdog:
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # The speaker ends the others, so that there is one line; where it cannot reach them, they end themselves a little later.
+            # The speaker ends the others, so that there is one line; where it cannot reach them, they end themselves a
+            # little later.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)

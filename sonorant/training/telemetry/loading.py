@@ -2,7 +2,8 @@
 
 A batch carries its own figures, because it may have been made by a worker process.
 
-Why training waits for its data: storage, workers or transforms. Knows nothing of how batches are made beyond what it cost."""
+Why training waits for its data: storage, workers or transforms. Knows nothing of how batches are made beyond what it
+cost."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Cost:
     transforming: float = 0.0
     """Seconds in which they were made into tensors."""
     computing: float = 0.0
-    """Seconds in which the process had a core: less than the sum of the others where cores are scarce or a disk is waited for."""
+    """Seconds in which the process had a core: less than the sum of the others where cores are scarce or a disk is
+    waited for."""
     faults: float = 0.0
     """Pages that had to be read from a disk."""
 

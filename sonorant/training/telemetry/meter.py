@@ -1,13 +1,17 @@
 """Figures of several ranks as a row of metrics. Knows nothing of what they measure.
 
-How long gradients travel between the ranks, and how much of that the backward pass does not hide. Knows nothing of losses.
+How long gradients travel between the ranks, and how much of that the backward pass does not hide. Knows nothing of
+losses.
 
-MeasuredDataset by DistributedDataParallel itself: it averages a bucket of gradients as soon as the bucket is full, while the backward pass goes
-on computing the next one; only what is left when the pass has computed its last gradient costs time.
+MeasuredDataset by DistributedDataParallel itself: it averages a bucket of gradients as soon as the bucket is full,
+while the backward pass goes on computing the next one; only what is left when the pass has computed its last gradient
+costs time.
 
-What a rank's GPU says of itself while it trains: use, memory, fragmentation, temperature. Knows nothing of steps; silent on CPUs.
+What a rank's GPU says of itself while it trains: use, memory, fragmentation, temperature. Knows nothing of steps;
+silent on CPUs.
 
-What a training says of itself every few steps: losses, speed, where the time went, memory. Knows nothing of files or MLflow."""
+What a training says of itself every few steps: losses, speed, where the time went, memory. Knows nothing of files or
+MLflow."""
 
 from __future__ import annotations
 
@@ -36,7 +40,8 @@ def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
 
 
 def by_rank(group: str, figures: list[dict[str, float]]) -> dict[str, float]:
-    """Rows of the ranks, by rank, as `<group>/rank<rank>/<name>`, or `<group>/largest/<name>` and `<group>/largest_rank/<name>`."""
+    """Rows of the ranks, by rank, as `<group>/rank<rank>/<name>`, or `<group>/largest/<name>` and
+    `<group>/largest_rank/<name>`."""
     if len(figures) <= DETAILED:
         return {f"{group}/rank{rank}/{name}": value for rank, row in enumerate(figures) for name, value in row.items()}
     row: dict[str, float] = {}
@@ -56,8 +61,8 @@ NANOSECONDS = 1e-9
 class Communication:
     """Sums what averaging took since it was last read.
 
-    On CPUs every step is measured. On GPUs measuring makes the host wait for the step before, so it is one step in `every`, taken for
-    all of them.
+    On CPUs every step is measured. On GPUs measuring makes the host wait for the step before, so it is one step in
+    `every`, taken for all of them.
     """
 
     def __init__(self, wrapped: Iterable[DistributedDataParallel], every: int, on_gpu: bool) -> None:
@@ -75,7 +80,8 @@ class Communication:
             self._add(1)
 
     def read(self) -> tuple[float, float]:
-        """Seconds the backward passes waited for averaging, and seconds of averaging they hid, since the last reading; starts anew."""
+        """Seconds the backward passes waited for averaging, and seconds of averaging they hid, since the last reading;
+        starts anew."""
         if self.on_gpu:
             self._add(self.steps)
         found = self.exposed, self.hidden
@@ -83,9 +89,9 @@ class Communication:
         return found
 
     def _add(self, steps: int) -> None:
-        for (
-            module
-        ) in self.wrapped:  # each knows its last measured step: the one before, for its end is seen at the next one's start
+        for module in (
+            self.wrapped
+        ):  # each knows its last measured step: the one before, for its end is seen at the next one's start
             told = module._get_ddp_logging_data()
             total = told.get("backward_comm_time", 0) * NANOSECONDS
             hidden = min(told.get("backward_compute_comm_overlap_time", 0) * NANOSECONDS, total)
@@ -112,7 +118,8 @@ class DeviceLoad:
                 self.missing = str(error)
 
     def read(self) -> dict[str, float]:
-        """Utilization in percent, temperature in degrees Celsius, power in watts, memory in GiB and fragmentation; only what is known."""
+        """Utilization in percent, temperature in degrees Celsius, power in watts, memory in GiB and fragmentation; only
+        what is known."""
         if self.device.type != "cuda":
             return {}
         reserved, used = torch.cuda.max_memory_reserved(self.device), torch.cuda.max_memory_allocated(self.device)
@@ -124,7 +131,12 @@ class DeviceLoad:
                 self._nvml, self.missing = None, str(error)
                 return row
             memory = None if load.memory_used is None else load.memory_used / 2**30
-            told = {"utilization": load.utilization, "temperature": load.temperature, "power": load.power, "memory_gib": memory}
+            told = {
+                "utilization": load.utilization,
+                "temperature": load.temperature,
+                "power": load.power,
+                "memory_gib": memory,
+            }
             row |= {name: value for name, value in told.items() if value is not None}
         return row
 
@@ -140,7 +152,8 @@ def fragmentation_warning(row: dict[str, float]) -> str | None:
 
 
 class Meter:
-    """Counts steps since it was last read and turns them into a row of metrics, the same on every rank; warns of what slows them."""
+    """Counts steps since it was last read and turns them into a row of metrics, the same on every rank; warns of what
+    slows them."""
 
     def __init__(self, trained: TrainStep, workers: int) -> None:
         self.recipe, self.ranks, self.stopwatch = trained.recipe, trained.ranks, trained.stopwatch
@@ -166,8 +179,11 @@ class Meter:
         self.cost.forget()
         self.frames = self.padded = 0.0
 
-    def read(self, step: int, epoch: int, losses: dict[str, torch.Tensor], norms: dict[str, torch.Tensor]) -> dict[str, float]:
-        """The row after `step` steps, from this rank's shares of the last step's losses; every rank must ask. Starts anew."""
+    def read(
+        self, step: int, epoch: int, losses: dict[str, torch.Tensor], norms: dict[str, torch.Tensor]
+    ) -> dict[str, float]:
+        """The row after `step` steps, from this rank's shares of the last step's losses; every rank must ask. Starts
+        anew."""
         summed = self.ranks.sum(floats(losses))
         wall, shares = self._shares()
         load = self.load.read()

@@ -30,7 +30,9 @@ def _range(text: str, start: int) -> tuple[int, int]:
         return start + AFTER + 1, start + AFTER + LENGTH
     first, _, last = text.partition(":")
     if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) < int(first) + LIMIT):
-        raise SonorantError(f"--profile {text}: give FIRST:LAST, steps from 1 on and at most {LIMIT} of them, such as 100:104")
+        raise SonorantError(
+            f"--profile {text}: give FIRST:LAST, steps from 1 on and at most {LIMIT} of them, such as 100:104"
+        )
     return int(first), int(last)
 
 
@@ -43,7 +45,9 @@ class Profile:
             return
         first, end = _range(steps, start)
         if first <= start or end > last:
-            raise SonorantError(f"--profile {steps}: this training goes from step {start + 1} to step {last}; choose steps within")
+            raise SonorantError(
+                f"--profile {steps}: this training goes from step {start + 1} to step {last}; choose steps within"
+            )
         path = folder / f"rank{rank}-steps-{first}-{end}.json"
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
         waited = first - start - 1  # the step before the first is traced and thrown away: its start is slow

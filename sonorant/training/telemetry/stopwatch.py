@@ -49,7 +49,8 @@ class Stopwatch:
                 self._events.append((phase, event, _now()))
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading and each phase's share of them; starts anew. A GPU has to finish its work for it."""
+        """Wall seconds since the last reading and each phase's share of them; starts anew. A GPU has to finish its work
+        for it."""
         if self._events:
             self._events[-1][2].synchronize()
             for phase, start, end in self._events:
@@ -100,5 +101,8 @@ class Progress:
             f"{row['speed/audio_seconds_per_second']:.0f} audio-s/s  {left // 60}:{left % 60:02d} left"
         )
         print(
-            f"\r{line}" if terminal else line, end="\n" if not terminal or step == self.steps else "", file=sys.stderr, flush=True
+            f"\r{line}" if terminal else line,
+            end="\n" if not terminal or step == self.steps else "",
+            file=sys.stderr,
+            flush=True,
         )
