@@ -15,7 +15,7 @@ import pytest
 
 from sonorant.data.preparation import PrepareConfig
 from tasks.params import load
-from tests.browser import Browser, start_browser
+from tests.support.browser import Browser, start_browser
 
 ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only those tests are run that need a GPU
@@ -58,7 +58,7 @@ def murmur() -> Callable[..., np.ndarray]:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Trained folders of a tiny acoustic model (speakers anna and ben) and a tiny vocoder, weights random."""
-    from tests.tiny_voice import write_trained
+    from tests.support.tiny_voice import write_trained
 
     return write_trained(tmp_path_factory.mktemp("trained"))
 
@@ -68,7 +68,7 @@ def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFa
     """The voice bundle exported from `trained`; read it, copy it, do not change it."""
     from sonorant.export.onnx import ExportConfig
     from sonorant.export.voice import export_voice
-    from tests.tiny_voice import CORPUS
+    from tests.support.tiny_voice import CORPUS
 
     bundle = tmp_path_factory.mktemp("exported") / "voice"
     export_voice(*trained, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"))
@@ -78,7 +78,7 @@ def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(scope="session")
 def trained_codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Trained folders of a tiny codec language model (speakers anna and ben) and of its tiny codec, weights random."""
-    from tests.tiny_voice import write_trained_codec_lm
+    from tests.support.tiny_voice import write_trained_codec_lm
 
     return write_trained_codec_lm(tmp_path_factory.mktemp("trained_codec_lm"))
 
@@ -88,7 +88,7 @@ def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytes
     """The voice bundle exported from `trained_codec_lm`; read it, copy it, do not change it."""
     from sonorant.export.onnx import ExportConfig
     from sonorant.export.voice import export_voice
-    from tests.tiny_voice import CORPUS, DECODING
+    from tests.support.tiny_voice import CORPUS, DECODING
 
     bundle = tmp_path_factory.mktemp("exported_codec_lm") / "voice"
     export_voice(*trained_codec_lm, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), DECODING)

@@ -21,7 +21,7 @@ import soundfile
 
 from sonorant.registry import RegisterConfig, register
 from sonorant.runtime.voice import AT_ONCE
-from tests.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def sonorant(*arguments: str | Path, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:

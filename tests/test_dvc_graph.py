@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tasks import params
-from tests.imports import ROOT, closure
+from tests.support.imports import ROOT, closure
 
 GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 PLUMBING = ("tasks/__init__.py", "tasks/stage.py", "tasks/params.py", "tasks/origin.py", "tasks/training.py", "tasks/fingerprint.py",

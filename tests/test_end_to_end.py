@@ -22,8 +22,8 @@ from sonorant.data.manifest import read_manifest
 from sonorant.tracking.run import flat
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
-from tests.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
-from tests.waiting import PATIENCE, wait_until
+from tests.support.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
+from tests.support.waiting import PATIENCE, wait_until
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import ROOT, closure, imported_names
+from tests.support.imports import ROOT, closure, imported_names
 
 TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
 PYTHON = [Path(name) for name in TRACKED if name.endswith(".py") and (ROOT / name).exists()]

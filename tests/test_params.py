@@ -13,7 +13,7 @@ import yaml
 
 from sonorant.errors import SonorantError
 from tasks import check_params, params
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from sonorant.planning.forecast import GPUS, advice, estimate, forecast, gpu_nam
 from sonorant.planning.probe import Needs, Speed, needs_of
 from sonorant.planning.work import Work, work_of
 from tasks.plan import job_of
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 
 @pytest.fixture(scope="module")

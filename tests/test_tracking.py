@@ -24,9 +24,9 @@ from sonorant.tracking.points import Tail
 from sonorant.tracking.run import RunSpec
 from sonorant.tracking.stage import describe_execution
 from sonorant.tracking.store import shown
-from tests.imports import ROOT
-from tests.ports import free_port
-from tests.waiting import PATIENCE, wait_until
+from tests.support.imports import ROOT
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE, wait_until
 
 pytest.importorskip("mlflow")
 

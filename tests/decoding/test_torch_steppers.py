@@ -29,7 +29,7 @@ from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from sonorant.runtime.voice import Voice
 from tests.decoding.tiny_model import CONFIG, DESCRIPTION
-from tests.tiny_voice import write_trained_codec_lm
+from tests.support.tiny_voice import write_trained_codec_lm
 
 SLOTS, BATCHES = (64, 128, 256), (1, 2, 4)
 TEXTS = {

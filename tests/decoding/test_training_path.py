@@ -16,7 +16,7 @@ from sonorant.families.codec_lm.graphs import CodecLanguageModels
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.training import delayed
 from sonorant.layers.alignment import ages, stay_at_end
-from tests.tiny_voice import DECODING, write_trained_codec_lm
+from tests.support.tiny_voice import DECODING, write_trained_codec_lm
 
 LENGTHS = (9, 5, 14)
 CODES = 15

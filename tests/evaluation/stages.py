@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
 EVALUATE = (

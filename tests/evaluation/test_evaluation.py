@@ -21,7 +21,7 @@ from sonorant.files import read_json, read_jsonl, write_json
 from tests.evaluation.planted import PLANTED_NAN, plant
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings
 from tests.evaluation.variants import replace_graph, with_copies
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 
 def parity() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from sonorant.models import load_acoustic, load_codec, load_language_model, load
 from sonorant.quantization.calibration import calibrate, set_scales
 from tasks.params import load
 from tests.conftest import ROOT
-from tests.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
+from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LAYERS = {"acoustic": ("encoder", "decoder"), "vocoder": ("enter", "stack", "out")}
 """Which parts of the models are quantised; all that may be of others."""

@@ -24,7 +24,7 @@ from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from sonorant.tensorrt.rules import check_graph
 from tests.export.conftest import utterance
-from tests.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
+from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LENGTHS = ([5, 2], [31], [9, 31, 3, 17])
 """Phonemes of each row, batch by batch."""

@@ -16,7 +16,7 @@ from sonorant.export.voice import Sources, export_variants, export_voice, read_t
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import utterance
-from tests.tiny_voice import AUDIO, CORPUS, write_trained
+from tests.support.tiny_voice import AUDIO, CORPUS, write_trained
 
 LENGTHS = (3, 4, 5, 9, 16, 33, 60, 121, 257)
 CONFIG = ExportConfig(opset=20)

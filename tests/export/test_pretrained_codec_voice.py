@@ -32,8 +32,8 @@ from tasks.check_params import check
 from tasks.params import load
 from tasks.train_vocoder import main as train_vocoder
 from tasks.train_vocoder import take
-from tests.imports import ROOT
-from tests.tiny_voice import CORPUS, DECODING
+from tests.support.imports import ROOT
+from tests.support.tiny_voice import CORPUS, DECODING
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,7 +9,7 @@ from sonorant.families.parallel.graphs import export_decoder
 from sonorant.models import load_acoustic
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tensorrt.rules import check_graph
-from tests.tiny_voice import write_trained
+from tests.support.tiny_voice import write_trained
 
 
 def test_every_graph_of_every_variant_keeps_the_rules(variants: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from flows.demo import overrides_of, summary
 from sonorant.errors import SonorantError
 from sonorant.families.family import FAMILIES
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 
 def test_a_family_is_an_override_unless_the_settings_have_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from tests.flows.conftest import dvc, git
-from tests.ports import free_port
-from tests.waiting import wait_until
+from tests.support.ports import free_port
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 GRAPH = """\

@@ -20,7 +20,7 @@ from flows.nodes import Part, other_nodes
 from flows.train_node import train_node
 from tests.flows.conftest import dvc, git
 from tests.flows.test_train_and_export import run_flow
-from tests.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 NODES = """\

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.flows.conftest import dvc, git
-from tests.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 

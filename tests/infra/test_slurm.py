@@ -16,8 +16,8 @@ from sonorant.files import read_json
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from tests.infra.slurm_stand_ins import Slurm
-from tests.pipeline import Project, copy_of_this_project
-from tests.waiting import PATIENCE, wait_until
+from tests.support.pipeline import Project, copy_of_this_project
+from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = "infra/slurm/train.sbatch"

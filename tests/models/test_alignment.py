@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sonorant.layers.alignment import batched_search, diagonal_prior, monotonic_alignment
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 
 def best_by_trying(score_NT: torch.Tensor) -> list[int]:

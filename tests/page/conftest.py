@@ -15,8 +15,8 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.variants import with_variant
-from tests.waiting import PATIENCE
+from tests.support.variants import with_variant
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture(scope="session")

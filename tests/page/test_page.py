@@ -13,8 +13,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from sonorant.audio.wav import pcm16
 from sonorant.runtime import Voice
-from tests.browser import Browser
-from tests.waiting import PATIENCE
+from tests.support.browser import Browser
+from tests.support.waiting import PATIENCE
 
 TEXT = "One apple. Two pears, and what else?"
 SAMPLES = """

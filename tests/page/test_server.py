@@ -23,7 +23,7 @@ from sonorant.audio.wav import pcm16
 from sonorant.page.server import PageServer
 from sonorant.page.synthesis import LIMITS, Synthesis
 from sonorant.runtime import Voice
-from tests.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 LONG = "The rain had stopped, and nobody came. " * 120
 JSON = {"Content-Type": "application/json"}

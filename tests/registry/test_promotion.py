@@ -21,7 +21,6 @@ from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import judge_alone, judge_beside
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tracking import open_store
-from tests.imports import ROOT
 from tests.registry.planted import (
     CONFIG,
     GATES,
@@ -34,6 +33,7 @@ from tests.registry.planted import (
     slowed,
     write_report,
 )
+from tests.support.imports import ROOT
 
 ALONE = {"wer_above_recordings", "rtf", "parity"}
 BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}

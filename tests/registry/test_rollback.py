@@ -14,9 +14,9 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.registry import promote, register, rollback
 from sonorant.tracking import open_store
-from tests.imports import ROOT
 from tests.registry.planted import CONFIG, GATES, figures
 from tests.registry.test_promotion import aliases
+from tests.support.imports import ROOT
 
 KILLED = """
 import os, sys

@@ -12,7 +12,7 @@ import numpy as np
 from sonorant.audio.wav import write_wav
 from sonorant.files import read_json, write_json, write_jsonl, write_text
 from sonorant.report.page import ReportInputs
-from tests.tiny_voice import write_trained
+from tests.support.tiny_voice import write_trained
 
 RATE = 16000
 KINDS = {"recordings": 0, "vocoder": 0, "fp32": 1, "fp16": 1, "int8": 2}

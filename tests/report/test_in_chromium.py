@@ -10,8 +10,8 @@ import pytest
 
 from sonorant.files import write_text
 from sonorant.report.page import ReportConfig, ReportInputs, write_report
-from tests.browser import Browser
 from tests.report.stages import KINDS, write_inputs
+from tests.support.browser import Browser
 
 PHONE = 390
 LOADED = """

@@ -22,7 +22,7 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.speaking import Allowance, Limits, Manner
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
-from tests.tiny_voice import DECODING
+from tests.support.tiny_voice import DECODING
 
 TOLERANCE = 1e-5
 SENTENCE = "When the rain had stopped at last, the children ran out into the garden."

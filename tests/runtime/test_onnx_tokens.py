@@ -16,7 +16,7 @@ from sonorant.families.codec_lm.onnx_runtime import SLOTS
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from tests.export.conftest import utterance
-from tests.tiny_voice import DECODING
+from tests.support.tiny_voice import DECODING
 
 BATCHES = ([3], [31, 9, 2, 17], [150, 40])
 """Phonemes of each row; the longest are some hundred frames."""

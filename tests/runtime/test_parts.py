@@ -13,7 +13,7 @@ from sonorant.models import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
-from tests.tiny_voice import CORPUS, write_trained
+from tests.support.tiny_voice import CORPUS, write_trained
 
 
 @pytest.fixture(scope="module", params=["regression", "flow"])

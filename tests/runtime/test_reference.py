@@ -24,7 +24,7 @@ from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.voice import Voice
 from tasks.params import load
 from tests.conftest import ROOT
-from tests.tiny_voice import AUDIO, CORPUS, DECODING, write_trained_codec_lm
+from tests.support.tiny_voice import AUDIO, CORPUS, DECODING, write_trained_codec_lm
 
 FRAMES = 12
 FRAME = 512

@@ -29,7 +29,7 @@ from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
 from tests.conftest import ROOT
-from tests.variants import with_variant
+from tests.support.variants import with_variant
 
 TOLERANCE = 1e-5
 """Of full scale: what ONNX Runtime rounds differently for another shape is ten times less."""

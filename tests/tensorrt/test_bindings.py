@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 from tests.tensorrt.bindings import CLASSES, CUDA, STUBS, TENSORRT, stubs
 
 CODE = ROOT / "sonorant/tensorrt"

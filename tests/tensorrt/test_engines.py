@@ -24,7 +24,7 @@ from sonorant.runtime.speaking import Limits
 from sonorant.tensorrt.engines import Engine, Engines, cache_folder
 from sonorant.tensorrt.key import MOST, EngineConfig, EngineKey, Machine, missing, profiles_of
 from sonorant.text.phrases import LONGEST_PIECE
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
 CONFIG = EngineConfig(workspace_mib=64, max_batch=8, tf32=False, version_compatible=False, hardware_compatible=False)

@@ -10,7 +10,7 @@ import pytest
 from infra.tensorrt.exercise import TESTS, all_ran, last_line, passed
 from sonorant.errors import SonorantError
 from sonorant.tensorrt.key import missing
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 VERDICT = '{"benchmark": "latency", "holds": false}'
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 CODE = """
 import sys

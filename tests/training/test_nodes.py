@@ -25,10 +25,10 @@ from sonorant.training.distributed.ledger import refuse_other_copies
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job
-from tests.imports import ROOT
-from tests.ports import free_port
+from tests.support.imports import ROOT
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE, wait_until
 from tests.training.test_resume import assert_same
-from tests.waiting import PATIENCE, wait_until
 
 LAUNCH = """
 import json, os, sys

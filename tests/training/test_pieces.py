@@ -24,7 +24,7 @@ from sonorant.training.run_directory import read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.waveform import VocoderRecipe
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 from tests.training.exhausted import Exhausted
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))

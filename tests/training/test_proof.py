@@ -17,8 +17,8 @@ import torch
 
 from benchmarks import faulty_worker
 from benchmarks.ddp_faults import CAUSES, faulty_job, verdict
-from tests.ports import free_port
-from tests.waiting import PATIENCE
+from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE
 
 SERVER = multiprocessing.get_context("forkserver")
 

@@ -23,10 +23,10 @@ from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job
-from tests.imports import ROOT
+from tests.support.imports import ROOT
+from tests.support.waiting import PATIENCE, wait_until
 from tests.training.conftest import settings
 from tests.training.trainings import ranks_of
-from tests.waiting import PATIENCE, wait_until
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
 CASES: list[tuple[str, dict[str, Any]]] = [

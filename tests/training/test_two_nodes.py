@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from benchmarks.machines import why_not
-from tests.imports import ROOT
+from tests.support.imports import ROOT
 
 
 @pytest.mark.skipif(why_not() is not None, reason=f"two machines cannot be made: {why_not()}")

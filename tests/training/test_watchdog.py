@@ -13,8 +13,8 @@ import pytest
 from sonorant.training import checkpoint
 from sonorant.training.distributed.watchdog import Whereabouts, culprits
 from sonorant.training.run_directory import read_metrics
+from tests.support.waiting import PATIENCE
 from tests.training.trainings import Training, ranks_of
-from tests.waiting import PATIENCE
 
 HASTY = {
     "stall_warning": 5.0,

@@ -16,8 +16,8 @@ import psutil
 from benchmarks.tiny_training import tiny_job
 from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory
-from tests.imports import ROOT
-from tests.waiting import PATIENCE
+from tests.support.imports import ROOT
+from tests.support.waiting import PATIENCE
 
 
 class Training:

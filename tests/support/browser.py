@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import PATIENCE
+from tests.support.waiting import PATIENCE
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OWN = ("data:", "blob:", "about:")

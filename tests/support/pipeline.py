@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import ruamel.yaml
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TOKEN = "SONORANT_TEST"  # inherited by every process a project starts, also those in sessions of their own
 FROM_OUTSIDE = ("SONORANT_", "PET_", "MLFLOW_", "PREFECT_", "DVC_", "GIT_")  # variables of whoever runs the tests
 PATIENCE = 1800.0
