@@ -1,8 +1,9 @@
-"""Files that are either whole or absent: written under a temporary name, flushed, renamed. Knows nothing of what they
-hold."""
+"""Files: written whole or not at all, and read with errors that name file and key."""
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
 import hashlib
 import json
 import os
@@ -10,9 +11,14 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+Value = TypeVar("Value")
 
 
 def flush_to_disk(path: Path) -> None:
@@ -26,7 +32,7 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success flush and rename it to `path`, on error remove it."""
+    """Yield a temporary path beside `path`; on success flush it and rename it to `path`, on error remove it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -40,8 +46,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder beside `path`; on success it takes the place of `path`, on error it is
-    removed."""
+    """Yield an empty temporary folder beside `path`; on success it replaces `path`, on error it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
@@ -66,7 +71,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write indented JSON atomically; NaN and infinity are refused because JSON has none."""
+    """Write indented JSON atomically; NaN and infinity are refused because JSON has neither."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -104,6 +109,50 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:
+    """Read a JSON file as `kind`; see `parse_checked`."""
+    return parse_checked(read_json(path), kind, path, hint=hint)
+
+
+def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hint: str = "") -> Value:
+    """Build the dataclass `kind` from decoded JSON or YAML, strictly: nothing is converted, no unknown key is allowed.
+
+    `file` and `key` say where the data stands, `hint` what to do if it is wrong. Raises SonorantError naming file
+    and key, also for a ValueError from a dataclass's `__post_init__`.
+    """
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    # A configuration is accepted only for a container. Lists become tuples only when pydantic reads JSON.
+    adapter = TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid"))  # type: ignore[valid-type]
+    try:
+        return adapter.validate_json(json.dumps([data], default=str))[0]
+    except ValidationError as error:
+        problems = error.errors()
+        lines = [_one_line(problem, key, kind) for problem in problems[:3]]
+        more = [f"{len(problems) - 3} more"] if len(problems) > 3 else []
+        raise SonorantError(f"{file}: " + "; ".join([*lines, *more, *([hint] if hint else [])])) from None
+
+
+def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:
+    key = ".".join([*([prefix] if prefix else []), *(str(part) for part in problem["loc"][1:])])
+    if problem["type"] == "unexpected_keyword_argument":
+        known = [field.name for field in dataclasses.fields(kind)]
+        return f"unknown key '{key}'" + (
+            did_you_mean(key.rsplit(".", 1)[-1], known) if len(problem["loc"]) == 2 else ""
+        )
+    if problem["type"] == "missing":
+        return f"key '{key}' is missing"
+    if problem["type"] == "value_error":
+        return f"{key}: {problem['ctx']['error']}" if key else str(problem["ctx"]["error"])
+    return f"key '{key}': {problem['msg'][0].lower()}{problem['msg'][1:]}, not {repr(problem['input'])[:100]}"
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """The end of a message about an unknown word: the closest of the known ones, else all of them."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(known)}"
+
+
 def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
     with path.open("rb") as file:
@@ -111,14 +160,11 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_tree(paths: Iterable[Path]) -> str:
-    """Hex SHA-256 over the relative names and bytes of all files below `paths` (caches of Python left out)."""
+    """Hex SHA-256 over the relative names and bytes of all files below `paths`, Python's caches left out."""
     digest = hashlib.sha256()
     for root in sorted(paths):
-        files = (
-            [root]
-            if root.is_file()
-            else sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
-        )
+        files = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.is_file())
         for file in files:
-            digest.update(f"{file.relative_to(root.parent)}\0{sha256_file(file)}\n".encode())
+            if "__pycache__" not in file.relative_to(root).parts:
+                digest.update(f"{file.relative_to(root.parent)}\0{sha256_file(file)}\n".encode())
     return digest.hexdigest()

@@ -1,18 +1,14 @@
-"""params.yaml, read as typed settings. The file is closed: an unknown key, a wrong type or a contradiction is one clear
-line."""
+"""params.yaml as typed settings. An unknown key, a wrong type or a contradiction is an error of one line."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import typing
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pydantic
 import yaml
 
 from sonorant.errors import SonorantError
+from sonorant.files import did_you_mean, parse_checked
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
@@ -25,32 +21,11 @@ Config = TypeVar("Config")
 
 
 def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
-    """Return one section of params.yaml as the frozen dataclass `config` that owns it.
-
-    Raises SonorantError naming file, key and allowed values for an unknown key, a wrong type or a contradiction
-    (a ValueError of the dataclass's own `__post_init__`).
-    """
+    """Return one section of params.yaml as the dataclass that owns it. Raises SonorantError naming file and key."""
     values = read(path).get(section)
     if not isinstance(values, dict):
         raise SonorantError(f"{path}: section '{section}' is missing or not a mapping")
-    try:
-        checked = _closed_model(config).model_validate(values)
-    except pydantic.ValidationError as error:
-        names = [field.name for field in dataclasses.fields(config)]  # type: ignore[arg-type]
-        raise SonorantError(f"{path}: {_one_line(section, error, names)}") from None
-    try:
-        return config(**dict(checked))
-    except ValueError as error:
-        raise SonorantError(f"{path}: {section}: {error}") from None
-
-
-def _closed_model(config: type) -> type[pydantic.BaseModel]:
-    hints = typing.get_type_hints(config)
-    fields: dict[str, Any] = {
-        field.name: (hints[field.name], ... if field.default is dataclasses.MISSING else field.default)
-        for field in dataclasses.fields(config)
-    }
-    return pydantic.create_model(config.__name__, __config__=pydantic.ConfigDict(extra="forbid", strict=True), **fields)
+    return parse_checked(values, config, path, key=section)
 
 
 def read(path: Path = PARAMS) -> dict[str, Any]:
@@ -65,23 +40,5 @@ def read(path: Path = PARAMS) -> dict[str, Any]:
         raise SonorantError(f"{path}: must hold sections: {', '.join(SECTIONS)}")
     for section in data:
         if section not in SECTIONS:
-            raise SonorantError(f"{path}: unknown section '{section}'{_did_you_mean(str(section), list(SECTIONS))}")
+            raise SonorantError(f"{path}: unknown section '{section}'{did_you_mean(str(section), list(SECTIONS))}")
     return data
-
-
-def _one_line(section: str, error: pydantic.ValidationError, fields: list[str]) -> str:
-    lines = []
-    for problem in error.errors():
-        key = ".".join([section, *(str(part) for part in problem["loc"])])
-        if problem["type"] == "extra_forbidden":
-            lines.append(f"unknown key '{key}'{_did_you_mean(key.rsplit('.', 1)[1], fields)}")
-        elif problem["type"] == "missing":
-            lines.append(f"key '{key}' is missing")
-        else:
-            lines.append(f"key '{key}': {problem['msg'][0].lower()}{problem['msg'][1:]}, not {problem['input']!r}")
-    return "; ".join(lines)
-
-
-def _did_you_mean(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean '{close[0]}'?" if close else f"; allowed: {', '.join(known)}"

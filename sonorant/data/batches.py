@@ -15,14 +15,8 @@ from sonorant.data.plan import MicroBatch
 
 FRAMES_MULTIPLE = 16
 """Padded lengths are multiples of this, so that kernels meet few different shapes."""
-
-
 TOKENS_MULTIPLE = 8
-
-
 Batch = dict[str, torch.Tensor]
-
-
 DRAWN = "drawn"
 """Batch key of what was really read, for proof that the ranks share out the plan: (B, 2) int64, item and first frame of
 each row."""

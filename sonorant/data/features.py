@@ -25,17 +25,9 @@ from sonorant.files import atomic_folder, read_json, sha256_tree
 
 VERSION = 1
 """Of the layout of the store; a reader refuses another."""
-
-
 MELS, AUDIO, TOKENS = "mels.npy", "audio.npy", "tokens.npy"
-
-
 _REPAIR = "run: dvc repro features"
-
-
 _HEADER_KEYS = ("version", "audio", "frontend", "symbols", "speakers", "mel_mean", "mel_std", "content")
-
-
 _INDEX_KEYS = ("id", "split", "speaker", "language", "first_frame", "frames", "first_token", "tokens")
 
 

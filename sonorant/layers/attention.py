@@ -23,8 +23,6 @@ from sonorant.layers.cache import EMPTY, Cache
 
 BASE = 10_000.0
 """The slowest pair turns once in about 2 pi times as many positions."""
-
-
 Turns = tuple[torch.Tensor, torch.Tensor]
 """Cosine of each position's angles, once for each half of a head, and their sine, negative for the first half; (B, 1,
 T, D) float32."""

@@ -16,8 +16,6 @@ from torch import nn
 EDGE = 1e-3
 """How far beyond the outermost levels the squashed range reaches, as a fraction, so that they are reached by finite
 numbers."""
-
-
 MOST_LEVELS = 1000
 """With more, that would be half a level, and rounding would leave the levels."""
 

@@ -20,12 +20,8 @@ from sonorant.errors import SonorantError
 from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
-
-
 MOVE_TAG = "alias_move"
 """On the registered model while aliases move: what was begun."""
-
-
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
 """On versions: when, why and in whose favour one was rolled back, and returned."""
 

@@ -43,8 +43,6 @@ def download_bundle(uri: str, out: Path) -> Path:
 
 
 FOLDER = "trained"
-
-
 FILES = ("weights.pt", "model.json")
 
 

@@ -24,8 +24,6 @@ from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tracking.store import Store
 
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
-
-
 JUDGE = ("recognizer", "revision", "normalizer")
 """What must be the same for two word error rates to be compared."""
 

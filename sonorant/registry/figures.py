@@ -12,8 +12,6 @@ from sonorant.runtime.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
 """Of `intelligibility` and `naturalness`: what is no variant of the voice."""
-
-
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "decoding", "size")
 """Parts of the figures that have an entry a variant; the others have one a candidate."""
 

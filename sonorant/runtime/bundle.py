@@ -15,8 +15,7 @@ from typing import Any
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
 from sonorant.families.family import FAMILIES, Family
-from sonorant.files import atomic_folder, read_json, sha256_file, write_json
-from sonorant.runtime.typed_json import parse
+from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
 
 SCHEMA_VERSION = 3
 DESCRIPTION = "voice.json"
@@ -223,10 +222,7 @@ def read_bundle(folder: Path) -> Bundle:
             f"{path}: schema version {version!r}, this Sonorant reads {SCHEMA_VERSION}; "
             "install the Sonorant that wrote it, or export again"
         )
-    try:
-        description = parse(VoiceDescription, data, str(path))
-    except ValueError as error:
-        raise SonorantError(f"{path}: {error}") from None
+    description = parse_checked(data, VoiceDescription, path, hint="export the voice again")
     _check(description, path)
     return Bundle(folder, description)
 

@@ -8,9 +8,8 @@ import os
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_file, read_json, sha256_file, write_json
+from sonorant.files import atomic_file, read_checked, sha256_file, write_json
 from sonorant.runtime.bundle import Bundle, content_hash
-from sonorant.runtime.typed_json import parse
 from sonorant.tensorrt.key import EngineConfig, EngineKey, Machine, ShapeProfile, profiles_of
 
 REBUILD = "build it again: python -m tasks.build_engine --voice"
@@ -88,8 +87,8 @@ class Engines:
     def _read(self, path: Path) -> Engine:
         description = self._description(path)
         try:
-            return parse(Engine, read_json(description), str(description))
-        except (SonorantError, ValueError) as error:
+            return read_checked(description, Engine)
+        except SonorantError as error:
             reason = str(error).split(";")[0]
             raise SonorantError(f"{reason}: not the key of an engine; {REBUILD} {self.bundle.folder}") from None
 

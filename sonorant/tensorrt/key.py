@@ -56,18 +56,12 @@ def this_machine() -> Machine:
 
 LEAST = {"tokens": 2, "frames": 1}
 """Every utterance has a start and an end token."""
-
-
 STRETCH = 2
 """How far beyond the corpus' longest utterance engines reach: the slowest speed doubles the frames."""
-
-
 MOST = {"tokens": 800, "frames": 1024}
 """What engines reach in any case, however short the corpus: twice the characters of the longest piece that a text is
 spoken in (`sonorant.text.phrases`), and twice the frames that are computed at once (`sonorant.runtime.speaking`), for
 those around them."""
-
-
 Sizes = tuple[int, int, int]
 """Least, tuned for, most."""
 

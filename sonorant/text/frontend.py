@@ -47,8 +47,6 @@ class SpokenText:
 
 
 PADDING, START, END = 0, 1, 2
-
-
 _RESERVED = 3
 
 

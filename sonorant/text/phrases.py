@@ -15,33 +15,17 @@ from sonorant.text.frontend import Frontend, SpokenText
 
 LONGEST_PHRASE = 400
 """Characters; a sentence beyond it, some 25 seconds of speech, is cut."""
-
-
 SHORTEST_CUT = LONGEST_PHRASE // 4
 """Characters that are left of it at least."""
-
-
 _FRAGMENT = 4096
-
-
 _NEXT_WORD = 60
 """Characters of the word after a full stop that are enough to tell whether a sentence begins with it."""
-
-
 _WORDS_BEFORE = 3
 """Words before a full stop that are enough to tell what it stands for."""
-
-
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
-
-
 _SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
 """What no frontend speaks, so that rows of it need not be analysed."""
-
-
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
-
-
 _LESSER_BORDERS = (
     re.compile(r"(?:[,;:)\]]|(?<=\s)-{1,3}|[–—])\s+|(?<=[^\W\d])[–—]+(?=[^\W\d])"),  # a phrase ends
     re.compile(r"(?<=[^\W\d])\s+(?=[^\W\d])"),  # a word ends, none of number and unit or abbreviation and name

@@ -18,23 +18,11 @@ _PLAIN = str.maketrans(
     | dict.fromkeys("‐‑‒−﹣－", "-")
     | {"‹": "'", "›": "'", "…": "...", "⁄": "/", "\u00ad": ""}
 )
-
-
 _FRACTION_AFTER_DIGIT = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
-
-
 _OPENING = re.compile(r"\s*[(<\[{]+\s*")
-
-
 _CLOSING = re.compile(r"[)>\]}]+(\w?)")
-
-
 _NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")
-
-
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)\s*–\s*(?=\d)")
-
-
 _LONG_DASHES = re.compile(r"\s*(?:[–—―]+|(?<=\s)-{1,3}(?=\s)|--+)\s*")
 
 
@@ -105,22 +93,14 @@ _LETTERS = str.maketrans({
     "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th",
     "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
 })  # fmt: skip
-
-
 _UNITS = {
     "km": "kilometers", "cm": "centimeters", "mm": "millimeters", "kg": "kilograms", "mg": "milligrams", "lb": "pounds",
     "lbs": "pounds", "oz": "ounces", "ft": "feet", "mph": "miles per hour", "hz": "hertz", "khz": "kilohertz",
     "mhz": "megahertz", "ghz": "gigahertz", "kb": "kilobytes", "mb": "megabytes", "gb": "gigabytes", "tb": "terabytes",
     "kw": "kilowatts", "kwh": "kilowatt hours", "ms": "milliseconds",
 }  # fmt: skip
-
-
 _FRACTIONS = {"1/2": "one half", "1/3": "one third", "2/3": "two thirds", "1/4": "one quarter", "3/4": "three quarters"}
-
-
 _MULTIPLES = {"k": "thousand", "m": "million", "mn": "million", "bn": "billion", "tn": "trillion"}
-
-
 _CURRENCIES = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen", "₹": "rupees"}
 
 

@@ -20,8 +20,6 @@ from sonorant.errors import SonorantError
 
 ARTIFACTS = "mlartifacts"
 """Folder of the artifacts, beside the database."""
-
-
 PLACES = {
     "experiments": "artifact_location",
     "runs": "artifact_uri",
@@ -58,8 +56,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_DATABASE = Path("runs/mlflow.db")
-
-
 EXPERIMENT = "sonorant"
 
 

@@ -23,7 +23,7 @@ from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.runtime.speaking import Limits
 from sonorant.tensorrt.engines import Engine, Engines, cache_folder
 from sonorant.tensorrt.key import MOST, EngineConfig, EngineKey, Machine, missing, profiles_of
-from sonorant.text.phrases import LONGEST_PIECE
+from sonorant.text.phrases import LONGEST_PHRASE
 from tests.support.imports import ROOT
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
@@ -95,9 +95,9 @@ def test_a_damaged_engine_is_refused_by_name(engines: Engines) -> None:
     assert "vocoder.fp32.engine: damaged" in refused(engines)
 
 
-def test_a_key_that_is_none_is_refused_by_name(engines: Engines) -> None:
+def test_a_damaged_key_is_refused_by_name(engines: Engines) -> None:
     changed(engines, "key", "machine", value="here")
-    assert "vocoder.fp32.json: key: machine: must be dict" in refused(engines)
+    assert "vocoder.fp32.json: key 'key.machine': input should be an object" in refused(engines)
 
 
 def test_an_absent_engine_is_named(engines: Engines) -> None:
@@ -155,7 +155,7 @@ def test_a_sentence_of_the_usual_length_meets_the_profile_tuned_for_it() -> None
 
 def test_a_corpus_of_short_utterances_bounds_no_sentence(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest piece there is, of a dense text, as `say` and `stream` ask a runtime for it."""
-    assert {"tokens": 2 * LONGEST_PIECE, "frames": 2 * Limits().frames} == MOST
+    assert {"tokens": 2 * LONGEST_PHRASE, "frames": 2 * Limits().frames} == MOST
     short = Lengths(tokens=(3, 10, 20, 40), frames=(8, 30, 60, 120))
     long = {graph: profiles_of(graph, short, 1)[1] for graph in GRAPHS}
     voice = Voice.load(voice_bundle, threads=1)

@@ -164,8 +164,6 @@ def _recording(source: Path, id: str) -> str:
 
 
 COLUMNS = ("audio", "text", "id", "speaker", "language")
-
-
 _DELIMITERS = ",;\t|"
 
 

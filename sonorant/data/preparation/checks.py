@@ -94,8 +94,6 @@ def _mp3(data: mmap) -> str | None:
 
 
 LEVEL_SECONDS = 0.05
-
-
 FULL_SCALE = 0.999
 
 

@@ -63,11 +63,7 @@ def _spread(values: np.ndarray) -> dict[str, float]:
 
 
 _MOST_REJECTED = 200
-
-
 _MOST_CHARACTERS = 60
-
-
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; margin: .5rem 0 1.5rem; }
