@@ -1,0 +1,117 @@
+"""The code dependencies in dvc.yaml, generated from the imports: `python -m tasks.code_deps --write`.
+
+DVC runs a stage again when a file it depends on changed, so each stage lists all the code it runs. Nobody writes those
+lines by hand: this command does, and a test says when it has to be run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from tasks.stage import run
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("sonorant", "tasks", "flows")
+PLUMBING = (
+    *(f"sonorant/{name}" for name in ("__init__.py", "errors.py", "files.py", "gpu.py", "registry/", "tracking/")),
+    *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
+)
+"""Carries settings, results and messages but cannot change them: no stage runs again because of it."""
+
+
+@cache
+def imported_names(file: Path) -> set[str]:
+    """Dotted names in all import statements of a file, those inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            names |= members
+            if not project_files(members):
+                names.add(node.module)
+    return names
+
+
+def project_files(names: set[str]) -> set[Path]:
+    """The project files with these names; a package's `__init__.py` only where the package itself is named."""
+    files = set()
+    for name in names:
+        stem = ROOT.joinpath(*name.split("."))
+        if name.split(".")[0] in PACKAGES:
+            files.update(path for path in (stem.with_suffix(".py"), stem / "__init__.py") if path.is_file())
+    return files
+
+
+def closure(file: Path) -> set[Path]:
+    """`file` and all project files that it imports, directly or not."""
+    seen: set[Path] = set()
+    waiting = {file}
+    while waiting:
+        current = waiting.pop()
+        seen.add(current)
+        waiting |= project_files(imported_names(current)) - seen
+    return seen
+
+
+def code_of(module: str) -> list[str]:
+    """What `python -m <module>` runs, as dependencies: files, or the whole folder where that is most of it."""
+    reached = _files(closure(ROOT.joinpath(*module.split(".")).with_suffix(".py")))
+    reached |= {path for folder in {file.parent for file in reached} for path in _files(folder.glob("*.*"), but=".py")}
+    files = {path for path in reached if not str(path.relative_to(ROOT)).startswith(PLUMBING)}
+    folders = {parent for file in files for parent in file.parents if ROOT / "sonorant" in parent.parents}
+    rooms = {folder for folder in folders if _mostly(folder, files)}
+    kept = {path for path in files | rooms if not rooms & set(path.parents)}
+    return sorted(str(path.relative_to(ROOT)) for path in kept)
+
+
+def _mostly(folder: Path, files: set[Path]) -> bool:
+    there = _files(folder.rglob("*.*"))
+    return len(there) > 1 and 2 * len(there & files) > len(there)
+
+
+def _files(paths: Iterable[Path], but: str = "") -> set[Path]:
+    """Those of `paths` that hold something, without Python's caches."""
+    return {
+        path
+        for path in paths
+        if path.suffix != but and "__pycache__" not in path.parts and path.is_file() and path.stat().st_size
+    }
+
+
+def generated(graph: str) -> str:
+    """The text of dvc.yaml with each stage's code dependencies renewed; all other lines stay as they are."""
+    stages = re.split(r"^(?=  \w+:\n)", graph, flags=re.MULTILINE)
+    return "".join(_renewed(stage) for stage in stages)
+
+
+def _renewed(stage: str) -> str:
+    module = re.search(r"python -m (tasks\.\w+)", stage)
+    if module is None:
+        return stage
+    without = re.sub(r"^      - (sonorant|tasks)/.*\n", "", stage, flags=re.MULTILINE)
+    lines = "".join(f"      - {dep}\n" for dep in code_of(module[1]))
+    return re.sub(r"^    deps:\n(      - .*\n)*", lambda deps: deps[0] + lines, without, count=1, flags=re.MULTILINE)
+
+
+def main() -> None:
+    """Write dvc.yaml, or fail where it is not what the imports say."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.code_deps", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="renew dvc.yaml; without it, say whether it is up to date")
+    arguments, path = parser.parse_args(), ROOT / "dvc.yaml"
+    graph = path.read_text(encoding="utf-8")
+    if arguments.write:
+        path.write_text(generated(graph), encoding="utf-8")
+    elif generated(graph) != graph:
+        raise SonorantError(f"{path}: its code dependencies are old; run: python -m tasks.code_deps --write")
+
+
+if __name__ == "__main__":
+    run(main)
