@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.files import write_json
+from sonorant.processes import usable_cores
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
@@ -22,10 +23,9 @@ _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
 def machine() -> dict[str, Any]:
     """Processor, cores this process may use, GPUs, memory in GiB, system and versions; nothing that names the machine
     or its folders."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _processor(),
-        "cores": cores,
+        "cores": usable_cores(),
         "gpu": _gpu(),
         "memory_gib": _memory_gib(),
         "system": f"{platform.system()} {platform.machine()}",

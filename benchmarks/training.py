@@ -33,6 +33,7 @@ from sonorant.errors import SonorantError
 from sonorant.families.parallel.acoustic import AcousticConfig
 from sonorant.families.parallel.training import AcousticRecipe, AcousticTrainConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.processes import usable_cores
 from sonorant.training.distributed.launch import environment
 from sonorant.training.waveform import VocoderTrainConfig
 from tasks import params
@@ -177,7 +178,7 @@ def main() -> None:
         FeatureStore.open(arguments.features)
     except SonorantError as error:
         raise SystemExit(f"error: {error}\nmake the demo's features with: dvc repro features") from None
-    processes = len(os.sched_getaffinity(0))
+    processes = usable_cores()
     jobs = {
         name: {**job, "features": str(arguments.features.resolve())}
         for name, job in settings(arguments.features).items()

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.statistics import bootstrap
+
 CONTROL = "control"
 WARM_UP = 2
 """Rounds before the clock starts: memory is laid out, and processors wake up."""
@@ -60,8 +62,7 @@ def figures(took: NDArray[np.float64]) -> dict[str, Any]:
 def ratio(baseline: NDArray[np.float64], took: NDArray[np.float64]) -> dict[str, Any]:
     """How many times as fast as the baseline, round by round: median and 95 % interval by bootstrap over rounds."""
     ratios = baseline / took
-    drawn = np.random.default_rng(SEED).integers(0, len(ratios), (RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(ratios[drawn], axis=1), [2.5, 97.5])
+    low, high = bootstrap(np.median, ratios, resamples=RESAMPLES, seed=SEED)
     return {"speedup": _short(np.median(ratios)), "speedup_ci95": [_short(low), _short(high)]}
 
 

@@ -11,8 +11,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from sonorant.errors import SonorantError
 
 Item = TypeVar("Item")
@@ -43,6 +41,8 @@ def spread(
     `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises SonorantError if one
     of them dies; what `function` raises is raised here.
     """
+    from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
+
     workers = max(1, min(processes or usable_cores(), len(items)))
     pool = ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(prepare, arguments)

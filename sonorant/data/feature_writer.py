@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import multiprocessing
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -31,6 +30,7 @@ from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, content_hash
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
+from sonorant.processes import usable_cores
 from sonorant.text import Frontend, SymbolTable, TextConfig, load_frontend
 
 _IN_FLIGHT_PER_PROCESS = 8
@@ -124,16 +124,12 @@ def _check(utterances: list[Utterance]) -> str:
 
 def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> Iterator[_Features]:
     """Features in the order of the utterances. At most a few per process are under way, so that memory stays small."""
-    processes = min(processes or _cores(), len(utterances))
+    processes = min(processes or usable_cores(), len(utterances))
     total = sum(utterance.seconds or 0 for utterance in utterances) or None
     with tqdm(total=total, unit=" audio s", unit_scale=True, desc="features") as bar:
         for utterance, features in zip(utterances, _in_order(job, utterances, processes), strict=True):
             yield features
             bar.update(utterance.seconds or 0)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Iterator[_Features]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+from sonorant.processes import usable_cores
 
 AREA = "machine"
 
@@ -22,7 +23,7 @@ MEMORY_WANTED = 2 * GIB
 
 def look(env: Mapping[str, str], gpus: int) -> Iterator[Finding]:
     """Findings of this machine with the environment `env`; `gpus` is how many torch sees."""
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     yield find_cores(cores, os.cpu_count() or cores, cgroup_cores(), env)
     yield find_threads(env, cores, gpus)
     yield find_load(os.getloadavg()[0], cores)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
+from sonorant.statistics import bootstrap, rate
 from sonorant.text import Frontend, load_frontend
 
 VERSION = "words-1"
@@ -63,10 +64,6 @@ class Normalizer:
         return " ".join(_OUTSIDE_WORDS.sub(" ", plain).split())
 
 
-SEED = 1
-"""Of the bootstrap: the same counts give the same interval."""
-
-
 @dataclass(frozen=True)
 class ErrorCounts:
     """Errors and reference lengths, one entry an utterance, int64 (U,)."""
@@ -80,17 +77,12 @@ class ErrorCounts:
     def wer(self) -> float:
         """Word error rate of the corpus, percent: all errors over all reference words, not the mean of the utterances'
         rates."""
-        return rate(self.word_errors, self.words)
+        return float(rate(self.word_errors, self.words))
 
     @property
     def cer(self) -> float:
         """Character error rate of the corpus, percent; spaces count as characters."""
-        return rate(self.character_errors, self.characters)
-
-
-def rate(errors: NDArray[np.int64], totals: NDArray[np.int64]) -> float:
-    """Percent of errors over the whole corpus."""
-    return 100.0 * float(errors.sum()) / float(totals.sum())
+        return float(rate(self.character_errors, self.characters))
 
 
 def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> ErrorCounts:
@@ -117,38 +109,13 @@ def _errors_and_length(output: jiwer.WordOutput | jiwer.CharacterOutput) -> tupl
     return misses + output.insertions, misses + output.hits
 
 
-def bootstrap_interval(errors: NDArray[np.int64], totals: NDArray[np.int64], resamples: int) -> tuple[float, float]:
-    """The 95 % percentile interval of a corpus rate in percent; utterances are drawn with replacement.
-
-    Bisani and Ney, "Bootstrap estimates for confidence intervals in ASR performance evaluation", ICASSP 2004.
-    """
-    drawn = _draws(len(errors), resamples)
-    low, high = np.percentile(100.0 * errors[drawn].sum(axis=1) / totals[drawn].sum(axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
-def paired_interval(
-    errors: NDArray[np.int64], baseline_errors: NDArray[np.int64], totals: NDArray[np.int64], resamples: int
-) -> tuple[float, float]:
-    """The 95 % interval, in points, of how far a system's rate lies above a baseline's on the same utterances.
-
-    Both systems are drawn together, so what a hard sentence adds to both falls out; far narrower than two separate
-    intervals (Bisani and Ney 2004, as above). `totals` are the reference lengths both share.
-    """
-    return bootstrap_interval(errors - baseline_errors, totals, resamples)
-
-
-def _draws(utterances: int, resamples: int) -> NDArray[np.int64]:
-    return np.random.default_rng(SEED).integers(0, utterances, size=(resamples, utterances))
-
-
 def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
     """`wer`, `cer` and their intervals in percent, and how much was scored."""
     return {
         "wer": round(counts.wer, 3),
-        "wer_ci95": _rounded(bootstrap_interval(counts.word_errors, counts.words, resamples)),
+        "wer_ci95": _rounded(bootstrap(rate, counts.word_errors, counts.words, resamples=resamples)),
         "cer": round(counts.cer, 3),
-        "cer_ci95": _rounded(bootstrap_interval(counts.character_errors, counts.characters, resamples)),
+        "cer_ci95": _rounded(bootstrap(rate, counts.character_errors, counts.characters, resamples=resamples)),
         "words": int(counts.words.sum()),
         "utterances": len(counts.words),
     }
@@ -161,8 +128,9 @@ def compare(system: ErrorCounts, baseline: ErrorCounts, resamples: int) -> dict[
     """
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
-    words = paired_interval(system.word_errors, baseline.word_errors, system.words, resamples)
-    characters = paired_interval(system.character_errors, baseline.character_errors, system.characters, resamples)
+    words = bootstrap(rate, system.word_errors - baseline.word_errors, system.words, resamples=resamples)
+    more = system.character_errors - baseline.character_errors
+    characters = bootstrap(rate, more, system.characters, resamples=resamples)
     return {
         "wer": round(system.wer - baseline.wer, 3),
         "wer_ci95": _rounded(words),

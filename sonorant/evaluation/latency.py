@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.error_rates import SEED
 from sonorant.processes import spread, usable_cores
 from sonorant.runtime.runtimes import BASELINE, REFERENCE
 from sonorant.runtime.voice import Voice
+from sonorant.statistics import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
 
@@ -194,12 +194,8 @@ def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
 def over_baseline(ratios: NDArray[np.float64]) -> dict[str, Any]:
     """The rounds' ratios (R,) of the baseline's time over the candidate's -> median and 95 % interval, rounds drawn
     with replacement."""
-    drawn = np.random.default_rng(SEED).integers(0, len(ratios), size=(RESAMPLES, len(ratios)))
-    low, high = np.percentile(np.median(ratios[drawn], axis=1), [2.5, 97.5])
-    return {
-        "over_fp32": round(float(np.median(ratios)), 4),
-        "over_fp32_ci95": [round(float(low), 4), round(float(high), 4)],
-    }
+    ends = bootstrap(np.median, ratios, resamples=RESAMPLES)
+    return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(end, 4) for end in ends]}
 
 
 FIRST_AUDIO_SENTENCES = 20

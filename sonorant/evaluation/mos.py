@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.wav import resample
-from sonorant.evaluation.error_rates import SEED
 from sonorant.processes import spread
+from sonorant.statistics import bootstrap
 
 RATE = 16_000
 """Hz that the networks listen at."""
@@ -41,12 +41,10 @@ def rate_clips(clips: Sequence[Clip]) -> NDArray[np.float64] | str:
 
 def summarize(scores: NDArray[np.float64], resamples: int) -> dict[str, Any]:
     """Mean of each score over clips (U, 3) with its 95 % percentile interval by bootstrap over clips."""
-    drawn = np.random.default_rng(SEED).integers(0, len(scores), size=(resamples, len(scores)))
-    low, high = np.percentile(scores[drawn].mean(axis=1), [2.5, 97.5], axis=0)
     figures: dict[str, Any] = {"utterances": len(scores)}
     for column, name in enumerate(SCORES):
         figures[name] = round(float(scores[:, column].mean()), 3)
-        figures[f"{name}_ci95"] = [round(float(low[column]), 3), round(float(high[column]), 3)]
+        figures[f"{name}_ci95"] = [round(end, 3) for end in bootstrap(np.mean, scores[:, column], resamples=resamples)]
     return figures
 
 

@@ -3,12 +3,10 @@ nothing of decoding."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-Z = 1.959964
-"""Of the normal distribution, for 95 %."""
+from sonorant.statistics import wilson_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +47,3 @@ def summarize(decoded: Decoded) -> dict[str, Any]:
             for finish_reason in sorted(set(decoded.finish_reasons))
         },
     }
-
-
-def wilson_interval(events: int, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a fraction (Wilson 1927): it has a width where there was no event at all, as a
-    bootstrap has not."""
-    fraction, middle = events / trials, 1 + Z**2 / trials
-    centre = (fraction + Z**2 / (2 * trials)) / middle
-    half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))
-    return max(0.0, centre - half), min(1.0, centre + half)

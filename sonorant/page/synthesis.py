@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
+from sonorant.processes import usable_cores
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import Speech
@@ -86,7 +86,7 @@ class Synthesis:
 
         Raises SonorantError as `Voice.load`.
         """
-        workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        workers = usable_cores() if workers is None else workers
         if workers < 1:
             raise SonorantError(f"workers must be at least 1, not {workers}")
         self.limits = limits

@@ -8,13 +8,13 @@ A forecast as aligned text for people. Computes nothing."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.planning.probe import Needs, Speed
 from sonorant.planning.work import Work
+from sonorant.processes import usable_cores
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
@@ -181,7 +181,7 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
         found.append(f"{section}.activation_checkpointing: true, for activations take more than half of the memory")
     if on_gpu and not train["compile"]:
         found.append(f"{section}.compile: true joins what is bound by memory; it costs a minute at the start")
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     if not on_gpu and speed.processes < cores:
         found.append(
             f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores have nothing to do"

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.quantization.judge import Judged
+from sonorant.statistics import bootstrap
 
-SEED = 1
-"""Of the bootstrap: the same figures give the same interval."""
 RESAMPLES = 2000
 
 
@@ -40,11 +39,8 @@ def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
 
 
 def interval(values: NDArray[np.float64]) -> list[float]:
-    """95 % percentile bootstrap interval of the mean of (U,) values; utterances are drawn with replacement (Efron &
-    Tibshirani 1993)."""
-    drawn = np.random.default_rng(SEED).integers(0, len(values), size=(RESAMPLES, len(values)))
-    low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
-    return [_rounded(low), _rounded(high)]
+    """95 % interval of the mean of (U,) values."""
+    return [_rounded(end) for end in bootstrap(np.mean, values, resamples=RESAMPLES)]
 
 
 def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The gates of the alias `champion`: tests of non-inferiority with statistics. Knows nothing of MLflow.
 
 A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the
-sentences are too few to show is not passed, and of fewer than `intervals.LEAST` there is no interval. What was not
+sentences are too few to show is not passed, and of fewer than `statistics.LEAST` there is no interval. What was not
 measured does not pass either, except DNSMOS, which is an optional extra.
 """
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.error_rates import paired_interval, rate
 from sonorant.families.family import FAMILIES
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
-from sonorant.registry.intervals import RESAMPLES, bootstrap, check_enough
 from sonorant.registry.side_by_side import latency_ratios
+from sonorant.statistics import bootstrap, check_enough, rate
 
+RESAMPLES = 2000
 HINT = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 
 
@@ -180,7 +180,7 @@ def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
     check_enough(len(words))
     text = f"{rate(ours, words):.1f} %, version {champion.version} {rate(theirs, words):.1f} % on the same {len(words)} sentences"
     above = rate(ours, words) - rate(theirs, words)
-    return _points("wer_above_champion", text, above, paired_interval(ours, theirs, words, RESAMPLES), limit)
+    return _points("wer_above_champion", text, above, bootstrap(rate, ours - theirs, words, resamples=RESAMPLES), limit)
 
 
 def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
@@ -206,7 +206,8 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
             f"version {voice.version} was registered without sentences to speak; register it beside reports/evaluation"
         )
     ratios = latency_ratios(voice.bundle, champion.bundle, [reference for _, reference, _ in voice.texts()])
-    ratio, (low, high) = bootstrap(ratios, np.median)
+    check_enough(len(ratios))
+    ratio, (low, high) = float(np.median(ratios)), bootstrap(np.median, ratios, resamples=RESAMPLES)
     reason = (
         f"{voice.shipped.candidate} takes {ratio:.2f} times as long as version {champion.version}'s {champion.shipped.candidate}, timed in "
         f"turn on {len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
@@ -235,7 +236,8 @@ def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) ->
             f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}"
         )
     our, their = (np.array([opinions[text] for text in same]) for opinions in (ours, theirs))
-    below, bounds = bootstrap(their - our, np.mean)
+    check_enough(len(same))
+    below, bounds = float(np.mean(their - our)), bootstrap(np.mean, their - our, resamples=RESAMPLES)
     text = f"overall {our.mean():.2f}, version {champion.version} {their.mean():.2f} on the same {len(same)} sentences"
     return _points(name, text, below, bounds, limit, digits=2)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.audio.mel import MelConfig
-from sonorant.evaluation.error_rates import paired_interval, rate
 from sonorant.families.family import FAMILIES
 from sonorant.files import read_jsonl
 from sonorant.report.decoding import runaway_rate
@@ -20,6 +19,7 @@ from sonorant.report.kinds import RECORDINGS
 from sonorant.report.markup import Cell, Html, note, section, table
 from sonorant.report.players import listening
 from sonorant.report.sentences import FILE, Sentence, read_sentences
+from sonorant.statistics import bootstrap, rate
 
 RESAMPLES = 1000
 COLUMNS = (
@@ -112,7 +112,7 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
 def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
     """Word error rate over the first variant's of the baseline, on the same sentences."""
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
-    low, high = paired_interval(ours, theirs, words, RESAMPLES)
+    low, high = bootstrap(rate, ours - theirs, words, resamples=RESAMPLES)
     return f"{rate(ours, words) - rate(theirs, words):+.1f} [{low:+.1f}, {high:+.1f}]"
 
 

@@ -13,6 +13,8 @@ from typing import Literal
 
 import torch
 
+from sonorant.processes import usable_cores
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -113,5 +115,5 @@ def loader_workers(data: DataConfig) -> int:
     """Loader processes a rank: none where the cores are busy computing anyway."""
     if data.workers is not None:
         return data.workers
-    cores = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    cores = usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(0, min(4, cores - 1)) if torch.cuda.is_available() else 0

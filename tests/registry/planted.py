@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from sonorant.evaluation.error_rates import bootstrap_interval, paired_interval, rate
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
+from sonorant.statistics import bootstrap, rate
 
 CONFIG = RegisterConfig(model="test-voice")
 GATES = PromoteConfig(
@@ -53,7 +53,11 @@ def figures(
     words = np.full(SENTENCES, WORDS)
 
     def summary(wrong: np.ndarray) -> dict[str, Any]:
-        return {"wer": rate(wrong, words), "wer_ci95": list(bootstrap_interval(wrong, words, 500)), "cer": 6.0} | {
+        return {
+            "wer": rate(wrong, words),
+            "wer_ci95": list(bootstrap(rate, wrong, words, resamples=500)),
+            "cer": 6.0,
+        } | {
             "words": int(words.sum()),
             "utterances": len(words),
             **JUDGE,
@@ -63,7 +67,7 @@ def figures(
     heard = summary(np.asarray(errors)) | {
         "above_recordings": {
             "wer": rate(np.asarray(errors), words) - rate(RECORDINGS, words),
-            "wer_ci95": list(paired_interval(np.asarray(errors), RECORDINGS, words, 500)),
+            "wer_ci95": list(bootstrap(rate, np.asarray(errors) - RECORDINGS, words, resamples=500)),
         }
     }
     speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}

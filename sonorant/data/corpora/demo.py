@@ -7,7 +7,6 @@ alone.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ from sonorant.data.corpora.metadata_files import clean, read_lines
 from sonorant.data.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import write_text
+from sonorant.processes import usable_cores
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
@@ -42,9 +42,7 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
     def speak(id: str, prompt: str) -> None:
         _speak(flite, config.voice, prompt, wavs / f"{id}.wav")
 
-    with ThreadPoolExecutor(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    ) as pool:
+    with ThreadPoolExecutor(usable_cores()) as pool:
         list(
             tqdm(
                 pool.map(speak, ids, prompts), total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"

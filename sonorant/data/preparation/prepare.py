@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import multiprocessing
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -26,6 +25,7 @@ from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, f
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, write_text
+from sonorant.processes import usable_cores
 from sonorant.text import Frontend, load_frontend
 
 
@@ -163,8 +163,7 @@ def _examine_all(
     work = list(utterances)
     one = partial(examine, corpus=corpus, config=config, frontend=frontend)
     if workers is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        workers = min(cores, len(work) // _PER_WORKER)
+        workers = min(usable_cores(), len(work) // _PER_WORKER)
     if workers <= 1:
         yield from tqdm(map(one, work), total=len(work), desc="examining", unit="utterance")
         return

@@ -25,6 +25,7 @@ import torch
 
 from sonorant.errors import SonorantError, Stopped
 from sonorant.files import read_json
+from sonorant.processes import usable_cores
 from sonorant.training.distributed.ranks import die_with_parent
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, outcome_beside
@@ -129,7 +130,7 @@ def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[s
     contradict each other.
     """
     node = Node.of(given)
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     env = dict(given)
     env["PET_NNODES"] = str(node.count)
     most = max(1, micro_batches_per_step // node.count)

@@ -25,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sonorant.data.plan import MicroBatch
 from sonorant.gpu import NoNvml, Nvml
+from sonorant.processes import usable_cores
 from sonorant.training import memory
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry import loading
@@ -231,7 +232,7 @@ class Meter:
         found = {}
         waited = shares.get("data", 0.0)
         if waited > loading.LIMIT:
-            cores = max(1, len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+            cores = max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
             kind, sentence = loading.cause_of_waiting(self.cost, wall, self.workers, cores)
             found[f"waiting for {kind}"] = f"{waited:.1%} of the steps' time went into waiting for data. {sentence}"
         fragmented = fragmentation_warning(load)
