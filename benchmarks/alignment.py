@@ -37,7 +37,7 @@ NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models
 
 
 def main() -> None:
-    """Train, export, listen, print the finish_reason."""
+    """Train, export, listen, print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--project",

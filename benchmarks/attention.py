@@ -42,7 +42,7 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def main() -> None:
-    """Measure every cell and print the finish_reason."""
+    """Measure every cell and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2, help="utterances of a batch (default 2)")
     parser.add_argument(

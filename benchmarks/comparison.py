@@ -26,7 +26,7 @@ AUDIO, BLOCKS = "audio_s", "blocks_ms"
 
 
 def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Two finish_reasons as `benchmarks.report.finish` writes them -> what moved, or `{"not comparable": why}`.
+    """Two verdicts as `benchmarks.report.finish` writes them -> what moved, or `{"not comparable": why}`.
 
     Each row: `{what, ratio, ci99}`; ratio is time now over time then, above 1 = slower.
     """
@@ -34,18 +34,16 @@ def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     for key in SAME:
         if machines[0].get(key) != machines[1].get(key):
             return {"not comparable": f"another machine: {key} was {machines[0].get(key)}, is {machines[1].get(key)}"}
-    voices = [finish_reason["result"].get(VOICE) for finish_reason in (earlier, now)]
+    voices = [verdict["result"].get(VOICE) for verdict in (earlier, now)]
     if voices[0] != voices[1]:
         return {"not comparable": f"another voice: {VOICE} was {voices[0]}, is {voices[1]}"}
-    audio = [dict(_cells(finish_reason["result"], AUDIO)) for finish_reason in (earlier, now)]
+    audio = [dict(_cells(verdict["result"], AUDIO)) for verdict in (earlier, now)]
     for path in audio[0].keys() & audio[1].keys():
         if audio[0][path] != audio[1][path]:
             return {
                 "not comparable": f"another speech: {path} was {audio[0][path]} seconds of audio, is {audio[1][path]}"
             }
-    before, after = (
-        {path: np.array(b) for path, b in _cells(finish_reason["result"], BLOCKS)} for finish_reason in (earlier, now)
-    )
+    before, after = ({path: np.array(b) for path, b in _cells(verdict["result"], BLOCKS)} for verdict in (earlier, now))
     rows = [_row(path, before, after) for path in after if path in before and not path.endswith(f"/{CONTROL}")]
     moved = sorted((row for row in rows if _beyond_noise(row)), key=lambda row: -abs(np.log(row["ratio"])))
     versions = {key: [old, machines[1].get(key)] for key, old in machines[0].items() if old != machines[1].get(key)}

@@ -2,7 +2,7 @@
 
     python -m benchmarks.ddp_faults
 
-Plants each fault (see `benchmarks.faulty_worker`) in a training of a tiny model on two processes under torchrun. It is
+Plants each fault (see `tests.support.faulty_worker`) in a training of a tiny model on two processes under torchrun. It is
 caught if the training ends by itself, with one error that names a rank, its machine and the cause. Without a fault it
 must run to its end.
 """
@@ -24,9 +24,9 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.report import finish, save_option
-from benchmarks.tiny_training import tiny_features, tiny_job
 from sonorant.training.distributed.launch import environment
 from sonorant.training.worker import Job
+from tests.support.tiny_training import tiny_features, tiny_job
 
 ROOT = Path(__file__).parents[1]
 CAUSES = {
@@ -50,7 +50,7 @@ PATIENCE = 300
 
 
 def main() -> None:
-    """Plant all faults and print the finish_reason."""
+    """Plant all faults and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--only", choices=["none", *CAUSES], action="append", help="plant only this fault; may be given again"
@@ -61,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         features = tiny_features(Path(folder))
         for fault in tqdm(arguments.only or ["none", *CAUSES], desc="faults", unit="fault"):
-            result[fault] = finish_reason(fault, *train(fault, faulty_job(features, Path(folder) / fault)))
+            result[fault] = verdict(fault, *train(fault, faulty_job(features, Path(folder) / fault)))
             print(f"{fault}: {result[fault]['said'] or 'trained to its end'}", file=sys.stderr)
     claims = {"without a fault training ends well": result.pop("none", {"held": True})["held"]}
     claims |= {f"caught: {fault.replace('_', ' ')}": row["held"] for fault, row in result.items()}
@@ -97,7 +97,7 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
         "-m",
         "sonorant.training.distributed.agent",
         "-m",
-        "benchmarks.faulty_worker",
+        "tests.support.faulty_worker",
         str(job_file),
         fault,
     ]
@@ -118,7 +118,7 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
     return max(abs(agent.returncode) for agent in agents), "".join(outputs), time.monotonic() - start
 
 
-def finish_reason(fault: str, code: int, output: str, seconds: float) -> dict[str, Any]:
+def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any]:
     """Whether the training ended as it must with this fault, and the error it ended with."""
     said = sorted({line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")})
     if fault == "none":

@@ -28,10 +28,10 @@ import torch
 
 from benchmarks.report import finish, save_option
 from benchmarks.slow_disk_worker import PAUSE
-from benchmarks.tiny_training import tiny_features, tiny_job
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS, environment
 from sonorant.training.run_directory import RunDirectory, read_metrics
+from tests.support.tiny_training import tiny_features, tiny_job
 
 ROOT = Path(__file__).parents[1]
 STEPS_PER_KILL = 10
@@ -253,7 +253,7 @@ def _weights(training: Training) -> list[torch.Tensor]:
 
 
 def main() -> None:
-    """Kill, resume, compare and print the finish_reason."""
+    """Kill, resume, compare and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="how often trainings are killed, in all (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="of when, how and whom (default 0)")

@@ -33,8 +33,6 @@ from benchmarks.gpu_engines import engines
 from benchmarks.gpu_tokens import CLAIM as TOKENS
 from benchmarks.gpu_tokens import tokens
 from benchmarks.report import finish, save_option
-from benchmarks.synthetic_corpus import SPEECH, write_corpus
-from benchmarks.tiny_training import settings, tiny_features, tiny_job
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.layers.alignment import align
 from sonorant.training import checkpoint, memory
@@ -46,6 +44,8 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.waveform import VocoderRecipe
 from sonorant.training.worker import Job
+from tests.support.synthetic_corpus import SPEECH, write_corpus
+from tests.support.tiny_training import settings, tiny_features, tiny_job
 
 FASTPITCH = 101_730
 """Mel frames a second in training on one A100, as NVIDIA publishes for FastPitch."""
@@ -62,7 +62,7 @@ and so much more."""
 
 
 def main() -> None:
-    """Run all checks and print the finish_reason."""
+    """Run all checks and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hours", type=float, default=2.0, help="length of the synthetic corpus (default 2)")
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")

@@ -64,7 +64,7 @@ CLAIM = (
 
 
 def main() -> None:
-    """Run this part alone and print the finish_reason."""
+    """Run this part alone and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     parser.add_argument(

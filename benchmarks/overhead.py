@@ -46,7 +46,7 @@ MAX_ADDED, MAX_NOTHING = 5.0, 10.0
 
 
 def main() -> None:
-    """Measure and print the finish_reason."""
+    """Measure and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=float, default=3.0, help="seconds a stage works (default 3)")
     parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured (default 2)")

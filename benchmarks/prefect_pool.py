@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.machines import BRIDGE, Machine
+from tests.support.machines import BRIDGE, Machine
 
 PORT = 4200
 START_SECONDS = 120.0

@@ -60,7 +60,7 @@ class System:
 
 
 def main() -> None:
-    """Quantise, train on, export, listen, print the finish_reason."""
+    """Quantise, train on, export, listen, print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
     parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
@@ -107,7 +107,7 @@ def what_qat_brought(result: dict[str, Any]) -> str:
     is capable too."""
     words, control = result["qat_above_ptq"], result["wer"]["control"]["above_float"]
     low, high = words["wer_ci95"]
-    finish_reason = (
+    verdict = (
         "fewer words wrong"
         if high < 0
         else "more words wrong"
@@ -115,7 +115,7 @@ def what_qat_brought(result: dict[str, Any]) -> str:
         else "nothing that these sentences could show"
     )
     return (
-        f"QAT over PTQ: {finish_reason} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
+        f"QAT over PTQ: {verdict} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
         f"float trained on for as long: {control['wer']:+.1f} points ({control['wer_ci95'][0]:+.1f} to {control['wer_ci95'][1]:+.1f})"
     )
 

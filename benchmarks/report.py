@@ -1,4 +1,4 @@
-"""What all benchmarks share: the machine they ran on and the finish_reason they end with. Knows nothing of what is
+"""What all benchmarks share: the machine they ran on and the verdict they end with. Knows nothing of what is
 measured."""
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def save_option(parser: argparse.ArgumentParser) -> None:
 
 
 def finish(name: str, result: dict[str, Any], claims: dict[str, bool], save: bool = False) -> None:
-    """Print the finish_reason as one JSON line, the last of the output, and exit with status 1 if a claim does not
+    """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not
     hold.
 
     `claims` maps each claim, in words, to whether it held. With `save`, benchmarks/results/<name>.json keeps the
-    finish_reason too.
+    verdict too.
     """
     holds = all(claims.values())
-    finish_reason = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
+    verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
     if save:
-        write_json(RESULTS / f"{name}.json", finish_reason)
+        write_json(RESULTS / f"{name}.json", verdict)
     sys.stderr.flush()
-    print(json.dumps(finish_reason, ensure_ascii=False, allow_nan=False), flush=True)
+    print(json.dumps(verdict, ensure_ascii=False, allow_nan=False), flush=True)
     if not holds:
         raise SystemExit(1)
 

@@ -30,9 +30,9 @@ from typing import Any
 import yaml
 
 from benchmarks.report import finish, save_option
-from benchmarks.tiny_training import settings, tiny_features
 from sonorant.tracking import open_store
 from sonorant.training.run_directory import read_metrics
+from tests.support.tiny_training import settings, tiny_features
 
 ROOT = Path(__file__).parents[1]
 PATIENCE = 240
@@ -202,7 +202,7 @@ class Stage:
 
 
 def main() -> None:
-    """Measure and print the finish_reason."""
+    """Measure and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)"

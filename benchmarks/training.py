@@ -160,7 +160,7 @@ def padding(features: Path, job: dict[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure and print the finish_reason."""
+    """Measure and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--features", type=Path, default=Path("data/features"), help="feature store (default data/features)"

@@ -4,7 +4,7 @@ the same bits.
     python -m benchmarks.two_nodes              # through Prefect: a server, a worker on each machine, train-and-export
     with nodes=2 python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
 
-Two machines are made of network namespaces (benchmarks/machines.py), each with a working copy of the project in a
+Two machines are made of network namespaces (tests/support/machines.py), each with a working copy of the project in a
 folder of its own and one core. A small voice is trained on both for real; in a second training one machine is killed
 with all that runs on it. How much faster two machines are than one is printed too.
 """
@@ -29,12 +29,12 @@ import torch
 import yaml
 
 from benchmarks.exact_resume import identical
-from benchmarks.machines import Machine, enter, machines, why_not
 from benchmarks.prefect_pool import Pool
 from benchmarks.report import finish, save_option
-from benchmarks.tiny_training import settings, tiny_features
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory, read_metrics
+from tests.support.machines import Machine, enter, machines, why_not
+from tests.support.tiny_training import settings, tiny_features
 
 ROOT = Path(__file__).parents[1]
 STAGE = "train_acoustic"
@@ -296,7 +296,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def main() -> None:
-    """Play it and print the finish_reason."""
+    """Play it and print the verdict."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--by-hand", action="store_true", help="without Prefect, and without the training on one machine"

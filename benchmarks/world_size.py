@@ -24,9 +24,9 @@ import numpy as np
 from tqdm import tqdm
 
 from benchmarks.report import finish, save_option
-from benchmarks.tiny_training import tiny_features, tiny_job
 from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory, read_metrics
+from tests.support.tiny_training import tiny_features, tiny_job
 
 ROOT = Path(__file__).parents[1]
 MICRO_BATCHES = 4
@@ -47,7 +47,7 @@ BOUND = 2e-3
 
 
 def main() -> None:
-    """Train all cases on all numbers of processes and print the finish_reason."""
+    """Train all cases on all numbers of processes and print the verdict."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100, help="optimizer steps of each training (default 100)")
     parser.add_argument("--only", choices=list(CASES), action="append", help="only this case; may be given again")

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_features
 from sonorant.doctor import devices, machine, network, requirements, self_test, storage, versions
 from sonorant.doctor.finding import Finding, counts, ok, table, warning
 from sonorant.doctor.versions import Driver
 from sonorant.training.distributed.launch import Node
+from tests.support.tiny_training import tiny_features
 
 ROOT = Path(__file__).parents[1]
 FIRST = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "typing_extensions.py", "sympy", "mpmath", "networkx", "jinja2",

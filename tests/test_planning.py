@@ -13,7 +13,6 @@ import pytest
 import torch
 import yaml
 
-from benchmarks.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.models import build_acoustic
@@ -22,6 +21,7 @@ from sonorant.planning.probe import Needs, Speed, needs_of
 from sonorant.planning.work import Work, work_of
 from tasks.plan import job_of
 from tests.support.imports import ROOT
+from tests.support.tiny_training import settings, tiny_features, tiny_job, tiny_recipe
 
 
 @pytest.fixture(scope="module")

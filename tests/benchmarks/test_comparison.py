@@ -14,7 +14,7 @@ MACHINE = {"cpu": "one", "cores": 2, "system": "Linux", "torch": "2.13.0"}
 NAMES = [f"runtime{number}/fp32" for number in range(30)]
 
 
-def finish_reason(
+def verdict(
     seed: int, slower: dict[str, float] | None = None, all_slower: float = 1.0, **machine: Any
 ) -> dict[str, Any]:
     """A result of 60 noisy rounds for each name; `slower` are factors on some of them."""
@@ -29,14 +29,14 @@ def finish_reason(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_equal_runs_have_not_moved(seed: int) -> None:
-    found = compare(finish_reason(seed), finish_reason(seed + 100))
+    found = compare(verdict(seed), verdict(seed + 100))
     assert found["compared"] == len(NAMES)
     assert (found["slower"], found["faster"]) == ([], [])
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_moved_is_named_with_how_far(seed: int) -> None:
-    found = compare(finish_reason(seed), finish_reason(seed + 100, {NAMES[3]: 1.2, NAMES[7]: 0.5}))
+    found = compare(verdict(seed), verdict(seed + 100, {NAMES[3]: 1.2, NAMES[7]: 0.5}))
     assert [row["what"] for row in found["slower"]] == ["warm/medium/runtime3:fp32"]
     assert [row["what"] for row in found["faster"]] == ["warm/medium/runtime7:fp32"]
     assert found["slower"][0]["ratio"] == pytest.approx(1.2, rel=0.07)
@@ -45,27 +45,21 @@ def test_what_moved_is_named_with_how_far(seed: int) -> None:
 
 
 def test_a_machine_that_is_slower_itself_is_no_change() -> None:
-    found = compare(finish_reason(0), finish_reason(1, all_slower=1.5))
+    found = compare(verdict(0), verdict(1, all_slower=1.5))
     assert (found["slower"], found["faster"]) == ([], [])
 
 
 def test_another_machine_is_not_compared_and_other_versions_are_named() -> None:
-    assert compare(finish_reason(0), finish_reason(0, cpu="two")) == {
-        "not comparable": "another machine: cpu was one, is two"
-    }
-    assert compare(finish_reason(0, gpu="A"), finish_reason(0)) == {
-        "not comparable": "another machine: gpu was A, is None"
-    }
-    assert compare(finish_reason(0), finish_reason(0, torch="2.14.0"))["versions_changed"] == {
-        "torch": ["2.13.0", "2.14.0"]
-    }
+    assert compare(verdict(0), verdict(0, cpu="two")) == {"not comparable": "another machine: cpu was one, is two"}
+    assert compare(verdict(0, gpu="A"), verdict(0)) == {"not comparable": "another machine: gpu was A, is None"}
+    assert compare(verdict(0), verdict(0, torch="2.14.0"))["versions_changed"] == {"torch": ["2.13.0", "2.14.0"]}
 
 
 def test_another_voice_or_other_speech_is_not_compared() -> None:
-    before, after = finish_reason(0), finish_reason(0)
+    before, after = verdict(0), verdict(0)
     before["result"]["voice_sha256"], after["result"]["voice_sha256"] = "random", "trained"
     assert compare(before, after) == {"not comparable": "another voice: voice_sha256 was random, is trained"}
-    assert compare(finish_reason(0), after) == {"not comparable": "another voice: voice_sha256 was None, is trained"}
+    assert compare(verdict(0), after) == {"not comparable": "another voice: voice_sha256 was None, is trained"}
     before["result"]["voice_sha256"] = "trained"
     assert compare(before, after)["compared"] == len(NAMES)
     for result, seconds in ((before, 3.2), (after, 4.1)):
@@ -75,9 +69,9 @@ def test_another_voice_or_other_speech_is_not_compared() -> None:
 
 
 def test_what_only_one_run_has_is_named() -> None:
-    now = finish_reason(1)
+    now = verdict(1)
     now["result"]["warm"]["medium"]["new/int8"] = now["result"]["warm"]["medium"].pop(NAMES[0])
-    found = compare(finish_reason(0), now)
+    found = compare(verdict(0), now)
     assert found["only_now"] == ["warm/medium/new:int8"]
     assert found["only_then"] == ["warm/medium/runtime0:fp32"]
 

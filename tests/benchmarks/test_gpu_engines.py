@@ -1,4 +1,4 @@
-"""The finish_reason on what speaks on a GPU: what did not run, computed something else or is slow fails by name, and
+"""The verdict on what speaks on a GPU: what did not run, computed something else or is slow fails by name, and
 nothing falls over."""
 
 from __future__ import annotations

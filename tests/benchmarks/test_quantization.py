@@ -1,4 +1,4 @@
-"""The finish_reason on int8: what is slower, or faster by chance alone, is not called faster."""
+"""The verdict on int8: what is slower, or faster by chance alone, is not called faster."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_features
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from sonorant.families.codec_lm.codes import CODES, FRAMES, CodeStore, write_codes, write_no_codes
+from tests.support.tiny_training import tiny_features
 
 SIZES = CodecConfig(
     channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4, 3], codebook_dropout=0.0,

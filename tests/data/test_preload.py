@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_features
 from sonorant.data.batches import SegmentBatches, UtteranceBatches, load
 from sonorant.data.features import FeatureStore, copy_path, local_copy
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.training import memory
 from sonorant.training.telemetry.loading import COST, Cost, Measured
+from tests.support.tiny_training import tiny_features
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ import pytest
 import torch
 import yaml
 
-from benchmarks.tiny_training import settings, tiny_features, tiny_job
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
@@ -33,6 +32,7 @@ from tasks.params import load
 from tasks.train_vocoder import main as train_vocoder
 from tasks.train_vocoder import take
 from tests.support.imports import ROOT
+from tests.support.tiny_training import settings, tiny_features, tiny_job
 from tests.support.tiny_voice import CORPUS, DECODING
 
 transformers = pytest.importorskip("transformers")

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_codes, tiny_recipe
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec
@@ -21,6 +20,7 @@ from sonorant.quantization.calibration import Sensitivity, calibrate, sensitivit
 from sonorant.quantization.comparison import above, choose
 from sonorant.quantization.judge import Judged
 from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train, spread
+from tests.support.tiny_training import tiny_codes, tiny_recipe
 from tests.training.conftest import settings
 
 CONFIG = QuantizeConfig(

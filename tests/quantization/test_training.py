@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_job
 from sonorant.layers.quantized import quantized
 from sonorant.models import load_model
 from sonorant.training import checkpoint
@@ -24,6 +23,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import RECIPES, Job
 from tests.quantization.test_post_training import quantise, write_float
+from tests.support.tiny_training import tiny_job
 from tests.training.test_resume import assert_same
 from tests.training.trainings import Training
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch.distributed as dist
 
-from benchmarks.tiny_training import settings
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
 from sonorant.text import TextConfig
+from tests.support.tiny_training import settings
 
 __all__ = ["settings"]
 

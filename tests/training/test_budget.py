@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_recipe
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint, memory
@@ -18,6 +17,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
+from tests.support.tiny_training import tiny_recipe
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
 AUTO = {

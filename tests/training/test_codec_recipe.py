@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.tiny_training import settings, tiny_recipe
 from benchmarks.world_size import CASES, FIRST_BOUND, FIRST_STEPS, curves, difference
 from sonorant.families.codec_lm.codec import Codec
 from sonorant.families.codec_lm.codes import CodeStore, write_codes
@@ -19,6 +18,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
+from tests.support.tiny_training import settings, tiny_recipe
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
 

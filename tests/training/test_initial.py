@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
@@ -21,6 +20,7 @@ from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from tasks.initial import find_initial
+from tests.support.tiny_training import tiny_recipe
 from tests.training.conftest import settings
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))

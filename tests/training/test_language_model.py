@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.tiny_training import settings, tiny_job, tiny_recipe
 from sonorant.data.batches import Batch
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
@@ -23,6 +22,7 @@ from sonorant.layers.cache import DynamicCache
 from sonorant.training.initial import Initial
 from sonorant.training.recipe import weighted
 from sonorant.training.worker import RECIPES
+from tests.support.tiny_training import settings, tiny_job, tiny_recipe
 
 STRIDE = 2
 

@@ -17,7 +17,6 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from benchmarks.tiny_training import tiny_codes, tiny_job
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import Node, environment, idle, interface_towards
@@ -27,6 +26,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.worker import Job
 from tests.support.imports import ROOT
 from tests.support.ports import free_port
+from tests.support.tiny_training import tiny_codes, tiny_job
 from tests.support.waiting import PATIENCE, wait_until
 from tests.training.test_resume import assert_same
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.step import TrainStep, compile_blocks
 from sonorant.training.telemetry.stopwatch import Stopwatch
+from tests.support.tiny_training import tiny_recipe
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))
 

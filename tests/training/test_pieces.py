@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.tiny_training import settings, tiny_job
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
@@ -25,6 +24,7 @@ from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.waveform import VocoderRecipe
 from tests.support.imports import ROOT
+from tests.support.tiny_training import settings, tiny_job
 from tests.training.exhausted import Exhausted
 
 CPU = Ranks(0, 1, 0, torch.device("cpu"))

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import faulty_worker
 from benchmarks.ddp_faults import CAUSES, faulty_job, verdict
+from tests.support import faulty_worker
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE
 
@@ -30,13 +30,13 @@ def run_rank(fault: str, job_file: Path, output: Path, env: dict[str, str]) -> N
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
-    sys.argv = ["benchmarks.faulty_worker", str(job_file), fault]
+    sys.argv = ["tests.support.faulty_worker", str(job_file), fault]
     faulty_worker.main()
 
 
 def train(fault: str, features: Path, folder: Path) -> tuple[int, str]:
     """Train with a fault on two ranks; the largest exit code and what they said."""
-    SERVER.set_forkserver_preload(["benchmarks.faulty_worker"])
+    SERVER.set_forkserver_preload(["tests.support.faulty_worker"])
     job_file, output = Path(faulty_job(features, folder / fault).run).parent / "job.json", folder / "output.txt"
     nodes = 2 if fault == "node_local_slicing" else 1
     common = {

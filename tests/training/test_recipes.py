@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
+from tests.support.tiny_training import tiny_recipe
 
 
 @pytest.mark.parametrize("kind", ["acoustic", "vocoder", "codec", "language_model"])

@@ -15,7 +15,6 @@ import psutil
 import pytest
 import torch
 
-from benchmarks.tiny_training import tiny_recipe
 from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import environment
@@ -24,6 +23,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job
 from tests.support.imports import ROOT
+from tests.support.tiny_training import tiny_recipe
 from tests.support.waiting import PATIENCE, wait_until
 from tests.training.conftest import settings
 from tests.training.trainings import ranks_of

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from benchmarks.machines import why_not
 from tests.support.imports import ROOT
+from tests.support.machines import why_not
 
 
 @pytest.mark.skipif(why_not() is not None, reason=f"two machines cannot be made: {why_not()}")

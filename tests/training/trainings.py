@@ -13,10 +13,10 @@ from typing import Any
 
 import psutil
 
-from benchmarks.tiny_training import tiny_job
 from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory
 from tests.support.imports import ROOT
+from tests.support.tiny_training import tiny_job
 from tests.support.waiting import PATIENCE
 
 

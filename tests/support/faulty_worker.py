@@ -1,7 +1,7 @@
 """A rank with a fault planted in it, as bugs and machines have planted them in other trainers. Knows nothing of who is
 to notice.
 
-    python -m benchmarks.faulty_worker JOB FAULT
+    python -m tests.support.faulty_worker JOB FAULT
 
 Otherwise as `sonorant.training.worker`, in whose place torchrun starts it.
 """

@@ -1,7 +1,7 @@
 """A corpus of tones with a phoneme a tone, written as a feature store: real data for measurements that need no
 recordings.
 
-    python -m benchmarks.synthetic_corpus FOLDER --hours 2
+    python -m tests.support.synthetic_corpus FOLDER --hours 2
 
 Needs torch and numpy alone, so that it can be made on a machine that only trains. Not speech: nothing is to be learned
 of quality.
@@ -87,7 +87,9 @@ def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) ->
 
 def main() -> None:
     """Write a corpus of the length distribution of read sentences."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.synthetic_corpus", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.synthetic_corpus", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("out", type=Path, metavar="FOLDER", help="feature store to write")
     parser.add_argument("--hours", type=float, default=1.0, help="length of the corpus (default 1)")
     arguments = parser.parse_args()

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.synthetic_corpus import TINY, write_corpus
 from sonorant.training.recipe import Recipe
 from sonorant.training.worker import RECIPES, Job
+from tests.support.synthetic_corpus import TINY, write_corpus
 
 
 def tiny_features(folder: Path) -> Path:
