@@ -86,7 +86,7 @@ def test_commands_in_tables_exist() -> None:
     assert [name for name in named if not (ROOT / (name.replace(".", "/") + ".py")).exists()] == []
 
 
-def test_every_benchmark_is_run_by_make_and_says_in_the_readme_what_it_claims() -> None:
+def test_every_benchmark_is_run_by_make_and_says_in_the_docs_what_it_claims() -> None:
     kept = {
         path.stem
         for path in (ROOT / "benchmarks").glob("*.py")
@@ -97,10 +97,19 @@ def test_every_benchmark_is_run_by_make_and_says_in_the_readme_what_it_claims() 
         r"for name in ([\w ]+); do python -m benchmarks", (ROOT / "Makefile").read_text(encoding="utf-8")
     )
     assert set(run.split()) == kept - on_gpus
-    told = re.findall(
-        r"^\| `python -m benchmarks\.(\w+)` \|", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.MULTILINE
-    )
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| `python -m benchmarks\.(\w+)` \|", page, flags=re.MULTILINE)
     assert set(told) == kept - on_gpus | {"gpu_check"}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_says_in_its_first_line_what_question_it_answers(page: Path) -> None:
+    assert re.fullmatch(r"# .+: .+\?", page.read_text(encoding="utf-8").splitlines()[0])
+
+
+def test_the_readme_links_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"| `docs/{page.name}` |" not in readme] == []
 
 
 def test_links_and_files_named_in_the_documentation_exist() -> None:

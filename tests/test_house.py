@@ -24,11 +24,16 @@ def test_the_map_names_only_what_exists() -> None:
     assert [name for name in mapped() if not (ROOT / name).exists()] == []
 
 
-def test_the_map_names_every_folder_and_top_level_file() -> None:
-    names = set(mapped())
-    top = {name for name in TRACKED if "/" not in name and not name.startswith(".")} - {"README.md"}
-    folders = {str(path.parent) + "/" for path in PYTHON if path.parent != Path() and path.parts[0] != "tests"}
-    assert (top | folders) - names == set()
+def test_the_map_names_every_top_level_file_and_folder_and_every_room_of_the_library() -> None:
+    top = {name.split("/")[0] + ("/" if "/" in name else "") for name in TRACKED if not name.startswith(".")}
+    rooms = {"/".join(path.parts[:2]) + "/" for path in PYTHON if path.parts[0] == "sonorant" and len(path.parts) > 2}
+    assert (top - {"README.md", "corpora/"} | {"corpora/demo/"} | rooms) - set(mapped()) == set()
+
+
+def test_the_readme_fits_on_three_screens() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 130
+    assert [line for line in lines if len(line) > 120] == []
 
 
 @pytest.mark.parametrize("path", [path for path in PYTHON if path.parts[0] == "sonorant"], ids=str)
