@@ -4,7 +4,7 @@ same steps.
     python -m benchmarks.alignment        # after `make demo FAMILY=codec_lm`
 
 Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the
-model that the demo's params.yaml trains, which is taken from its models/acoustic.
+model that the demo's params.yaml trains, which is taken from its models/predictor.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ AS_IT_IS = "as params.yaml has it"
 PREFIX, UNCORRUPTED = "text: prefix", "corruption: 0"
 OPTIONS: dict[str, dict[str, Any]] = {PREFIX: {"text": "prefix"}, UNCORRUPTED: {"corruption": 0.0}}
 """What is changed, in section language_model or train_language_model."""
-NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models/acoustic", "models/vocoder")
+NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models/predictor", "models/waveform")
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
     arguments = parser.parse_args()
     project = project_of([arguments.project] if arguments.project else [Path(), *newest_first(Path("runs/workspaces"))])
     with tempfile.TemporaryDirectory() as temporary:
-        trained = {AS_IT_IS: project / "models/acoustic"}
+        trained = {AS_IT_IS: project / "models/predictor"}
         trained |= {
             name: train_with(OPTIONS[name], project, Path(temporary) / str(i))
             for i, name in enumerate(arguments.options)
@@ -84,7 +84,7 @@ def project_of(folders: list[Path]) -> Path:
     """The first of the folders that holds a language model and what it learned from. Raises SonorantError where none
     does."""
     for folder in folders:
-        if all((folder / name).is_dir() for name in NEEDED) and family_of(folder / "models/acoustic") == "codec_lm":
+        if all((folder / name).is_dir() for name in NEEDED) and family_of(folder / "models/predictor") == "codec_lm":
             return folder
     raise SonorantError(
         f"{folders[0]}: no codec language model with its data; run `make demo FAMILY=codec_lm`, or give --project"
@@ -123,7 +123,7 @@ def export(project: Path, speech: Path, bundle: Path) -> System:
     lengths = corpus_lengths(store.tokens_count, store.frames)
     file = project / "params.yaml"
     config, decoding = load("export", ExportConfig, file), load("decoding", DecodingConfig, file)
-    export_voice(speech, project / "models/vocoder", bundle, lengths, config, decoding)
+    export_voice(speech, project / "models/waveform", bundle, lengths, config, decoding)
     return System(bundle, "fp32")
 
 

@@ -67,9 +67,9 @@ def main() -> None:
     )
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument(
-        "--speech", type=Path, default=Path("models/acoustic"), help="its trained language model, for torch"
+        "--speech", type=Path, default=Path("models/predictor"), help="its trained language model, for torch"
     )
-    parser.add_argument("--sound", type=Path, default=Path("models/vocoder"), help="its trained codec, for torch")
+    parser.add_argument("--sound", type=Path, default=Path("models/waveform"), help="its trained codec, for torch")
     parser.add_argument("--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8], help="rows (default 1 4 8)")
     parser.add_argument(
@@ -179,7 +179,7 @@ def _process(job: Job, mode: str) -> dict[str, Any]:
 def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Job, str]]:
     """What every job has in common, and what the weights are."""
     trained = (arguments.speech, arguments.sound)
-    quantized = (arguments.quantized / "acoustic", arguments.quantized / "vocoder")
+    quantized = (arguments.quantized / "predictor", arguments.quantized / "waveform")
     bundle = arguments.voice or next((folder for folder in VOICES if _is_codec_lm(folder)), None)
     common: dict[str, Any] = {
         "decoders": arguments.decoders,

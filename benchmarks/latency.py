@@ -50,10 +50,10 @@ def main() -> None:
     )
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument(
-        "--acoustic", type=Path, default=Path("models/acoustic"), help="its trained model that speaks, for torch"
+        "--predictor", type=Path, default=Path("models/predictor"), help="its trained model that speaks, for torch"
     )
     parser.add_argument(
-        "--vocoder", type=Path, default=Path("models/vocoder"), help="its trained vocoder or codec, for torch"
+        "--waveform", type=Path, default=Path("models/waveform"), help="its trained vocoder or codec, for torch"
     )
     parser.add_argument(
         "--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8, for torch"
@@ -147,8 +147,8 @@ def _claims(result: dict[str, Any]) -> dict[str, bool]:
 @contextmanager
 def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Job, str]]:
     """What every job has in common, and what the weights are."""
-    trained = (arguments.acoustic, arguments.vocoder)
-    quantized = (arguments.quantized / "acoustic", arguments.quantized / "vocoder")
+    trained = (arguments.predictor, arguments.waveform)
+    quantized = (arguments.quantized / "predictor", arguments.quantized / "waveform")
     bundle = arguments.voice or next((folder for folder in VOICES if (folder / DESCRIPTION).is_file()), None)
     common: dict[str, Any] = {
         "candidates": [],

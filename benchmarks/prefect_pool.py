@@ -92,7 +92,7 @@ class Pool:
     def start(self, nodes: int) -> None:
         """Run the deployment."""
         deployment = self.ask("/deployments/name/train-and-export/local")
-        parameters = {"stages": ["train_acoustic"], "register": False, "nodes": nodes}
+        parameters = {"stages": ["train_predictor"], "register": False, "nodes": nodes}
         run = self.ask(
             f"/deployments/{deployment['id']}/create_flow_run",
             {"parameters": parameters, "state": {"type": "SCHEDULED"}},

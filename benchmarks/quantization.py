@@ -42,7 +42,7 @@ from tasks.quantize import Data, go_on
 from tasks.stage import run
 
 KINDS = ("acoustic", "vocoder")
-NEEDED = ("data/corpus", "data/prepared", "data/features", "models/acoustic", "models/vocoder")
+NEEDED = ("data/corpus", "data/prepared", "data/features", "models/predictor", "models/waveform")
 RESAMPLES = 1000
 
 

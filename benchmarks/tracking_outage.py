@@ -2,7 +2,7 @@
 
     python -m benchmarks.tracking_outage
 
-A real MLflow server over an sqlite file and a real stage, `train_acoustic` with a tiny model, which runs on all cores.
+A real MLflow server over an sqlite file and a real stage, `train_predictor` with a tiny model, which runs on all cores.
 First the server is killed and does not come back before the training has ended; `sonorant sync-tracking` then delivers
 the rest. Then, in one training, times with and without an answering server take turns: killed (connections are
 refused), and stopped by SIGSTOP (requests hang).
@@ -98,7 +98,7 @@ class Server:
 
 
 class Stage:
-    """The stage `train_acoustic` with a tiny model, in a project of its own."""
+    """The stage `train_predictor` with a tiny model, in a project of its own."""
 
     def __init__(self, folder: Path, steps: int) -> None:
         self.folder = folder
@@ -116,7 +116,7 @@ class Stage:
     def start(self, uri: str) -> subprocess.Popen[str]:
         """Start it, tracked by the server at `uri`."""
         words = [
-            "tasks.train_acoustic",
+            "tasks.train_predictor",
             "--features",
             "features",
             "--codes",
@@ -182,7 +182,7 @@ class Stage:
         runs = [
             run
             for run in store.client.search_runs([store.experiment])
-            if run.data.tags.get("stage") == "train_acoustic"
+            if run.data.tags.get("stage") == "train_predictor"
         ]
         rows = [row for name in ("metrics.jsonl", "system.jsonl") for row in read_metrics(self.run / name)]
         local = Counter((name, row["step"]) for row in rows for name in row["metrics"])

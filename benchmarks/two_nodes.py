@@ -37,7 +37,7 @@ from tests.support.machines import Machine, enter, machines, why_not
 from tests.support.tiny_training import settings, tiny_features
 
 ROOT = Path(__file__).parents[1]
-STAGE = "train_acoustic"
+STAGE = "train_predictor"
 WITHIN = {"by hand": 60.0, "Prefect": 150.0}
 """Seconds in which the machine that is left must have ended its training, and the flow have said so."""
 PATIENCE = 300.0
@@ -140,7 +140,7 @@ class Scene:
     def result(self) -> dict[str, Any]:
         """The model that was saved, and the state of the last checkpoint."""
         return {
-            "weights": torch.load(self.project / "models/acoustic/weights.pt", weights_only=True),
+            "weights": torch.load(self.project / "models/predictor/weights.pt", weights_only=True),
             "state": checkpoint.load(checkpoint.existing(self.run.checkpoints)[0]),
         }
 
@@ -254,7 +254,7 @@ def project(folder: Path, steps: int) -> Path:
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     # Large enough that a step is mostly computing, as on real machines.
     model, train = settings("acoustic", channels=96, steps=steps, checkpoint_every=10, validate_every=steps)
-    params["acoustic"], params[STAGE] = params["acoustic"] | model, params[STAGE] | train
+    params["acoustic"], params["train_acoustic"] = params["acoustic"] | model, params["train_acoustic"] | train
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     dvc = [sys.executable, "-m", "dvc"]
     git = ["git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]

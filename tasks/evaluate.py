@@ -26,10 +26,10 @@ def main() -> None:
     parser.add_argument("--recordings", type=Path, required=True, help="JSON the stage recognize_recordings wrote")
     parser.add_argument("--voice", type=Path, required=True, help="the bundle with all variants")
     parser.add_argument(
-        "--acoustic", type=Path, required=True, help="trained folder of the model that speaks, to time it under torch"
+        "--predictor", type=Path, required=True, help="trained folder of the model that speaks, to time it under torch"
     )
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder or codec, the same")
-    parser.add_argument("--codes", type=Path, required=True, help="token store the stage train_vocoder wrote")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the vocoder or codec, the same")
+    parser.add_argument("--codes", type=Path, required=True, help="token store the stage `train_waveform` wrote")
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--metrics", type=Path, required=True, help="JSON to write: every figure")
     parser.add_argument("--out", type=Path, required=True, help="folder to write: sentences.jsonl, samples")
@@ -42,7 +42,7 @@ def main() -> None:
         manifest=arguments.prepared / "manifest.jsonl",
         recordings=arguments.recordings,
         voice=arguments.voice,
-        trained=(arguments.acoustic, arguments.vocoder),
+        trained=(arguments.predictor, arguments.waveform),
         codes=arguments.codes,
         parity=arguments.parity,
     )

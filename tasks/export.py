@@ -30,9 +30,9 @@ def main() -> None:
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
     parser.add_argument(
-        "--acoustic", type=Path, required=True, help="trained folder of the acoustic model, or of the language model"
+        "--predictor", type=Path, required=True, help="trained folder of the acoustic model, or of the language model"
     )
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder, or of the codec")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the vocoder, or of the codec")
     parser.add_argument(
         "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; without it no int8"
     )
@@ -44,9 +44,11 @@ def main() -> None:
     arguments = parser.parse_args()
     store = FeatureStore.open(arguments.features)
     sources = Sources(
-        arguments.acoustic,
-        arguments.vocoder,
-        quantized=(arguments.quantized / "acoustic", arguments.quantized / "vocoder") if arguments.quantized else None,
+        arguments.predictor,
+        arguments.waveform,
+        quantized=(arguments.quantized / "predictor", arguments.quantized / "waveform")
+        if arguments.quantized
+        else None,
         utterances=[store.tokens(i) for i in spread_lengths(store.tokens_count, MEASURED)],
         decoding=load("decoding", DecodingConfig),
     )

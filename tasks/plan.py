@@ -41,7 +41,7 @@ def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> 
     """
     if kind == "language_model" and codes is None:
         raise SonorantError(
-            "a language model is planned with the codes it learns: give --codes, the token store of train_vocoder"
+            "a language model is planned with the codes it learns: give --codes, the token store of train_waveform"
         )
     model_config, train_config = CONFIGS[kind]
     model = asdict(params.load(kind, model_config, path))
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     parser.add_argument(
-        "--codes", type=Path, help="token store, an output of the stage train_vocoder; for a language model"
+        "--codes", type=Path, help="token store, an output of the stage `train_waveform`; for a language model"
     )
     parser.add_argument(
         "--steps", type=int, metavar="N", help="optimizer steps to plan for (default: those of the settings)"

@@ -39,8 +39,8 @@ TRAINING: dict[str, tuple[str, type[TrainConfig]]] = {
 def main() -> None:
     """Read section `quantize`, quantise both models, write them and the report."""
     parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the model that speaks")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the model that makes sound")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained folder of the model that speaks")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the model that makes sound")
     parser.add_argument("--features", type=Path, required=True, help="feature store both were trained on")
     parser.add_argument("--codes", type=Path, help="token store of the codec, for a language model")
     parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
@@ -51,7 +51,7 @@ def main() -> None:
     data = Data(arguments.features, arguments.codes, arguments.runs)
     report = {}
     with atomic_folder(arguments.out) as out:
-        for name, folder in (("acoustic", arguments.acoustic), ("vocoder", arguments.vocoder)):
+        for name, folder in (("predictor", arguments.predictor), ("waveform", arguments.waveform)):
             report[name] = quantize(folder, data, out / name, config)
             print(report[name]["sentence"], flush=True)
     write_json(arguments.report, report)

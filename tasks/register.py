@@ -15,7 +15,7 @@ from tasks import params
 from tasks.origin import origin_tags
 from tasks.stage import run
 
-SPEECH, SOUND = Path("models/acoustic"), Path("models/vocoder")
+PREDICTOR, WAVEFORM = Path("models/predictor"), Path("models/waveform")
 """Outs of dvc.yaml, the trained models that speak and that sound: kept with a version so that it can be fine-tuned
 anywhere."""
 
@@ -33,7 +33,7 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
         raise SonorantError(f"{metrics}: {error}") from None
     root = params_file.parent
     parts = FAMILIES[bundle.description.family]
-    trained = {parts.speech: root / SPEECH, parts.sound: root / SOUND}
+    trained = {parts.predictor: root / PREDICTOR, parts.waveform: root / WAVEFORM}
     return register(voice, measured, report, config, origin_tags(root), execution, trained)
 
 

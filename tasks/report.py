@@ -25,8 +25,8 @@ def main() -> None:
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--quantization", type=Path, required=True, help="JSON the stage quantize wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the model that speaks")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the vocoder or codec")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained folder of the model that speaks")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the vocoder or codec")
     parser.add_argument("--quantized", type=Path, required=True, help="folder the stage quantize wrote")
     parser.add_argument(
         "--families", type=Path, required=True, help="folder with what evaluate wrote of each family that was judged"
@@ -40,8 +40,8 @@ def main() -> None:
         parity=arguments.parity,
         quantization=arguments.quantization,
         summary=arguments.prepared / "summary.json",
-        acoustic=arguments.acoustic,
-        vocoder=arguments.vocoder,
+        acoustic=arguments.predictor,
+        vocoder=arguments.waveform,
         quantized=arguments.quantized,
         families=arguments.families,
         hashes=hashes_of(stage_of_graph("report")["deps"]),

@@ -25,8 +25,8 @@ from tasks.origin import origin_tags
 from tasks.stage import stage_params
 
 STAGES = {
-    **{parts.speech: "train_acoustic" for parts in FAMILIES.values()},
-    **{parts.sound: "train_vocoder" for parts in FAMILIES.values()},
+    **{parts.predictor: "train_predictor" for parts in FAMILIES.values()},
+    **{parts.waveform: "train_waveform" for parts in FAMILIES.values()},
 }
 """The stage of dvc.yaml that trains each kind of model."""
 

@@ -29,8 +29,8 @@ def main() -> None:
         "dropped; where float32 under ONNX Runtime fails, so does this. Settings: params.yaml, section 'verify'.",
     )
     parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
-    parser.add_argument("--acoustic", type=Path, required=True, help="trained folder of the model that speaks")
-    parser.add_argument("--vocoder", type=Path, required=True, help="trained folder of the model that makes sound")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained folder of the model that speaks")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the model that makes sound")
     parser.add_argument(
         "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; needed for int8"
     )
@@ -42,8 +42,8 @@ def main() -> None:
     chosen = spread_lengths(store.tokens_count, UTTERANCES)
     shortest = store.tokens(chosen[0])
     utterances = [shortened(shortest, 1), shortened(shortest, 2), *(store.tokens(i) for i in chosen)]
-    trained = (arguments.acoustic, arguments.vocoder)
-    quantized = (arguments.quantized / "acoustic", arguments.quantized / "vocoder") if arguments.quantized else None
+    trained = (arguments.predictor, arguments.waveform)
+    quantized = (arguments.quantized / "predictor", arguments.quantized / "waveform") if arguments.quantized else None
     report = verify_voice(read_bundle(arguments.voice), trained, utterances, config, quantized=quantized)
     write_json(arguments.out, report)
     for name, found in report.items():

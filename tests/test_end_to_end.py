@@ -256,12 +256,12 @@ def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_f
     other = Path("reports/families/parallel")
     shutil.copytree(finished.root / other, project.root / other)  # as the flow does for its copy of the project
     stages = ran(project.run("dvc", "repro"))
-    assert {"train_vocoder", "train_acoustic", "evaluate", "report"} <= set(stages)
+    assert {"train_waveform", "train_predictor", "evaluate", "report"} <= set(stages)
     for stage in GRAPH.values():
         for out in stage["outs"]:
             path = project.root / out.replace("${voice.family}", "codec_lm")
             assert path.is_file() or any(path.iterdir()), f"{out} is empty"
-    kinds = [project.json(f"models/{folder}/model.json")["kind"] for folder in ("acoustic", "vocoder")]
+    kinds = [project.json(f"models/{folder}/model.json")["kind"] for folder in ("predictor", "waveform")]
     assert kinds == ["language_model", "codec"] and project.json("artifacts/voice/voice.json")["family"] == "codec_lm"
     metrics = project.json("reports/metrics.json")
     assert all(math.isfinite(number) for number in numbers(metrics)) and metrics["parity"]["onnxruntime/fp32"]["passed"]
@@ -287,7 +287,7 @@ def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Proj
     project = make(
         "killed", train_acoustic={"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1}
     )
-    command = project.start("dvc", "repro", "train_acoustic")
+    command = project.start("dvc", "repro", "train_predictor")
     trainings = project.root / "runs" / "train_acoustic"
     wait_until(lambda: command.poll() is not None or last_step(trainings) > 2 * every)
     [directory] = trainings.iterdir()
@@ -296,17 +296,17 @@ def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Proj
     assert command.returncode != 0 and "was killed by signal 9" in printed and "the same command resumes" in printed
     assert "Traceback" not in printed
     assert project.processes() == []
-    assert not (project.root / "models" / "acoustic").exists()
+    assert not (project.root / "models" / "predictor").exists()
     saved = checkpoint.load(checkpoint.existing(directory / "checkpoints")[0])["step"]
     reached = last_step(trainings)
     assert 2 * every <= saved <= reached < steps, "killed too late to tell"
 
-    printed = project.run("dvc", "repro", "train_acoustic")
+    printed = project.run("dvc", "repro", "train_predictor")
     assert f"resuming acoustic from its checkpoint at step {saved} of {steps}" in printed
-    assert ran(printed) == ["train_acoustic"]
+    assert ran(printed) == ["train_predictor"]
     rows = read_metrics(directory / "metrics.jsonl")
     assert [row["step"] for row in rows if "train/loss" in row["metrics"]] == list(range(1, steps + 1))
-    assert project.json("models/acoustic/model.json")["provenance"]["steps"] == steps
+    assert project.json("models/predictor/model.json")["provenance"]["steps"] == steps
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=project.store)
@@ -357,7 +357,7 @@ def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make)
         ),
         (
             "value",
-            "train_acoustic",
+            "train_predictor",
             {"train_acoustic": {"precision": "fp8"}},
             ["error: params.yaml: key 'train_acoustic.precision'", "'fp32', 'bf16' or 'fp16'", "not 'fp8'"],
         ),

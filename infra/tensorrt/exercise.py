@@ -78,7 +78,7 @@ def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
         report = Path(folder) / "parity.json"
         named = [
             (f"--{name}", str(models / name))
-            for name in ("acoustic", "vocoder", "quantized")
+            for name in ("predictor", "waveform", "quantized")
             if (models / name).is_dir()
         ]
         given = [word for pair in named for word in pair]
@@ -88,7 +88,7 @@ def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
 
 def _latency(voice: Path, models: Path) -> dict[str, Any]:
     """The latency table's verdict and what of TensorRT was not timed."""
-    given = [word for name in ("acoustic", "vocoder", "quantized") for word in (f"--{name}", str(models / name))]
+    given = [word for name in ("predictor", "waveform", "quantized") for word in (f"--{name}", str(models / name))]
     said = _run(
         "-m", "benchmarks.latency", "--voice", str(voice), *given, accept=(0, 1)
     )  # 1: one of its own claims does not hold

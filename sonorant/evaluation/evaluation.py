@@ -78,7 +78,7 @@ class EvaluationInputs:
     """Trained folders of the model that speaks and of the one that makes sound, for the torch runtime and the
     copies."""
     codes: Path
-    """The token store that the stage `train_vocoder` wrote; of the family parallel a header alone."""
+    """The token store that the stage `train_waveform` wrote; of the family parallel a header alone."""
     parity: Path
     """What the stage `verify` wrote."""
 

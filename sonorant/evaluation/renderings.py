@@ -174,7 +174,7 @@ def copier(voice: Voice, sound: Path) -> Callable[[NDArray[np.float32]], NDArray
     from sonorant.models import load_codec
 
     audio = MelConfig(**asdict(voice.description.audio))
-    codec = load_codec(sound)[0] if FAMILIES[voice.description.family].sound == "codec" else None
+    codec = load_codec(sound)[0] if FAMILIES[voice.description.family].waveform == "codec" else None
 
     def copied(recording: NDArray[np.float32]) -> NDArray[np.float32]:
         mel_MT = log_mel(torch.from_numpy(recording), audio).numpy()

@@ -40,9 +40,9 @@ from sonorant.runtime.bundle import (
 class Sources:
     """What a voice is exported from."""
 
-    speech: Path
+    predictor: Path
     """Trained folder of the model that speaks: acoustic or language model, which says of what family the voice is."""
-    sound: Path
+    waveform: Path
     """Trained folder of the model that sounds: vocoder or codec."""
     quantized: tuple[Path, Path] | None = None
     """The two fake-quantised, for the variant int8; None: there is none."""
@@ -62,7 +62,7 @@ class Models(Protocol):
         ...
 
     @property
-    def sound_described(self) -> dict[str, Any]:
+    def waveform_described(self) -> dict[str, Any]:
         """`model.json` of the model that sounds."""
         ...
 
@@ -71,8 +71,8 @@ class Models(Protocol):
         """How far the graphs see."""
         ...
 
-    def check_pair(self, sound: Path) -> None:
-        """Raises SonorantError, naming the folder `sound` of the model that sounds, if the two do not belong
+    def check_pair(self, waveform: Path) -> None:
+        """Raises SonorantError, naming the folder `waveform` of the model that sounds, if the two do not belong
         together."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
@@ -95,10 +95,15 @@ MODELS: dict[Family, Callable[[Path, Path], Models]] = {
 
 
 def export_voice(
-    speech: Path, sound: Path, out: Path, lengths: Lengths, config: ExportConfig, decoding: DecodingConfig | None = None
+    predictor: Path,
+    waveform: Path,
+    out: Path,
+    lengths: Lengths,
+    config: ExportConfig,
+    decoding: DecodingConfig | None = None,
 ) -> None:
     """Write a voice bundle of float32 graphs alone; see `export_variants`."""
-    export_variants(Sources(speech, sound, decoding=decoding), out, lengths, config)
+    export_variants(Sources(predictor, waveform, decoding=decoding), out, lengths, config)
 
 
 def export_variants(sources: Sources, out: Path, lengths: Lengths, config: ExportConfig) -> dict[str, Any]:
@@ -111,10 +116,10 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
 
     Raises SonorantError if a folder holds no such model, or the models do not belong together.
     """
-    family = family_of(sources.speech)
-    models = MODELS[family](sources.speech, sources.sound)
-    _check_same_mel(models, sources.sound)
-    models.check_pair(sources.sound)
+    family = family_of(sources.predictor)
+    models = MODELS[family](sources.predictor, sources.waveform)
+    _check_same_mel(models, sources.waveform)
+    models.check_pair(sources.waveform)
     quantized = _load_quantized(family, sources.quantized) if sources.quantized is not None else None
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -146,7 +151,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             provenance={
                 "sonorant": metadata.version("sonorant"),
                 models.described["kind"]: models.described["provenance"],
-                models.sound_described["kind"]: models.sound_described["provenance"],
+                models.waveform_described["kind"]: models.waveform_described["provenance"],
             },
         )
         paths = [file for graphs in files.values() for file in graphs.values()]
@@ -154,14 +159,14 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
     return halves
 
 
-def family_of(speech: Path) -> Family:
+def family_of(predictor: Path) -> Family:
     """The family whose model that speaks lies in the folder. Raises SonorantError if that is no such model."""
-    kind = read_json(speech / "model.json").get("kind")
+    kind = read_json(predictor / "model.json").get("kind")
     for family, parts in FAMILIES.items():
-        if parts.speech == kind:
+        if parts.predictor == kind:
             return cast(Family, family)
-    speaking = " or ".join(f"'{parts.speech}'" for parts in FAMILIES.values())
-    raise SonorantError(f"{speech}: holds a model of kind '{kind}', not {speaking}")
+    speaking = " or ".join(f"'{parts.predictor}'" for parts in FAMILIES.values())
+    raise SonorantError(f"{predictor}: holds a model of kind '{kind}', not {speaking}")
 
 
 def _write_graphs(family: Family, models: Models, folder: Path, variant: str, config: ExportConfig) -> dict[str, Path]:
@@ -172,7 +177,7 @@ def _write_graphs(family: Family, models: Models, folder: Path, variant: str, co
 
 def _load_quantized(family: Family, folders: tuple[Path, Path]) -> Models:
     models = MODELS[family](*folders)
-    for found, folder in zip((models.described, models.sound_described), folders, strict=True):
+    for found, folder in zip((models.described, models.waveform_described), folders, strict=True):
         if not found.get("quantization"):
             raise SonorantError(
                 f"{folder}: no layer of this model is quantised; run the stage quantize, or leave out --quantized"
@@ -218,10 +223,10 @@ def _tensor(value: onnx.ValueInfoProto) -> Tensor:
     )
 
 
-def _check_same_mel(models: Models, sound: Path) -> None:
-    heard = models.sound_described["audio"]
+def _check_same_mel(models: Models, waveform: Path) -> None:
+    heard = models.waveform_described["audio"]
     for key, value in models.described["audio"].items():
         if heard.get(key) != value:
             raise SonorantError(
-                f"{sound}: trained on another mel than what speaks (audio.{key} is {heard.get(key)}, not {value}); train both again"
+                f"{waveform}: trained on another mel than the predictor (audio.{key} is {heard.get(key)}, not {value}); train both again"
             )

@@ -3,8 +3,8 @@ settings' files.
 
 parallel: an acoustic model computes the whole mel at once, a vocoder makes it sound. codec_lm: a language model speaks
 a codec's codes one frame after the other, the codec's decoder makes them sound. The same stages make both:
-`train_acoustic` trains what speaks,
-`train_vocoder` what sounds."""
+`train_predictor` trains the model that predicts from text,
+`train_waveform` the one that makes the waveform."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class VoiceConfig:
 class FamilyParts:
     """What a voice of a family is made of."""
 
-    speech: str
-    """Kind of the model that speaks, as its `model.json` names it; also its section of the settings, and
-    train_<speech>."""
-    sound: str
-    """The same of the model that makes sound."""
+    predictor: str
+    """Kind of the model that predicts from text, as its `model.json` names it; also its section of the settings, and
+    train_<predictor>."""
+    waveform: str
+    """Kind of the model that makes the waveform, named likewise."""
     graphs: tuple[str, ...]
     """Names of a bundle's graphs, in the order of a synthesis."""
     runs_away: bool
@@ -40,9 +40,9 @@ class FamilyParts:
 
 FAMILIES: dict[str, FamilyParts] = {
     "parallel": FamilyParts(
-        speech="acoustic", sound="vocoder", graphs=("encoder", "decoder", "vocoder"), runs_away=False
+        predictor="acoustic", waveform="vocoder", graphs=("encoder", "decoder", "vocoder"), runs_away=False
     ),
     "codec_lm": FamilyParts(
-        speech="language_model", sound="codec", graphs=("encoder", "prefill", "step", "vocoder"), runs_away=True
+        predictor="language_model", waveform="codec", graphs=("encoder", "prefill", "step", "vocoder"), runs_away=True
     ),
 }

@@ -54,7 +54,7 @@ class QuantizeConfig:
         for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        kinds = [kind for parts in FAMILIES.values() for kind in (parts.speech, parts.sound)]
+        kinds = [kind for parts in FAMILIES.values() for kind in (parts.predictor, parts.waveform)]
         for kind in self.auto_trains:
             if kind not in kinds:
                 raise ValueError(f"auto_trains: unknown kind of model '{kind}'; there are: {', '.join(kinds)}")

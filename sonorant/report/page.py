@@ -89,7 +89,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     named = {MODELS[model["kind"].text()]: model for model in (speech, sound)}
     models = named | {
         f"{name}, int8": Document.read(inputs.quantized / folder / "model.json")
-        for name, folder in zip(named, ("acoustic", "vocoder"), strict=True)
+        for name, folder in zip(named, ("predictor", "waveform"), strict=True)
     }
     ships = choice["variant"].text()
     audio, normalized = _mel_config(speech["audio"]), Normalizer(speech["frontend"]["language"].text())

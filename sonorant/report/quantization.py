@@ -19,7 +19,7 @@ OPEN = 12
 def quantization(found: Document, names: Sequence[str]) -> Html:
     """PTQ beside QAT and the sensitivity of every layer, model by model. `names`: of the model that speaks and of the
     one that sounds."""
-    return section("quantization", "Quantisation", *map(_model, (found["acoustic"], found["vocoder"]), names))
+    return section("quantization", "Quantisation", *map(_model, (found["predictor"], found["waveform"]), names))
 
 
 def _model(found: Document, name: str) -> Html:

@@ -232,7 +232,7 @@ def _check(description: VoiceDescription, path: Path) -> None:
     for name in parts.graphs:
         if name not in description.graphs:
             raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
-    if (description.decoding is not None) != (parts.speech == "language_model"):
+    if (description.decoding is not None) != (parts.predictor == "language_model"):
         raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")

@@ -33,7 +33,7 @@ def test_the_project_is_the_first_that_holds_a_language_model(tmp_path: Path) ->
     for kind in ("acoustic", "language_model"):
         for folder in NEEDED:
             (tmp_path / kind / folder).mkdir(parents=True)
-        (tmp_path / kind / "models/acoustic/model.json").write_text(f'{{"kind": "{kind}"}}')
+        (tmp_path / kind / "models/predictor/model.json").write_text(f'{{"kind": "{kind}"}}')
     projects = [tmp_path / name for name in ("nothing", "acoustic", "language_model")]
     assert project_of(projects) == projects[2]
     with pytest.raises(SonorantError, match="no codec language model with its data; run `make demo FAMILY=codec_lm`"):

@@ -92,7 +92,7 @@ def test_codes_of_other_features_are_refused(store: Path, features: FeatureStore
     index = json.loads((other / "index.json").read_text())
     index[0]["split"] = "test"
     (other / "index.json").write_text(json.dumps(index))
-    with pytest.raises(SonorantError, match=r"codes of other features than .*other; run: dvc repro train_vocoder"):
+    with pytest.raises(SonorantError, match=r"codes of other features than .*other; run: dvc repro train_waveform"):
         CodeStore.open(store, FeatureStore.open(other))
 
 
@@ -102,7 +102,7 @@ def test_a_family_without_codes_says_so_and_is_always_the_same(features: Feature
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["header.json"]
     assert (tmp_path / "one/header.json").read_bytes() == (tmp_path / "two/header.json").read_bytes()
     assert json.loads((tmp_path / "one/header.json").read_text()) == {"version": 1, "family": "parallel"}
-    with pytest.raises(SonorantError, match=r"holds no codes, .* voice.family parallel; run: dvc repro train_vocoder"):
+    with pytest.raises(SonorantError, match=r"holds no codes, .* voice.family parallel; run: dvc repro train_waveform"):
         CodeStore.open(tmp_path / "one", features)
 
 
@@ -110,7 +110,7 @@ def test_a_family_without_codes_says_so_and_is_always_the_same(features: Feature
 def test_truncated_arrays_are_refused(store: Path, features: FeatureStore, damaged: str) -> None:
     whole = (store / damaged).read_bytes()
     (store / damaged).write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(SonorantError, match=r"damaged.*; run: dvc repro train_vocoder"):
+    with pytest.raises(SonorantError, match=r"damaged.*; run: dvc repro train_waveform"):
         CodeStore.open(store, features)
 
 

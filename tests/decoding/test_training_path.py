@@ -39,7 +39,7 @@ class Watched(DynamicStepper):
 def test_decoding_walks_the_path_of_training(tmp_path: Path, text: str, attention: str, prompted: bool) -> None:
     folders = write_trained_codec_lm(tmp_path, text=text, attention=attention, prompt_frames=6 if prompted else 0)
     models = CodecLanguageModels.load(*folders)
-    model, random = models.speech, np.random.default_rng(0)
+    model, random = models.predictor, np.random.default_rng(0)
     tokens = torch.from_numpy(random.integers(0, 2, (3, max(LENGTHS), 3)))
     tokens[..., 0] = torch.from_numpy(random.integers(1, 20, tokens.shape[:2]))
     lengths = torch.tensor(LENGTHS)

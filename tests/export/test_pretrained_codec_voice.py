@@ -29,8 +29,8 @@ from sonorant.runtime.voice import Voice
 from sonorant.training.worker import RECIPES
 from tasks.check_params import check
 from tasks.params import load
-from tasks.train_vocoder import main as train_vocoder
-from tasks.train_vocoder import take
+from tasks.train_waveform import main as train_vocoder
+from tasks.train_waveform import take
 from tests.support.imports import ROOT
 from tests.support.tiny_training import settings, tiny_features, tiny_job
 from tests.support.tiny_voice import CORPUS, DECODING
@@ -104,17 +104,17 @@ def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch:
         yield
         runs.append((name, params["codec"]["pretrained"], tags["features"]))  # once what it is about has succeeded
 
-    monkeypatch.setattr("tasks.train_vocoder.stage_run", kept)
+    monkeypatch.setattr("tasks.train_waveform.stage_run", kept)
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
     sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(saved(tmp_path, "dac"))
     Path("params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
-    words = f"--features {tiny_features(tmp_path)} --runs runs --out models/vocoder --codes data/codes"
+    words = f"--features {tiny_features(tmp_path)} --runs runs --out models/waveform --codes data/codes"
     monkeypatch.setattr(sys, "argv", ["train_vocoder", *words.split()])
     train_vocoder()
     assert runs == [
-        ("train_codec", str(tmp_path / "dac"), read_json(Path("models/vocoder/model.json"))["provenance"]["data"])
+        ("train_codec", str(tmp_path / "dac"), read_json(Path("models/waveform/model.json"))["provenance"]["data"])
     ]
     assert CodeStore.open(Path("data/codes"), FeatureStore.open(tmp_path / "features")).stride == 5
 

@@ -61,9 +61,9 @@ def verify(voice: Path, trained: tuple[Path, Path], features: Path, out: Path) -
     arguments = [
         "--voice",
         voice,
-        "--acoustic",
+        "--predictor",
         trained[0],
-        "--vocoder",
+        "--waveform",
         trained[1],
         "--features",
         features,
@@ -101,9 +101,9 @@ def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     bundles = []
     for seed in ("7", "8"):
         arguments = [
-            "--acoustic",
+            "--predictor",
             trained[0],
-            "--vocoder",
+            "--waveform",
             trained[1],
             "--features",
             features,

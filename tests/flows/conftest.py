@@ -17,8 +17,8 @@ stages:
     deps: [corpora/words.txt]
     params: [corpus.sentences]
     outs: [prepared.txt]
-  train_acoustic:
-    cmd: python -c "import yaml, sys; n = yaml.safe_load(open('params.yaml'))['train_acoustic']['steps']; w = open('prepared.txt').read(); open('model.txt', 'w').write(w * n); print('trained', n); open('runs/log', 'a').write('train_acoustic\\\\n')"
+  train_predictor:
+    cmd: python -c "import yaml, sys; n = yaml.safe_load(open('params.yaml'))['train_acoustic']['steps']; w = open('prepared.txt').read(); open('model.txt', 'w').write(w * n); print('trained', n); open('runs/log', 'a').write('train_predictor\\\\n')"
     deps: [prepared.txt]
     params: [train_acoustic.steps]
     outs: [model.txt]
@@ -30,7 +30,7 @@ stages:
 PARAMS = """\
 corpus:
   sentences: 3   # how many
-train_acoustic:
+train_predictor:
   steps: 2       # of the optimizer
   learning_rate: 1.0e-3
   precision: bf16

@@ -23,7 +23,7 @@ stages:
   prepare:
     cmd: echo done > prepared.txt
     outs: [prepared.txt]
-  train_acoustic:
+  train_predictor:
     cmd: touch runs/started && sleep 600
     params: [train_acoustic.steps]
     outs: [model.txt]

@@ -29,7 +29,7 @@ stages:
     cmd: cp corpora/words.txt prepared.txt
     deps: [corpora/words.txt]
     outs: [prepared.txt]
-  train_acoustic:
+  train_predictor:
     cmd: python stage.py
     deps: [prepared.txt]
     outs: [model.txt]

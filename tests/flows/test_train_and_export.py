@@ -51,10 +51,10 @@ def test_lock_file_is_that_of_dvc_repro(
     wait_until(lambda: "trained 2" in prefect_log(state))  # Prefect sends what a stage prints when it finds the time
     dvc(by_dvc, "repro")
     assert (by_flow / "dvc.lock").read_bytes() == (by_dvc / "dvc.lock").read_bytes()
-    assert done_stages(by_flow) == ["prepare", "train_acoustic", "evaluate"]
+    assert done_stages(by_flow) == ["prepare", "train_predictor", "evaluate"]
     assert run_flow(by_flow, monkeypatch, register=False).is_completed()
     assert "up to date" in dvc(by_flow, "repro")
-    assert done_stages(by_flow) == ["prepare", "train_acoustic", "evaluate"], "nothing ran again"
+    assert done_stages(by_flow) == ["prepare", "train_predictor", "evaluate"], "nothing ran again"
 
 
 def test_overrides_leave_the_working_tree_alone(
@@ -70,7 +70,7 @@ def test_overrides_leave_the_working_tree_alone(
     assert (root / "model.txt").read_text() == "one two\n" * 2
     assert (where / "model.txt").read_text() == "one two\n" * 5
     assert "steps: 5       # of the optimizer" in (where / "params.yaml").read_text()
-    assert done_stages(root)[3:] == ["train_acoustic", "evaluate"], (
+    assert done_stages(root)[3:] == ["train_predictor", "evaluate"], (
         "what the override does not touch came from the shared cache"
     )
     assert "up to date" in dvc(root, "repro")
@@ -85,7 +85,7 @@ def test_overrides_leave_the_working_tree_alone(
         ),
         ({"overrides": {"train_acoustic.steps": "many"}}, "expected int such as 2, not 'many'"),
         ({"overrides": {"train_acoustic": 5}}, "it is a section; name one of train_acoustic.steps"),
-        ({"stages": ["trane"]}, "unknown stage 'trane'; dvc.yaml has: prepare, train_acoustic, evaluate"),
+        ({"stages": ["trane"]}, "unknown stage 'trane'; dvc.yaml has: prepare, train_predictor, evaluate"),
     ],
 )
 def test_bad_parameters_are_one_line_before_anything_runs(
@@ -107,8 +107,8 @@ def test_chosen_stages_bring_what_they_need(
     prefect_server: str, make_project: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = make_project("project")
-    state = run_flow(root, monkeypatch, stages=["train_acoustic"])
-    assert done_stages(root) == ["prepare", "train_acoustic"]
+    state = run_flow(root, monkeypatch, stages=["train_predictor"])
+    assert done_stages(root) == ["prepare", "train_predictor"]
     assert state.result()["version"] is None
 
 

@@ -67,7 +67,7 @@ def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> No
     hold, trainings = project.root / "runs/hold", project.root / "runs/train_acoustic"
     hold.parent.mkdir(exist_ok=True)
     hold.touch()
-    job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+    job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
     wait_until(lambda: any(read_metrics(file) for file in trainings.glob("*/metrics.jsonl")) or job.poll() is not None)
     job.send_signal(signal.SIGUSR1)
     said, _ = job.communicate(timeout=PATIENCE)
@@ -78,22 +78,22 @@ def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> No
     assert stopped["state"] == "stopped", said
     assert 0 < stopped["step"] < 80
 
-    job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+    job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
     said, _ = job.communicate(timeout=PATIENCE)
     assert (job.returncode, slurm.requeued) == (0, 1), said
     assert status_of(project)["state"] == "finished"
     steps = [row["step"] for row in read_metrics(next(trainings.glob("*/metrics.jsonl")))]
     assert sorted(set(steps)) == list(range(1, 81))
     assert len(list(trainings.iterdir())) == 1
-    assert read_json(project.root / "models/acoustic/model.json")["provenance"]["steps"] == 80
-    assert "models/acoustic" in project.lock.decode()
+    assert read_json(project.root / "models/predictor/model.json")["provenance"]["steps"] == 80
+    assert "models/predictor" in project.lock.decode()
 
 
 def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -> None:
     shutil.copytree(project.root / "data/features", slurm.folder / "kept")
     (project.root / "data/features/index.json").write_text("{")
     try:
-        job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+        job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
         said, _ = job.communicate(timeout=PATIENCE)
     finally:
         shutil.copy2(slurm.folder / "kept/index.json", project.root / "data/features/index.json")
@@ -104,7 +104,7 @@ def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -
 def test_without_the_codes_it_depends_on_no_node_starts(project: Project, slurm: Slurm) -> None:
     codes = (project.root / "data/codes").rename(slurm.folder / "codes")
     try:
-        job = slurm.submit(project.root, SCRIPT, "train_acoustic", nodes=2, processes=1)
+        job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
         said, _ = job.communicate(timeout=PATIENCE)
     finally:
         codes.rename(project.root / "data/codes")
@@ -118,7 +118,7 @@ def test_another_stage_is_refused(slurm: Slurm) -> None:
     said, _ = job.communicate(timeout=PATIENCE)
     assert job.returncode == 2
     assert said.count("\n") == 1
-    assert "train_acoustic or train_vocoder" in said
+    assert "train_predictor or train_waveform" in said
 
 
 def test_the_signal_leaves_time_to_save() -> None:

@@ -132,7 +132,7 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
         text = text.replace(setting, f"{setting.split(':')[0]}: 2")
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}
-    paths = {"--acoustic": folders["acoustic"], "--vocoder": folders["vocoder"], "--features": features, "--runs": tmp_path / "runs",
+    paths = {"--predictor": folders["acoustic"], "--waveform": folders["vocoder"], "--features": features, "--runs": tmp_path / "runs",
              "--out": tmp_path / "quantized", "--report": tmp_path / "report.json"}  # fmt: skip
     command = [sys.executable, "-m", "tasks.quantize", *(str(word) for option in paths.items() for word in option)]
     env = {
@@ -144,9 +144,9 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
-    for kind in folders:
-        model, description = load_model(tmp_path / "quantized" / kind, kind)
-        assert description["quantization"]["method"] == report[kind]["shipped"]
+    for role, kind in (("predictor", "acoustic"), ("waveform", "vocoder")):
+        model, description = load_model(tmp_path / "quantized" / role, kind)
+        assert description["quantization"]["method"] == report[role]["shipped"]
         assert quantized(model)
         assert report[kind]["sentence"] in done.stdout
         assert {"float", "ptq", "qat"} == set(report[kind]["figures"])

@@ -33,7 +33,7 @@ NO_TENSORRT = "not run: TensorRT is not installed"
 def write_inputs(folder: Path) -> ReportInputs:
     """Write all inputs of the report below `folder` and say where they lie. The same bytes each time."""
     acoustic, vocoder = write_trained(folder / "models")
-    for model in (acoustic, vocoder):
+    for role, model in (("predictor", acoustic), ("waveform", vocoder)):
         description = read_json(model / "model.json")
         description["provenance"] = {
             "git_commit": "c0ffee" * 6,
@@ -43,7 +43,7 @@ def write_inputs(folder: Path) -> ReportInputs:
         }
         write_json(model / "model.json", description)
         write_text(model / "curves.csv", _curves())
-        write_json(folder / "quantized" / model.name / "model.json", description | {"quantization": {"method": "ptq"}})
+        write_json(folder / "quantized" / role / "model.json", description | {"quantization": {"method": "ptq"}})
     write_json(folder / "metrics.json", metrics())
     write_json(folder / "choice.json", choice())
     write_json(folder / "parity.json", parity())
@@ -216,7 +216,7 @@ def quantization() -> dict[str, Any]:
             for place in range(14)
         ],
     }
-    return {"acoustic": model, "vocoder": model}
+    return {"predictor": model, "waveform": model}
 
 
 def summary() -> dict[str, Any]:

@@ -129,7 +129,7 @@ def with_value(new: Any, *keys: str) -> Callable[[dict[str, Any]], None]:
         ("choice", without("sentence"), "choice.json: key 'sentence' is missing"),
         ("choice", with_value({}, "table"), "choice.json: key 'table' must be a list"),
         ("parity", with_value("yes", "onnxruntime/fp32", "passed"), "parity.json: key 'onnxruntime/fp32.passed' must be true or false"),
-        ("quantization", without("vocoder"), "quantization.json: key 'vocoder' is missing"),
+        ("quantization", without("waveform"), "quantization.json: key 'waveform' is missing"),
         ("summary", with_value(3, "splits"), "summary.json: key 'splits' must be an object, not 3"),
     ],
 )  # fmt: skip
@@ -184,7 +184,7 @@ def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
     write_json(own.vocoder / "model.json", description)
     (own.vocoder / "curves.csv").unlink()
     found = read_json(own.quantization)
-    found["vocoder"] |= {"sentence": "codec: all of it stays float", "sensitivity": []}
+    found["waveform"] |= {"sentence": "codec: all of it stays float", "sensitivity": []}
     write_json(own.quantization, found)
     page = drawn(own, tmp_path / "a.html")
     assert f"The codec is {named}, which others trained: it was taken as it is." in page

@@ -37,7 +37,7 @@ VERSION = 1
 CODES, FRAMES = "codes.npy", "frames.npy"
 
 
-_REPAIR = "run: dvc repro train_vocoder"
+_REPAIR = "run: dvc repro train_waveform"
 
 
 class CodeStore:

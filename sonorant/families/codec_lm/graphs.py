@@ -39,43 +39,43 @@ LOWEST = torch.finfo(torch.float32).min
 class CodecLanguageModels:
     """A codec language model and its codec; see `sonorant.export.voice.Models`."""
 
-    speech: LanguageModel
-    sound: SoundCodec
+    predictor: LanguageModel
+    waveform: SoundCodec
     described: dict[str, Any]
-    sound_described: dict[str, Any]
+    waveform_described: dict[str, Any]
 
     @classmethod
-    def load(cls, speech: Path, sound: Path) -> CodecLanguageModels:
+    def load(cls, predictor: Path, waveform: Path) -> CodecLanguageModels:
         """Read the trained folders. Raises SonorantError if one holds no such model."""
-        (model, described), (codec, sound_described) = load_language_model(speech), load_codec(sound)
+        (model, described), (codec, waveform_described) = load_language_model(predictor), load_codec(waveform)
         if isinstance(codec, PretrainedCodec):
-            refuse_without_graph(str(sound), codec.model.config)
-        return cls(model, codec, described, sound_described)
+            refuse_without_graph(str(waveform), codec.model.config)
+        return cls(model, codec, described, waveform_described)
 
-    def check_pair(self, sound: Path) -> None:
-        """Raises SonorantError if `sound` is not the codec whose codes the language model learned."""
-        if sha256_file(sound / "weights.pt") != self.described["codec"]["sha256"]:
+    def check_pair(self, waveform: Path) -> None:
+        """Raises SonorantError if `waveform` is not the codec whose codes the language model learned."""
+        if sha256_file(waveform / "weights.pt") != self.described["codec"]["sha256"]:
             raise SonorantError(
-                f"{sound}: not the codec that the language model was trained on; train it again: dvc repro train_acoustic"
+                f"{waveform}: not the codec that the language model was trained on; train it again: dvc repro train_predictor"
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         """As `Models.write_graphs`."""
-        export_encoder(self.speech, files["encoder"], config)
-        export_prefill(self.speech, files["prefill"], config)
-        export_step(self.speech, files["step"], config)
-        export_vocoder(self.sound, files["vocoder"], config)
+        export_encoder(self.predictor, files["encoder"], config)
+        export_prefill(self.predictor, files["prefill"], config)
+        export_step(self.predictor, files["step"], config)
+        export_vocoder(self.waveform, files["vocoder"], config)
 
     @property
     def receptive_field(self) -> ReceptiveField:
         """How far the codec's decoder sees, in code frames."""
-        return ReceptiveField(decoder=0, vocoder=self.sound.receptive_field)
+        return ReceptiveField(decoder=0, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """As `Models.write_prompt`; a codec from elsewhere hears samples in ways of its own, and has none."""
-        if not self.speech.config.prompt_frames or not isinstance(self.sound, Codec):
+        if not self.predictor.config.prompt_frames or not isinstance(self.waveform, Codec):
             return False
-        export_prompt(self.sound, MelConfig(**self.described["audio"]), path, config)
+        export_prompt(self.waveform, MelConfig(**self.described["audio"]), path, config)
         return True
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
@@ -84,7 +84,7 @@ class CodecLanguageModels:
             raise SonorantError(
                 "a codec language model's bundle holds how it is decoded; give the section decoding of the settings"
             )
-        config, codec, audio = self.speech.config, self.sound, self.described["audio"]
+        config, codec, audio = self.predictor.config, self.waveform, self.described["audio"]
         return DecodingDescription(
             codebooks=codec.codebooks,
             codes=codec.codes,
@@ -96,7 +96,7 @@ class CodecLanguageModels:
             heads=config.heads,
             head_width=config.channels // config.heads,
             text=config.text,
-            advances=self.speech.advances,
+            advances=self.predictor.advances,
             attention=config.attention,
             window=config.window,
             prompt_frames=config.prompt_frames,

@@ -21,30 +21,30 @@ from sonorant.runtime.bundle import ReceptiveField
 class ParallelModels:
     """An acoustic model and a vocoder; see `sonorant.export.voice.Models`."""
 
-    speech: AcousticModel
-    sound: Vocoder
+    predictor: AcousticModel
+    waveform: Vocoder
     described: dict[str, Any]
-    sound_described: dict[str, Any]
+    waveform_described: dict[str, Any]
 
     @classmethod
-    def load(cls, speech: Path, sound: Path) -> ParallelModels:
+    def load(cls, predictor: Path, waveform: Path) -> ParallelModels:
         """Read the trained folders. Raises SonorantError if one holds no such model."""
-        (acoustic, described), (vocoder, sound_described) = load_acoustic(speech), load_vocoder(sound)
-        return cls(acoustic, vocoder, described, sound_described)
+        (acoustic, described), (vocoder, waveform_described) = load_acoustic(predictor), load_vocoder(waveform)
+        return cls(acoustic, vocoder, described, waveform_described)
 
-    def check_pair(self, sound: Path) -> None:
+    def check_pair(self, waveform: Path) -> None:
         """Any vocoder of the same mel will do."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         """As `Models.write_graphs`."""
-        export_encoder(self.speech, files["encoder"], config)
-        export_decoder(self.speech, files["decoder"], config)
-        export_vocoder(self.sound, self.described["audio"]["n_mels"], files["vocoder"], config)
+        export_encoder(self.predictor, files["encoder"], config)
+        export_decoder(self.predictor, files["decoder"], config)
+        export_vocoder(self.waveform, self.described["audio"]["n_mels"], files["vocoder"], config)
 
     @property
     def receptive_field(self) -> ReceptiveField:
         """How far decoder and vocoder see, in mel frames."""
-        return ReceptiveField(decoder=self.speech.receptive_field, vocoder=self.sound.receptive_field)
+        return ReceptiveField(decoder=self.predictor.receptive_field, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """False: it takes no prompts."""

@@ -1,4 +1,4 @@
-"""Stage `train_vocoder`: train what sounds, a vocoder or a codec, under torchrun in runs/train_<kind>/<fingerprint>,
+"""Stage `train_waveform`: train what sounds, a vocoder or a codec, under torchrun in runs/train_<kind>/<fingerprint>,
 resuming what is there.
 
 A codec's codes of the whole corpus are the stage's second output; a pretrained codec is taken instead of trained.
@@ -33,7 +33,7 @@ from tasks.training import hash_of, train
 
 def main() -> None:
     """Read params, train, leave the model in --out and its codes in --codes."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.train_vocoder", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tasks.train_waveform", description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     parser.add_argument(
         "--runs",
@@ -66,7 +66,7 @@ def main() -> None:
             return
         # A training keeps a run of its own; what is taken is to be found beside the other stages too.
         with stage_run(
-            "train_codec", stage_params("train_vocoder"), {**origin_tags(), "features": hash_of(arguments.features)}
+            "train_codec", stage_params("train_waveform"), {**origin_tags(), "features": hash_of(arguments.features)}
         ):
             take(config, arguments.features, arguments.out)
     elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):

@@ -1,4 +1,4 @@
-"""Stage `train_acoustic`: train what speaks, an acoustic model or a codec language model, under torchrun in
+"""Stage `train_predictor`: train what speaks, an acoustic model or a codec language model, under torchrun in
 runs/train_<kind>/<fingerprint>, resuming what is there."""
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from tasks.training import train
 
 def main() -> None:
     """Read params, train, leave the model in --out."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.train_acoustic", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tasks.train_predictor", description=__doc__)
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
-    parser.add_argument("--codes", type=Path, required=True, help="token store, an output of the stage train_vocoder")
+    parser.add_argument(
+        "--codes", type=Path, required=True, help="token store, an output of the stage `train_waveform`"
+    )
     parser.add_argument(
         "--runs",
         type=Path,
