@@ -160,7 +160,7 @@ def recipe_of(kind: str, model: dict[str, Any], train: dict[str, Any], features:
         return RECIPES[kind](model, train, features)
     if codes is None:
         raise SonorantError(
-            "a language model is quantised with the codes it learned from; give --codes, what train_vocoder wrote"
+            "a language model is quantised with the codes it learned from; give --codes, what train_waveform wrote"
         )
     return LanguageModelRecipe(model, train, features, codes)
 

@@ -175,7 +175,7 @@ def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, tmp_path: P
 def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
     own: ReportInputs, tmp_path: Path, revision: str | None, named: str
 ) -> None:
-    """As `train_vocoder` leaves it: no curves, no loss, and `quantize` nothing to try."""
+    """As `train_waveform` leaves it: no curves, no loss, and `quantize` nothing to try."""
     description = read_json(own.vocoder / "model.json") | {
         "kind": "codec",
         "pretrained": {"name": "dac_16khz", "revision": revision},

@@ -63,7 +63,10 @@ def test_another_schema_version(bundle: Path, version: object) -> None:
     [
         (lambda data: data.pop("audio"), "key 'audio' is missing"),
         (lambda data: data.update(colour="red"), "unknown key 'colour'"),
-        (lambda data: data.update(family="choir"), "key 'family': input should be 'parallel' or 'codec_lm', not 'choir'"),
+        (
+            lambda data: data.update(family="choir"),
+            "key 'family': input should be 'parallel' or 'codec_lm', not 'choir'",
+        ),
         (lambda data: data.update(decoding={}), "key 'decoding.codebooks' is missing"),
         (lambda data: data.update(decoding=3), "key 'decoding': input should be"),
         (lambda data: data["audio"].update(hop="256"), "key 'audio.hop': input should be a valid integer, not '256'"),
