@@ -14,7 +14,7 @@ from sonorant.data.features import FeatureStore, copy_path, local_copy
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.training import memory
-from sonorant.training.telemetry.loading import COST, Cost, Measured
+from sonorant.training.telemetry.loading import COST, Cost, MeasuredDataset
 from tests.support.tiny_training import tiny_features
 
 
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_hold_the_copy_is_named(
 @pytest.mark.parametrize("workers", [0, 1])
 def test_batches_say_what_it_took_to_make_them_wherever_they_are_made(features: Path, workers: int) -> None:
     store, cost = FeatureStore.open(features), Cost()
-    dataset = Measured(UtteranceBatches(store, [MicroBatch(0, 0, np.arange(6))]), store)
+    dataset = MeasuredDataset(UtteranceBatches(store, [MicroBatch(0, 0, np.arange(6))]), store)
     batch = cost.take(next(iter(load(dataset, workers, pin=False))))
     assert COST not in batch
     assert cost.reading > 0 and cost.transforming > 0

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
-from sonorant.export.candidate import Expected, climb
+from sonorant.export.candidate import Expected, run_checks
 from sonorant.export.comparison import batches, shortened, spread_lengths
 from sonorant.export.tolerance import Fault, VerifyConfig
 from sonorant.export.verify import verify_voice
@@ -187,7 +187,7 @@ def test_models_that_see_padding_themselves_are_found(
     bundle = plant(variants, "vocoder", "fp32", unmask, tmp_path / "planted")
     itself = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
     expected = Expected(itself, [follow(itself, one) for one in batches(UTTERANCES, 1)], "itself")
-    found = climb(ParallelCandidate(bundle, "onnxruntime", "fp32", trained, expected, expected, verify_config))
+    found = run_checks(ParallelCandidate(bundle, "onnxruntime", "fp32", trained, expected, expected, verify_config))
     assert isinstance(found, dict) and "graphs" in found
     assert str(found["failed"]).startswith("padding: graph vocoder, output samples, length ")
     assert "batch 3: differs from the row alone, " in str(found["failed"])
