@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.ddp_faults import CAUSES, faulty_job, finish_reason
+from benchmarks.ddp_faults import CAUSES, faulty_job, verdict
 from tests.support import faulty_worker
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE
@@ -60,6 +60,6 @@ def train(fault: str, features: Path, folder: Path) -> tuple[int, str]:
 @pytest.mark.parametrize("fault", ["none", *CAUSES])
 def test_the_fault_is_caught_and_nothing_else(fault: str, features: Path, tmp_path: Path) -> None:
     code, output = train(fault, features, tmp_path)
-    found = finish_reason(fault, code, output, 0.0)
+    found = verdict(fault, code, output, 0.0)
     assert found["held"], output
     assert "Traceback" not in output
