@@ -264,7 +264,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def compiled(folder: Path, bundle: Bundle, trained_codec_lm: tuple[Path, Path], cpp: None) -> Iterator[Start]:
     """Once for the module: four graphs, each of many seconds."""
     # A pool of processes that compile costs more than it saves here.
-    with pytest.MonkeyPatch.receptive_field() as patch, torch._inductor.config.patch(compile_threads=1):
+    with pytest.MonkeyPatch.context() as patch, torch._inductor.config.patch(compile_threads=1):
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", "")  # put back after the module
         runtime = static("torch-compiled", bundle, trained_codec_lm, cache_folder=folder)
         with redirect_stderr(StringIO()) as printed:

@@ -22,7 +22,7 @@ pytest.importorskip("mlflow")
 @contextmanager
 def standing_in(folder: Path) -> Iterator[Path]:
     """Work in `folder`, with its store. mlflow keeps what it was told in the environment; this puts it back."""
-    with pytest.MonkeyPatch.receptive_field() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("SONORANT_EXECUTION", raising=False)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
