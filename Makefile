@@ -1,6 +1,6 @@
 # Commands of the project; `make` alone lists them. Each sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check serve stop bench gpu-check clean
+.PHONY: help demo test test-long test-programs check serve stop bench gpu-check clean
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
@@ -22,9 +22,14 @@ demo: $(READY) ## from prompts to a registered voice on this machine, then its f
 	@sh infra/install_system_packages.sh
 	@python -m flows.demo $(if $(FAMILY),--family $(FAMILY))
 
-test: $(READY) ## run the test suite
+test: $(READY) test-programs ## run the tests
+	@python -m pytest -n 2 --dist loadfile -m "not long"
+
+test-long: $(READY) test-programs ## run the long proofs: two nodes, kills, outages, a browser, whole pipelines
+	@python -m pytest -n 2 --dist loadfile -m long
+
+test-programs:
 	@for name in flite chromium; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done
-	@python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## linting, formatting, types
 	@ruff check .

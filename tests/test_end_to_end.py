@@ -25,6 +25,8 @@ from sonorant.training.run_directory import read_metrics
 from tests.support.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
 from tests.support.waiting import PATIENCE, wait_until
 
+pytestmark = pytest.mark.long
+
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)
 needs_flite = pytest.mark.skipif(

@@ -10,6 +10,8 @@ import pytest
 
 from benchmarks.tracking_outage import complete, never_returns, served
 
+pytestmark = pytest.mark.long
+
 pytest.importorskip("mlflow")
 
 

@@ -17,6 +17,8 @@ from tests.flows.conftest import dvc, git
 from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 GRAPH = """\
 stages:

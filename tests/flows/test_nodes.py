@@ -22,6 +22,8 @@ from tests.flows.conftest import dvc, git
 from tests.flows.test_train_and_export import run_flow
 from tests.support.waiting import PATIENCE, wait_until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 NODES = """\
 stages:

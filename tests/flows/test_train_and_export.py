@@ -14,6 +14,8 @@ import pytest
 from tests.flows.conftest import dvc, git
 from tests.support.waiting import PATIENCE, wait_until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 
 

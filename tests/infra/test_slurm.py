@@ -19,6 +19,8 @@ from tests.support.pipeline import Project, copy_of_this_project
 from tests.support.tiny_training import settings, tiny_features
 from tests.support.waiting import PATIENCE, wait_until
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 SCRIPT = "infra/slurm/train.sbatch"
 HOLD = """

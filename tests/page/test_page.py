@@ -16,6 +16,8 @@ from sonorant.runtime import Voice
 from tests.support.browser import Browser
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.long
+
 TEXT = "One apple. Two pears, and what else?"
 SAMPLES = """
 const all = player.heard.flatMap((part) => Array.from(part, (sample) => Math.round(sample * 32768)));

@@ -13,6 +13,8 @@ from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from tests.report.stages import KINDS, write_inputs
 from tests.support.browser import Browser
 
+pytestmark = pytest.mark.long
+
 PHONE = 390
 LOADED = """
 const done = arguments[0], players = [...document.querySelectorAll('audio')];

@@ -20,6 +20,8 @@ from tests.support import faulty_worker
 from tests.support.ports import free_port
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.long
+
 SERVER = multiprocessing.get_context("forkserver")
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.support.imports import ROOT
 from tests.support.machines import why_not
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.skipif(why_not() is not None, reason=f"two machines cannot be made: {why_not()}")
 def test_when_a_machine_dies_the_other_ends_and_the_next_start_resumes_to_the_same_bits() -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.world_size import CASES, FIRST_BOUND, FIRST_STEPS, curves, difference
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("case", ["vocoder, adversarial", "acoustic, flow", "language model"])
 def test_two_ranks_follow_the_curve_of_one(case: str, features: Path, tmp_path: Path) -> None:
