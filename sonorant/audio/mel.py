@@ -1,8 +1,7 @@
-"""The one mel spectrogram of the project: features, losses, evaluation all call it. Knows nothing of files or models.
+"""The project's one mel spectrogram, used by features, losses and evaluation, and Griffin-Lim to listen to one.
 
 Shapes: S samples, T frames, F frequency bins (n_fft / 2 + 1), M mel bins.
-
-Listen to a mel without a vocoder. Knows nothing of models."""
+"""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ import torch
 from torch.nn import functional as F
 
 FLOOR = 1e-5
-"""Magnitudes below this are silence: the natural logarithm is taken after clamping, so log-mels are at least -11.5."""
+"""Magnitudes are clamped to this before the natural logarithm, so log-mels are at least -11.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MelConfig:
-    """Settings of the mel spectrogram: section `audio` of the settings."""
+    """Section `audio` of params.yaml."""
 
     sample_rate: int
     """Samples a second (Hz); recordings at another rate are resampled to it."""
@@ -43,13 +42,13 @@ class MelConfig:
                 f"hop is {self.hop}; it must not exceed n_fft ({self.n_fft}) and differ from it by an even number"
             )
         if not 0 <= self.f_min < self.f_max <= self.sample_rate / 2:
-            raise ValueError(
-                f"f_min {self.f_min:g} and f_max {self.f_max:g} must satisfy 0 <= f_min < f_max <= {self.sample_rate / 2:g} Hz"
-            )
+            limits = f"0 <= f_min < f_max <= {self.sample_rate / 2:g} Hz"
+            raise ValueError(f"f_min {self.f_min:g} and f_max {self.f_max:g} must satisfy {limits}")
         empty = np.flatnonzero(mel_filterbank(self).sum(axis=1) == 0)
         if len(empty):
             raise ValueError(
-                f"n_mels {self.n_mels} is too many for n_fft {self.n_fft}: bin {empty[0]} covers no frequency; lower n_mels"
+                f"n_mels {self.n_mels} is too many for n_fft {self.n_fft}: "
+                f"bin {empty[0]} covers no frequency; lower n_mels"
             )
 
 
@@ -67,8 +66,7 @@ def mel_to_hertz(mel: np.ndarray) -> np.ndarray:
 
 
 def mel_filterbank(config: MelConfig) -> np.ndarray:
-    """Triangular filters float32 (M, F), equally spaced on Slaney's scale, each of unit area over frequency in Hz
-    (times 1 Hz)."""
+    """Triangular filters float32 (M, F), equally spaced on Slaney's scale, each of unit area over Hz."""
     bins = np.linspace(0, config.sample_rate / 2, config.n_fft // 2 + 1)
     limits = hertz_to_mel(np.array([config.f_min, config.f_max]))
     edges = mel_to_hertz(np.linspace(limits[0], limits[1], config.n_mels + 2))
@@ -81,7 +79,7 @@ def mel_filterbank(config: MelConfig) -> np.ndarray:
 @lru_cache(maxsize=16)
 def _constants(config: MelConfig, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Window (n_fft,) and filters (M, F) on `device`."""
-    with torch.inference_mode(False):  # else a first call in inference mode would make them useless to training later
+    with torch.inference_mode(False):  # else a first call in inference mode would make them unusable in training
         window = torch.hann_window(config.n_fft, periodic=True, device=device, dtype=torch.float32)
         return window, torch.from_numpy(mel_filterbank(config)).to(device)
 
@@ -92,10 +90,9 @@ def frames_of(samples: int, config: MelConfig) -> int:
 
 
 def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
-    """Complex short-time spectrum (..., F, T) complex64 of samples (..., S), T = ceil(S / hop).
+    """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop).
 
-    The end is filled with zeros to T * hop; then both ends are mirrored, so frame t is centred on sample t * hop + hop
-    / 2.
+    Zeros fill the end to T * hop, then both ends are mirrored, so that frame t is centred on sample t * hop + hop / 2.
     """
     frames = frames_of(samples.shape[-1], config)
     if frames == 0:
@@ -109,8 +106,7 @@ def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
 
 
 def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
-    """(B, S) -> (B, S + 2 * width), mirrored at the first and last sample, back and forth where S is shorter than
-    width."""
+    """(B, S) -> (B, S + 2 * width), mirrored at both ends, back and forth where S is shorter than width."""
     length = samples.shape[-1]
     if width < length:
         return torch.nn.functional.pad(samples.unsqueeze(1), (width, width), mode="reflect").squeeze(1)
@@ -120,8 +116,7 @@ def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
 
 
 def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
-    """Natural log of the magnitude mel spectrogram, float32 (..., M, T), of samples (..., S) in -1..1, T = ceil(S /
-    hop).
+    """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, T = ceil(S / hop).
 
     Differentiable; computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2.
     """
@@ -135,8 +130,8 @@ def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
 def griffin_lim(mel_MT: torch.Tensor, config: MelConfig, iterations: int = 30) -> torch.Tensor:
     """Natural-log mel (M, T) float32 -> samples (T * hop,) float32.
 
-    Phase by Griffin and Lim 1984 with the momentum of Perraudin et al. 2013; magnitudes by the pseudo-inverse of the
-    filterbank.
+    Phase by Griffin and Lim (1984) with the momentum of Perraudin et al. (2013), magnitudes by the filterbank's
+    pseudo-inverse.
     """
     bank_MF = torch.from_numpy(mel_filterbank(config)).to(mel_MT)
     magnitude_FT = (torch.linalg.pinv(bank_MF) @ mel_MT.exp()).clamp(min=1e-7)

@@ -1,5 +1,4 @@
-"""Reading and writing recordings: any format libsndfile knows in, mono float32 out. Knows nothing of mels, corpora or
-text."""
+"""Read recordings of any format libsndfile knows as mono float32; write 16-bit WAV."""
 
 from __future__ import annotations
 
@@ -17,11 +16,10 @@ from sonorant.files import atomic_file
 
 
 def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
-    """Return a recording as mono float32 (S,), full scale 1.0, and its rate in Hz.
+    """Read a recording as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
-    wav, flac, ogg and mp3 of any bit depth; several channels are averaged. Where `sample_rate` (Hz) differs from the
-    recording's rate, the samples are resampled with soxr (high quality); None keeps the recording's rate. NaN, infinity
-    and values beyond full scale in float files are returned as they are. Raises SonorantError naming the file if it is
+    Several channels are averaged. `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's
+    rate. NaN, infinity and values beyond full scale in float files are kept. Raises SonorantError naming a file that is
     absent or cannot be decoded.
     """
     if not path.is_file():
@@ -39,15 +37,14 @@ def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, 
 
 
 def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
-    """Return float32 (S,) at `rate` Hz as float32 (round(S * new_rate / rate),) at `new_rate` Hz."""
+    """Resample float32 (S,) at `rate` Hz to float32 (round(S * new_rate / rate),) at `new_rate` Hz."""
     import soxr  # not needed for speaking, so not a dependency of the runtime
 
     return soxr.resample(samples, rate, new_rate).astype(np.float32, copy=False)
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically; values beyond full scale are
-    clipped.
+    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically, clipped at full scale.
 
     Raises SonorantError naming the file if the samples are not one-dimensional or not finite.
     """
@@ -61,11 +58,10 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
-    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which is at `path` once all went
-    well.
+    """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
 
-    Without `header` the file holds the samples alone. What is there and no regular file, such as a pipe or a device, is
-    never replaced: it is written to as samples come, and its header does not say how many.
+    Without `header` the file holds only samples. A pipe or device is never replaced: samples are written to it as they
+    come, and its header does not say how many.
     """
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
@@ -94,8 +90,8 @@ def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
 def wav_header(rate: int, samples: int | None) -> bytes:
     """The 44 bytes before the samples of a mono 16-bit WAV at `rate` Hz.
 
-    Where the number of samples is not known (None) or beyond what the format can say (4 GiB), the largest size stands
-    for it, which players take for "until the end".
+    If the number of samples is unknown (None) or exceeds the format's 4 GiB, the size is the largest possible, which
+    players take as "until the end".
     """
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
@@ -103,5 +99,5 @@ def wav_header(rate: int, samples: int | None) -> bytes:
 
 
 def decoding_problem(error: soundfile.SoundFileError) -> str:
-    """Return libsndfile's own words about a failure, without the path they may begin with."""
+    """libsndfile's message about a failure, without the path it may begin with."""
     return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")

@@ -1,4 +1,4 @@
-"""From a planned micro-batch to tensors. Knows nothing of models, ranks or losses."""
+"""Turn a planned micro-batch into tensors, prefetched by worker processes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ FRAMES_MULTIPLE = 16
 TOKENS_MULTIPLE = 8
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
-"""Batch key of what was really read, for proof that the ranks share out the plan: (B, 2) int64, item and first frame of
-each row."""
+"""Batch key of what was read, (B, 2) int64: item and first frame of each row. Proves that ranks share out the plan."""
 
 
 class UtteranceBatches(Dataset[Batch]):
-    """Whole utterances, padded: tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) float32, mel_lengths (B,),
-    speaker (B,)."""
+    """Whole utterances, padded.
+
+    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) float32, mel_lengths (B,), speaker (B,).
+    """
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:
         self.store = store
@@ -94,11 +95,10 @@ def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
 
 @contextmanager
 def _sigterm_blocked() -> Iterator[None]:
-    """What is started meanwhile never sees SIGTERM, from its first instruction on, as a handler of its own would only
-    do later.
+    """Processes started here ignore SIGTERM from the beginning.
 
-    torchrun sends it to the whole process group of a rank, which needs its workers until it has saved and ends them
-    itself.
+    torchrun sends SIGTERM to a rank's whole process group. The rank needs its workers until it has saved, and ends them
+    itself. A handler in the worker would be installed too late.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

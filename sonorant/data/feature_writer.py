@@ -1,8 +1,7 @@
-"""Makes the feature store from accepted utterances, in several processes. Knows nothing of paths outside those it is
-given.
+"""Writes the feature store of accepted utterances, computed in several processes.
 
-The arrays are streamed to disk in the order of the manifest, so memory does not grow with the corpus and the store is
-the same whatever the number of processes.
+The arrays are streamed to disk in the manifest's order: memory does not grow with the corpus, and the store does not
+depend on the number of processes.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _IN_FLIGHT_PER_PROCESS = 8
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker needs beside the utterance."""
+    """What a worker needs besides the utterance."""
 
     corpus: Path
     audio: MelConfig
@@ -60,11 +59,10 @@ def write_features(
     text: TextConfig,
     processes: int | None = None,
 ) -> None:
-    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`; atomically.
+    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, atomically.
 
-    `processes` is by default the number of cores this process may use. Raises SonorantError naming the utterance for
-    audio that cannot be read, a text with nothing to say or a missing split, and for a corpus without a training split
-    or with two languages.
+    `processes`: None = one a usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
+    text is silent or whose split is missing, and for a corpus without a training split or with two languages.
     """
     language = _check(utterances)
     frontend = load_frontend(text.frontend, language)
@@ -104,7 +102,7 @@ def write_features(
 
 
 def _check(utterances: list[Utterance]) -> str:
-    """The one language of the utterances, if they can be made into a store."""
+    """Check that the utterances can form a store; return their one language."""
     if not any(utterance.split == "train" for utterance in utterances):
         raise SonorantError(
             f"features: none of {len(utterances)} utterances is in the training split; see prepare's report"
@@ -123,7 +121,7 @@ def _check(utterances: list[Utterance]) -> str:
 
 
 def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> Iterator[_Features]:
-    """Features in the order of the utterances. At most a few per process are under way, so that memory stays small."""
+    """Features in the order of the utterances. At most a few a process are pending, so that memory stays small."""
     processes = min(processes or usable_cores(), len(utterances))
     total = sum(utterance.seconds or 0 for utterance in utterances) or None
     with tqdm(total=total, unit=" audio s", unit_scale=True, desc="features") as bar:
@@ -139,7 +137,7 @@ def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Ite
             for utterance in utterances
         )
         return
-    # Spawned, not forked: a forked child inherits torch's threads half-dead.
+    # Spawned, not forked: a fork copies the locks of torch's threads, but not the threads.
     context = multiprocessing.get_context("spawn")
     pending: deque[Future[_Features]] = deque()
     with ProcessPoolExecutor(processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:

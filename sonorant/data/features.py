@@ -1,9 +1,7 @@
-"""The feature store: mels, samples and tokens of a corpus in memory-mapped arrays, read. Does not know how they are
-made or used.
+"""The feature store: mels, samples and tokens of a corpus in memory-mapped arrays, and copies of it on a local disk.
 
-Shapes: T frames, M mel bins, S samples, N tokens, all of one utterance; U utterances.
-
-A copy of a feature store on a disk of this machine, for features on slow storage. Does not know who reads it."""
+Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is the number of utterances.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree
 
 VERSION = 1
-"""Of the layout of the store; a reader refuses another."""
+"""Version of the store's layout; a reader refuses any other."""
 MELS, AUDIO, TOKENS = "mels.npy", "audio.npy", "tokens.npy"
 _REPAIR = "run: dvc repro features"
 _HEADER_KEYS = ("version", "audio", "frontend", "symbols", "speakers", "mel_mean", "mel_std", "content")
@@ -32,13 +30,11 @@ _INDEX_KEYS = ("id", "split", "speaker", "language", "first_frame", "frames", "f
 
 
 class FeatureStore:
-    """The utterances of a store, by index 0..U-1, in the manifest's order. Cheap to open, to share and to send to other
-    processes.
+    """The utterances of a store, by index 0..U-1 in the manifest's order. Cheap to open and to send to other processes.
 
     Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids`, `split` and `language` (lists of U
-    strings),
-    `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 arrays (U,)), `seconds_reading`
-    (what reading took this process so far).
+    strings), `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 (U,)), `seconds_reading`
+    (time this process has spent reading).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], index: list[dict[str, Any]]) -> None:
@@ -65,9 +61,9 @@ class FeatureStore:
 
     @classmethod
     def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
-        """Map the store at `path`; with `audio`, refuse one made with other settings.
+        """Map the store at `path`; refuse it if `audio` is given and differs from its settings.
 
-        Raises SonorantError, saying to run the stage again, for another version or mel, and for missing or truncated
+        Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or truncated
         files.
         """
         header = read_json(path / "header.json")
@@ -102,16 +98,16 @@ class FeatureStore:
         return len(self.ids)
 
     def read_into_memory(self, room: int) -> None:
-        """Hold all arrays in this process; worker processes that it forks share them.
+        """Hold all arrays in this process; worker processes forked from it share them.
 
-        Raises SonorantError where they take more than `room` bytes: each rank holds the whole, so its room is its part
-        of what is free.
+        Raises SonorantError if they exceed `room` bytes: each rank holds the whole, so its room is its share of free
+        memory.
         """
         needed = sum(array.nbytes for array in (self._mels, self._audio, self._tokens))
         if needed > room:
             raise SonorantError(
-                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's part of the memory that is free, "
-                f"{room / 2**30:.1f} GiB; set data.preload to none or folder"
+                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's part of the memory "
+                f"that is free, {room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
         self._mels, self._audio, self._tokens = (np.array(array) for array in (self._mels, self._audio, self._tokens))
 
@@ -120,8 +116,7 @@ class FeatureStore:
         return self._read(self._mels, self._first_frame[i] + start, self._frames_of(i, start, frames))
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
-        """Samples int16 (S,), full scale 32768, at `audio.sample_rate`, of the same frames; S = T * hop, zeros at an
-        utterance's end."""
+        """Samples int16 (T * hop,), full scale 32768, of the same frames; the end of an utterance is zeros."""
         hop = self.audio.hop
         return self._read(self._audio, (self._first_frame[i] + start) * hop, self._frames_of(i, start, frames) * hop)
 
@@ -144,20 +139,18 @@ class FeatureStore:
         return np.flatnonzero(np.array(self.split) == split)
 
     def verify(self) -> None:
-        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it
-        was written."""
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
         if content_hash([array_hash(self.path / name) for name in (MELS, AUDIO, TOKENS)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`: its arrays, by the hash of them in its header, and which utterance is in
-    which split."""
+    """Hex SHA-256 of the store at `path`: of its arrays, by the header's hash, and of its splits."""
     return sha256_tree([path / "header.json", path / "index.json"])
 
 
 def array_hash(path: Path) -> str:
-    """Hex SHA-256 of the data of a .npy file, its header left out."""
+    """Hex SHA-256 of the data of a .npy file, without its header."""
     array = np.load(path, mmap_mode="r")
     digest = hashlib.sha256()
     rows = max(1, (1 << 22) // max(1, array[:1].nbytes))
@@ -199,16 +192,15 @@ FILES = ("header.json", "index.json", MELS, AUDIO, TOKENS)
 
 
 def copy_path(features: Path, folder: Path) -> Path:
-    """Where in `folder` the copy of these features belongs: named by their content, so that other features never meet
-    it."""
+    """Where the copy of these features lies in `folder`: named by content, so that other features never match it."""
     return folder / store_hash(features)[:32]
 
 
 def local_copy(features: Path, folder: Path) -> Path:
-    """The copy of a feature store in `folder`, made where it is absent or damaged; a copy is either whole or not there.
+    """The copy of a feature store in `folder`, made if it is absent or damaged; it is either complete or not there.
 
-    Processes that ask at once wait for the first. Raises SonorantError where the disk is full or cannot be written, and
-    where the features themselves are damaged.
+    Processes that ask at once wait for the first. Raises SonorantError if the disk is full or not writable, or the
+    features themselves are damaged.
     """
     target = copy_path(features, folder)
     try:
@@ -218,7 +210,8 @@ def local_copy(features: Path, folder: Path) -> Path:
                 _copy(features, target)
     except OSError as error:
         raise SonorantError(
-            f"data.preload_folder {folder}: {error.strerror}; make room there, name another folder or set data.preload to none"
+            f"data.preload_folder {folder}: {error.strerror}; "
+            "make room there, name another folder or set data.preload to none"
         ) from None
     return target
 
@@ -229,8 +222,8 @@ def _copy(features: Path, target: Path) -> None:
     needed, free = sum((features / name).stat().st_size for name in FILES), shutil.disk_usage(target.parent).free
     if needed > free:
         raise SonorantError(
-            f"data.preload_folder {target.parent}: {needed / 2**30:.2f} GiB of features, {free / 2**30:.2f} GiB free; make room there, "
-            "name another folder or set data.preload to none"
+            f"data.preload_folder {target.parent}: {needed / 2**30:.2f} GiB of features, {free / 2**30:.2f} GiB free; "
+            "make room there, name another folder or set data.preload to none"
         )
     with atomic_folder(target) as copy:
         for name in FILES:

@@ -1,8 +1,7 @@
-"""The manifest: one line an utterance, from the corpus as found to the corpus as prepared. Knows nothing of how audio
-is read.
+"""The manifest: one line an utterance, first of the corpus as found, then of the corpus as prepared.
 
-Also the one list of what can be wrong with an utterance: importers note a defect of a row they cannot read properly,
-`prepare` finds all the others and rejects them alike.
+`Defect` lists everything that can be wrong with an utterance: importers note it for a row they cannot read, `prepare`
+finds the others and rejects both.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ SPLITS = ("train", "validation", "test")
 
 
 class Defect(StrEnum):
-    """Why an utterance is rejected, in the words of the report."""
+    """Why an utterance is rejected, as the report says it."""
 
     # found by an importer, in the row
     WRONG_COLUMNS = "wrong column count"
@@ -47,12 +46,12 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Utterance:
-    """One recording and its text. What is not known yet is None."""
+    """One recording and its text. None marks what is not known yet."""
 
     id: str
     """Name of the utterance, unique in an accepted manifest."""
     audio: str | None
-    """Audio file, relative to the corpus folder, with forward slashes; None if the row names none that may be used."""
+    """Audio file relative to the corpus folder, with forward slashes; None if the row names no usable one."""
     text: str
     """Text as found, whitespace collapsed."""
     speaker: str
@@ -70,7 +69,7 @@ class Utterance:
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None
-    """A `Defect` its importer found in the row; such an utterance is rejected by `prepare`."""
+    """A `Defect` that the importer found; `prepare` rejects the utterance."""
 
 
 def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
@@ -85,8 +84,7 @@ def read_manifest(path: Path) -> list[Utterance]:
 
 
 def path_inside(folder: Path, file: str) -> Path | None:
-    """Return `file` relative to `folder`, or None if it leaves it: by `..`, as an absolute path or through a symbolic
-    link."""
+    """`file` relative to `folder`; None if it lies outside by `..`, an absolute path or a symbolic link."""
     try:
         return (folder / file).resolve().relative_to(folder.resolve())
     except (ValueError, OSError, RuntimeError):  # elsewhere or a NUL byte; a name too long; a loop of links
@@ -94,7 +92,7 @@ def path_inside(folder: Path, file: str) -> Path | None:
 
 
 def file_exists(path: Path) -> bool:
-    """Whether there is such a file; a name no file can have is one that does not exist."""
+    """Whether the file exists; False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:

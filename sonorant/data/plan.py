@@ -1,8 +1,7 @@
-"""The epoch plan: which utterances meet in which micro-batch and in which optimizer step. Knows nothing of ranks or
-files.
+"""The epoch plan: which utterances form a micro-batch, and which micro-batches an optimizer step.
 
-The plan is a pure function of (seed, epoch), the same on every machine: training can be resumed at any step without
-replaying the steps before it, and the same plan is dealt over one rank or many.
+The plan is a pure function of (seed, epoch), the same on every machine. Training resumes at any step without replaying
+earlier ones, and one plan is sharded over any number of ranks.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What one forward pass takes."""
+    """The rows of one forward pass."""
 
     epoch: int
     number: int
-    """Its place in the epoch's plan."""
+    """Position in the epoch's plan."""
     items: np.ndarray
     """(B,) int64 indices into the feature store."""
     starts: np.ndarray | None = None
@@ -33,8 +32,7 @@ class Plan:
     """An endless training plan, epoch by epoch."""
 
     micro_batches_per_step: int
-    """How many micro-batches one optimizer step takes, on all ranks together; an epoch's last step takes what is
-    left."""
+    """Micro-batches of one optimizer step on all ranks together; the last step of an epoch may have fewer."""
     micro_batches: Callable[[int], list[MicroBatch]]
     """The micro-batches of an epoch, in order."""
 
@@ -48,8 +46,8 @@ class Plan:
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
     """The micro-batches of a step that `rank` computes, each with its weight.
 
-    A rank for which none is left computes the first one with weight zero: it takes part in the averaging of gradients
-    without changing the sum, so uneven numbers neither hang nor drop or repeat a sample.
+    A rank without one computes the first with weight zero: it takes part in the averaging of gradients without changing
+    the sum, so an uneven number neither hangs nor drops or repeats a sample.
     """
     own = [(batch, 1.0) for batch in step[rank::world_size]]
     return own or [(step[0], 0.0)]
@@ -61,9 +59,9 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
     Args:
         frames: (all,) int64 frames of each utterance in the store.
         items: (B,) int64 indices to plan over.
-        budget: padded frames a micro-batch may hold; a single longer utterance is an error.
+        budget: most padded frames of a micro-batch.
 
-    Raises SonorantError if an utterance alone exceeds the budget.
+    Raises SonorantError if a single utterance exceeds the budget.
     """
     random = np.random.default_rng([seed, epoch])
     lengths = frames[items]
@@ -94,10 +92,9 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
 def segment_plan(
     frames: np.ndarray, items: np.ndarray, *, segments: int, length: int, seed: int, epoch: int
 ) -> list[MicroBatch]:
-    """Micro-batches of `segments` random segments of `length` frames; each utterance gives one segment an epoch.
+    """Micro-batches of `segments` random segments of `length` frames, one segment of each utterance an epoch.
 
-    Utterances shorter than a segment are left out of the epoch; the last micro-batch is filled up from the epoch's
-    start.
+    Utterances shorter than a segment are left out; the last micro-batch is filled up from the epoch's start.
     """
     random = np.random.default_rng([seed, epoch])
     long_enough = items[frames[items] >= length]

@@ -1,5 +1,4 @@
-"""Which phones and diphones a list of prompts makes a speaker say. Knows nothing of recordings or of which corpus the
-prompts are for."""
+"""Which phones and diphones a list of prompts makes a speaker say."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from sonorant.text import Frontend
 from sonorant.text.frontend import PAUSES
 
 SILENCE = "_"
-"""Stands in a diphone for any pause, and for the silence before and after a prompt."""
+"""In a diphone: any pause, and the silence before and after a prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +23,13 @@ class Coverage:
     sentences: int
     """Prompts counted."""
     characters: int
-    """Characters of all prompts as written, blanks included, line ends not."""
+    """Characters of all prompts as written, with blanks, without line ends."""
     phones: dict[str, int]
-    """Occurrences of every phone of the language's inventory, rarest first; 0 for one that no prompt holds."""
+    """Occurrences of every phone of the language's inventory, rarest first; 0 if no prompt holds it."""
     pauses: dict[str, int]
     """Occurrences of every pause symbol."""
     diphones: dict[tuple[str, str], int]
-    """Occurrences of each pair of neighbours that was seen, across words too; `SILENCE` may be either of them."""
+    """Occurrences of each pair of neighbours, across words too; either may be `SILENCE`."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -39,14 +38,12 @@ class Coverage:
 
     @property
     def possible_diphones(self) -> int:
-        """Ordered pairs of phones, and each phone after and before silence. An upper bound: no language uses all of
-        them."""
+        """Ordered pairs of phones, with silence. An upper bound: no language uses all of them."""
         return len(self.phones) ** 2 + 2 * len(self.phones)
 
 
 def read_prompts(path: Path) -> list[str]:
-    """Return the lines of a UTF-8 file that are not blank. Raises SonorantError naming the file if it cannot be read or
-    holds none."""
+    """The non-blank lines of a UTF-8 file. Raises SonorantError naming the file if it is unreadable or empty."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -63,8 +60,7 @@ def read_prompts(path: Path) -> list[str]:
 
 
 def measure_coverage(prompts: Iterable[str], frontend: Frontend) -> Coverage:
-    """Count what `frontend` says for each prompt. Raises SonorantError quoting a prompt that holds characters it cannot
-    speak."""
+    """Count the phones that `frontend` speaks. Raises SonorantError quoting a prompt that cannot be spoken."""
     symbols: Counter[str] = Counter()
     diphones: Counter[tuple[str, str]] = Counter()
     sentences = characters = 0
@@ -93,14 +89,15 @@ def _diphones(sequence: list[str]) -> list[tuple[str, str]]:
 
 
 def describe(coverage: Coverage) -> str:
-    """The counts as a person reads them: totals, phones rarest first, pauses, diphones, and what is missing."""
+    """The counts for a person: totals, phones rarest first, pauses, diphones, missing phones."""
     phones = sum(coverage.phones.values())
     share = len(coverage.diphones) / coverage.possible_diphones
+    present = len(coverage.phones) - len(coverage.missing)
     return "\n".join(
         [
             f"sentences   {coverage.sentences:,}",
             f"characters  {coverage.characters:,}",
-            f"phones      {phones:,}, {len(coverage.phones) - len(coverage.missing)} of the inventory's {len(coverage.phones)}",
+            f"phones      {phones:,}, {present} of the inventory's {len(coverage.phones)}",
             *(f"  {phone:<4}{count:>7,}" for phone, count in coverage.phones.items()),
             "pauses      " + ", ".join(f"'{pause}' {count:,}" for pause, count in coverage.pauses.items()),
             f"diphones    {len(coverage.diphones):,} seen of {coverage.possible_diphones:,} pairs ({share:.0%})",

@@ -1,4 +1,4 @@
-"""From text to the phonemes a model learns and speaks. Knows nothing of audio, models or training; imports no torch."""
+"""Text to the phonemes that a model learns and speaks. Imports no torch."""
 
 from sonorant.text.frontend import FRONTENDS, Frontend, Phoneme, SpokenText, SymbolTable, TextConfig, load_frontend
 

@@ -1,4 +1,4 @@
-"""Phonemes by espeak-ng through phonemizer (both GPL-3, so an optional extra). Knows nothing of voices."""
+"""Phonemes by espeak-ng through phonemizer, both GPL-3 and therefore an optional extra."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
 from sonorant.text.written_forms import plain_characters, split_unknown
 
 RULES = 1
-"""Revision of the rules here and in `characters`; raise it when the same text would get other phonemes."""
+"""Revision of the rules here and in `written_forms`; raise it when the same text would get other phonemes."""
 
-# espeak-ng publishes no inventory of a language, so the inventory is the phonetic alphabet: every phone it can write is
-# one of these symbols or falls apart into them.
+# espeak-ng publishes no inventory of a language, so this is the phonetic alphabet: every phone that espeak-ng writes is
+# one of these symbols or can be split into them.
 _VOWELS = "aɑɐɒæʌəɘɚɛɜɝɞeɤɵiɨɪᵻyʏɯuʉʊoɔøœɶ"
 _CONSONANTS = "pbtdʈɖcɟkɡqɢʔmɱnɳɲŋɴʙrʀɾɽɸβfvθðszʃʒʂʐɕʑçʝxɣχʁħʕhɦɬɮʋɹɻjɥɰlɭʎʟɫwʍɓɗʄɠʛɧʘǀǃǂǁ"
 _JOINED = ("aɪ", "aʊ", "eɪ", "oʊ", "əʊ", "ɔɪ", "ɪə", "eə", "ʊə", "tʃ", "dʒ", "ts", "dz", "tɕ", "dʑ", "pf")
@@ -27,7 +27,7 @@ _SYMBOLS = tuple(
     unicodedata.normalize("NFC", symbol)
     for symbol in (
         *_VOWELS,
-        *(vowel + _LONG for vowel in _VOWELS),
+        *(v + _LONG for v in _VOWELS),
         *_NASAL,
         *(v + _LONG for v in _NASAL),
         *_CONSONANTS,
@@ -43,8 +43,7 @@ _SENTENCE_END = re.compile(r"(?<=[.?!؟])\s+")
 
 
 class EspeakFrontend:
-    """Frontend of one language. Raises SonorantError if phonemizer or espeak-ng is not installed or does not know the
-    language."""
+    """Frontend of one language. Raises SonorantError if phonemizer, espeak-ng or the language is missing."""
 
     name = "espeak"
     symbols: tuple[str, ...] = (*dict.fromkeys(_SYMBOLS), *PAUSES)
@@ -118,7 +117,7 @@ def _pause(marks: str) -> str:
 
 
 def _word(phones: list[str]) -> list[Phoneme]:
-    """Phonemes of one word from espeak-ng's phones, those that are not in the inventory taken apart."""
+    """Phonemes of one word from espeak-ng's phones; a phone outside the inventory is split into symbols of it."""
     result: list[Phoneme] = []
     for phone in phones:
         stress = next((_STRESS[mark] for mark in phone if mark in _STRESS), 0)
@@ -129,7 +128,7 @@ def _word(phones: list[str]) -> list[Phoneme]:
 
 
 def _symbols_of(phone: str) -> list[str]:
-    """The phone as symbols of the inventory, longest first; marks that the inventory lacks are dropped."""
+    """Split a phone into symbols of the inventory, longest first; marks that the inventory lacks are dropped."""
     rest = unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS))
     found = []
     while rest:

@@ -1,11 +1,7 @@
-"""What frontends give and models take: phonemes and the text they speak. Does not know where they come from.
+"""What a text frontend returns: phonemes, their token ids and the text as spoken.
 
-Apart from the frontends, so that a model depends on what a phoneme is and not on how one is found.
-
-Phonemes as integers and back. Does not know which language or frontend they come from.
-
-What every text frontend gives: phonemes, and what it could not say. Does not know how any of them finds a
-pronunciation."""
+Models depend on this file alone, not on the frontends that find pronunciations.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +14,7 @@ import numpy as np
 from sonorant.errors import SonorantError
 
 PAUSES = (",", ".", "?", "!")
-"""Pause symbols, last in every frontend's inventory. A voice learns how long each lasts and how speech sounds before
-it."""
+"""Pause symbols, last in every frontend's inventory. A voice learns their length and the intonation before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,24 +31,24 @@ class Phoneme:
 
 @dataclass(frozen=True, slots=True)
 class SpokenText:
-    """What a frontend makes of a text."""
+    """A text as a frontend speaks it."""
 
     text: str
-    """The text as spoken: numbers, dates and abbreviations written out, as far as the frontend tells."""
+    """The text as spoken: numbers, dates and abbreviations written out, as far as the frontend reveals them."""
     phonemes: tuple[Phoneme, ...]
     """Empty when there is nothing to say: pauses alone are not speech."""
     unknown: tuple[str, ...]
-    """Characters of the text that cannot be spoken and were left out; each once, in order of appearance."""
+    """Characters that cannot be spoken and were left out, each once, in order of appearance."""
 
 
 PADDING, START, END = 0, 1, 2
-_RESERVED = 3
+_RESERVED = 3  # the first id of a symbol
 
 
 class SymbolTable:
-    """Ids of a voice's symbols: 0 is padding, 1 the start `^`, 2 the end `$`, then the symbols in their order.
+    """Token ids of a voice's symbols: 0 is padding, 1 the start `^`, 2 the end `$`, then the symbols in order.
 
-    `size` is the number of ids, so of rows of an embedding. Raises SonorantError if a symbol occurs twice.
+    `size` is the number of ids, hence of rows in an embedding. Raises SonorantError if a symbol occurs twice.
     """
 
     def __init__(self, symbols: Iterable[str]) -> None:
@@ -65,25 +60,23 @@ class SymbolTable:
         self.size = _RESERVED + len(self.symbols)
 
     def encode(self, phonemes: Iterable[Phoneme]) -> np.ndarray:
-        """Token ids int16 (N, 3): columns symbol, stress (0, 1, 2), word start (0, 1); a row for `^` before and `$`
-        after.
+        """Token ids int16 (N, 3) with columns symbol, stress (0, 1, 2) and word start (0, 1), framed by `^` and `$`.
 
-        Raises SonorantError naming a phoneme that the table does not hold.
+        Raises SonorantError naming a phoneme that is not in the table.
         """
         rows = [(START, 0, 0)]
         for phoneme in phonemes:
             if phoneme.symbol not in self._ids:
-                known = " ".join(self.symbols)
                 raise SonorantError(
-                    f"phoneme '{phoneme.symbol}' is not one the voice knows ({known}); use the frontend it was trained with"
+                    f"phoneme '{phoneme.symbol}' is not one the voice knows ({' '.join(self.symbols)}); "
+                    "use the frontend it was trained with"
                 )
             rows.append((self._ids[phoneme.symbol], phoneme.stress, int(phoneme.word_start)))
         rows.append((END, 0, 0))
         return np.array(rows, dtype=np.int16)
 
     def decode(self, tokens: np.ndarray) -> tuple[Phoneme, ...]:
-        """The phonemes of token ids (N, 3), padding, start and end left out. Raises SonorantError for an id outside the
-        table."""
+        """The phonemes of token ids (N, 3), without padding, start and end. Raises SonorantError for an unknown id."""
         phonemes = []
         for symbol, stress, word_start in tokens.tolist():
             if not 0 <= symbol < self.size:
@@ -100,7 +93,7 @@ FrontendName = Literal["gruut", "espeak"]
 
 @dataclass(frozen=True, kw_only=True)
 class TextConfig:
-    """Settings of the text frontend: section `text` of the settings."""
+    """Section `text` of params.yaml."""
 
     frontend: FrontendName
     """Which frontend turns text into phonemes: `gruut` (bundled, offline) or `espeak` (optional extra, GPL-3)."""
@@ -111,7 +104,7 @@ class TextConfig:
 
 
 class Frontend(Protocol):
-    """Text in, phonemes out. Safe to share between threads and to send to other processes."""
+    """Turns text into phonemes. Safe to share between threads and to send to other processes."""
 
     @property
     def name(self) -> str:
@@ -127,13 +120,14 @@ class Frontend(Protocol):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """Every symbol `speak` can give, in an order that does not change: the language's phones, then `PAUSES`."""
+        """Every symbol that `speak` can return, in a fixed order: the language's phones, then `PAUSES`."""
 
     def speak(self, text: str) -> SpokenText:
-        """The whole text as one sequence. Never raises, whatever the text."""
+        """Speak the whole text as one sequence. Never raises, whatever the text."""
 
     def sentences(self, text: str) -> list[SpokenText]:
-        """The text sentence by sentence, those with nothing to say left out; what is unknown is told by the first."""
+        """Speak the text sentence by sentence; silent ones are left out, unknown characters are listed with the
+        first."""
 
 
 def _gruut(language: str) -> Frontend:
@@ -152,14 +146,14 @@ FRONTENDS: dict[str, Callable[[str], Frontend]] = {"gruut": _gruut, "espeak": _e
 
 
 def load_frontend(name: str, language: str) -> Frontend:
-    """The frontend `name` for `language`. Raises SonorantError if either is not known or not installed."""
+    """The frontend `name` for `language`. Raises SonorantError if either is unknown or not installed."""
     if name not in FRONTENDS:
         raise SonorantError(f"text.frontend: unknown frontend '{name}'; allowed: {', '.join(FRONTENDS)}")
     return FRONTENDS[name](language)
 
 
 def joined_phonemes(phonemes: Iterable[Phoneme]) -> tuple[Phoneme, ...]:
-    """Phonemes as a model should see them: no pause at the start, and of several in a row only the first strongest."""
+    """Drop pauses at the start, and keep only the first strongest of several in a row."""
     result: list[Phoneme] = []
     for phoneme in phonemes:
         if phoneme.symbol not in PAUSES or (result and result[-1].symbol not in PAUSES):

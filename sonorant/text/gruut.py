@@ -1,5 +1,4 @@
-"""Phonemes by gruut (MIT): lexicon, a CRF for other words, numbers and dates as words; offline. Knows nothing of
-voices."""
+"""Phonemes by gruut (MIT), offline: a lexicon, a CRF for words it lacks, numbers and dates as words."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
 from sonorant.text.written_forms import plain_characters, split_unknown, written_out
 
 RULES = 1
-"""Revision of the rules here and in `characters` and `english`; raise it when the same text would get other
-phonemes."""
+"""Revision of the rules here and in `written_forms`; raise it when the same text would get other phonemes."""
 
 _DIGIT = re.compile(r"\d")
 _NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
@@ -29,8 +27,7 @@ _STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
 
 
 class GruutFrontend:
-    """Frontend of one language. Raises SonorantError for a language gruut does not know or whose data are not
-    installed."""
+    """Frontend of one language. Raises SonorantError if gruut or its data lack the language."""
 
     name = "gruut"
 
@@ -39,7 +36,7 @@ class GruutFrontend:
         from gruut.utils import resolve_lang
         from gruut_ipa import Phonemes
 
-        # gruut logs a traceback for each number it cannot read; such a number is spelt out or reported as unknown here.
+        # gruut logs a traceback for each number it cannot read; here such a number is spelt out or reported as unknown.
         logging.getLogger("gruut").setLevel(logging.CRITICAL)
         self.language = language.lower().replace("_", "-")
         self._resolved = resolve_lang(self.language)
@@ -81,7 +78,7 @@ class GruutFrontend:
         ]
 
     def _analyse(self, text: str) -> tuple[list[tuple[str, list[Phoneme]]], tuple[str, ...]]:
-        """For each sentence its spoken text and phonemes; and the unknown characters of all."""
+        """The spoken text and phonemes of each sentence, and the unknown characters of all of them."""
         plain = plain_characters(text)
         if self._resolved.startswith("en-"):
             plain = written_out(plain)
@@ -91,7 +88,7 @@ class GruutFrontend:
         unread = {
             word.text for sentence in sentences for word in sentence if word.is_spoken and _DIGIT.search(word.text)
         }
-        if unread:  # such as 99.9.9.9, which is no number: say its digits rather than guess a word from it
+        if unread:  # such as 99.9.9.9, which is not a number: say its digits instead of guessing a word
             for word in sorted(unread, key=len, reverse=True):
                 known = known.replace(word, _NOT_WORD.sub(" ", word))
             sentences = self._process(known, found)
@@ -101,13 +98,13 @@ class GruutFrontend:
         return parts, tuple(found)
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """The sentences of gruut. A word that makes it raise is spelt; a character that does is left out and becomes
+        """gruut's sentences. A word that makes gruut raise is spelt out; a character that does is left out as
         unknown."""
         processor = _processor(self._resolved)
         try:
             graph, root = processor(text, lang=self._resolved)
             return list(processor.sentences(graph, root))
-        except Exception:  # its parsers of numbers, sums and dates raise anything; the words around are still good
+        except Exception:  # its parsers of numbers, sums and dates raise anything; keep the words around
             words = text.split()
             if len(words) > 1:
                 return [sentence for word in words for sentence in self._process(word, unknown)]
@@ -124,9 +121,8 @@ class GruutFrontend:
             return [Phoneme(",")]
         if not word.is_spoken:
             return []
-        readable = any(
-            character.isalpha() for character in word.text
-        )  # gruut guesses a word even from a lone sign such as €
+        # gruut guesses a word even from a lone sign such as €.
+        readable = any(character.isalpha() for character in word.text)
         phones = [_split_stress(phone) for phone in (word.phonemes or ()) if readable]
         known = [(symbol, stress) for symbol, stress in phones if symbol in self.symbols]
         if not known:
@@ -135,7 +131,7 @@ class GruutFrontend:
 
 
 def _processor(language: str) -> Any:
-    """gruut's processor of a language for the current thread: its database connections and models cannot be shared."""
+    """gruut's processor of a language for this thread: its database connections and models cannot be shared."""
     processors = _LOCAL.__dict__.setdefault("processors", {})
     if language not in processors:
         from gruut import TextProcessor
@@ -149,8 +145,7 @@ def _processor(language: str) -> Any:
 def _index_lexicon(lookup: Any) -> None:
     """Let gruut look words up in an indexed copy of its lexicon in memory.
 
-    The file has no index: every word not met before costs four scans of it (50 ms in English), the copy costs 50 ms
-    once.
+    The file has no index: every new word costs four scans of it (50 ms in English). The copy costs 50 ms once.
     """
     from gruut.lang import DelayedSqlitePhonemizer
     from gruut.phonemize import SqlitePhonemizer
@@ -165,6 +160,6 @@ def _index_lexicon(lookup: Any) -> None:
 
 
 def _split_stress(phone: str) -> tuple[str, int]:
-    """A phone without its marks of stress or pitch accent, and its stress."""
+    """Split a phone into its symbol and its stress (0, 1, 2); marks of pitch accent count as stress."""
     stress = min((_STRESS[mark] for mark in phone if mark in _STRESS), default=0)
     return unicodedata.normalize("NFC", "".join(mark for mark in phone if mark not in _STRESS)), stress

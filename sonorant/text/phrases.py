@@ -1,7 +1,7 @@
-"""A text of any length as phrases to be spoken one after another, read no further than needed. Knows nothing of voices.
+"""Split a text of any length into phrases to speak one after another, reading no further than needed.
 
-A phrase is a sentence, and the frontend says where one ends; a sentence too long to wait for is cut where a phrase
-ends."""
+A phrase is a sentence as the frontend delimits it; a sentence too long to wait for is cut at a comma or a word's end.
+"""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from sonorant.errors import SonorantError
 from sonorant.text.frontend import Frontend, SpokenText
 
 LONGEST_PHRASE = 400
-"""Characters; a sentence beyond it, some 25 seconds of speech, is cut."""
+"""Characters; a longer sentence, some 25 seconds of speech, is cut."""
 SHORTEST_CUT = LONGEST_PHRASE // 4
-"""Characters that are left of it at least."""
+"""Characters before a cut, at least."""
 _FRAGMENT = 4096
 _NEXT_WORD = 60
-"""Characters of the word after a full stop that are enough to tell whether a sentence begins with it."""
+"""Characters of the word after a full stop that suffice to tell whether it begins a sentence."""
 _WORDS_BEFORE = 3
-"""Words before a full stop that are enough to tell what it stands for."""
+"""Words before a full stop that suffice to tell whether it ends a sentence."""
 _MAYBE_END = re.compile(r"\s*\n[^\S\n]*\n\s*|[.?!…؟。！？]+[\"'”’»)\]]*\s+")
 _SILENT = re.compile(r"[\s.,;:?!…\"'()\[\]*_–—-]*")
-"""What no frontend speaks, so that rows of it need not be analysed."""
+"""What no frontend speaks; long rows of it need not be analysed."""
 _WORD = re.compile(rf"\S{{1,{_NEXT_WORD}}}")
 _LESSER_BORDERS = (
     re.compile(r"(?:[,;:)\]]|(?<=\s)-{1,3}|[–—])\s+|(?<=[^\W\d])[–—]+(?=[^\W\d])"),  # a phrase ends
-    re.compile(r"(?<=[^\W\d])\s+(?=[^\W\d])"),  # a word ends, none of number and unit or abbreviation and name
+    re.compile(r"(?<=[^\W\d])\s+(?=[^\W\d])"),  # a word ends, but not between a number and its unit
     re.compile(r"\s+"),
     re.compile(r"[^\w\s]+"),  # scripts without spaces, addresses
 )
-"""Where a long sentence is cut; the first kind that occurs is taken, at its last place."""
+"""Where a long sentence is cut: at the last place of the first kind that occurs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """What is spoken in one breath."""
+    """The text that is spoken in one breath."""
 
     spoken: SpokenText
-    """Without phonemes where nothing of it can be spoken: then it only tells what is unknown."""
+    """Without phonemes where nothing can be spoken; then it only lists the unknown characters."""
     goes_on: bool
-    """Whether its sentence goes on in the next phrase."""
+    """Whether the sentence continues in the next phrase."""
     characters: int
-    """Of the text that it and those since the last phrase came from."""
+    """Characters of text read for this phrase and for silent text since the last one."""
 
 
 def split_phrases(text: str | Iterable[str], frontend: Frontend) -> Iterator[Phrase]:
-    """Phrases of a text, or of fragments that make one when joined, which may end anywhere.
+    """Yield the phrases of a text, or of the fragments of a text, which may end anywhere.
 
-    Phrases say what `frontend.sentences` would say of each paragraph as a whole. A fragment is asked for only when what
-    was read holds no more sentence, whose end is known once a word follows it. Raises SonorantError for a word longer
-    than a phrase.
+    The phrases equal what `frontend.sentences` says of each paragraph as a whole. The next fragment is read only when
+    what was read holds no complete sentence; a sentence is complete once a word follows it. Raises SonorantError for a
+    word longer than a phrase.
     """
 
     @lru_cache(maxsize=256)
@@ -76,7 +76,7 @@ def _fragments(text: str | Iterable[str]) -> Iterator[str]:
 
 
 def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iterator[tuple[str, bool]]:
-    """Parts of the text for the frontend, and whether each is cut off in a sentence."""
+    """Parts of the text for the frontend, each with whether its sentence goes on."""
     waiting = ""
     for fragment in fragments:
         waiting = (waiting + fragment).lstrip()
@@ -90,8 +90,8 @@ def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iter
 
 
 def _first_cut(text: str, is_end: Callable[[str, str], bool], *, complete: bool = False) -> tuple[int, bool] | None:
-    """Length of the text's first part and whether its sentence goes on; None where it takes more text to know, or there
-    is none."""
+    """Length of the first part and whether its sentence goes on; None if it needs more text to know, or there is no
+    cut."""
     for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
         if border[0].count("\n") > 1:
             return border.end(), False

@@ -1,10 +1,8 @@
-"""Characters that every frontend meets alike: typography made plain, and what cannot be spoken found. Knows no
-pronunciation.
+"""Written text made plain before a frontend reads it: typography, unknown characters, English symbols and units.
 
-English written forms that gruut reads wrongly or not at all, written as words. Knows nothing of phonemes.
-
-Every rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence, `St. John`
-a street."""
+Each English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and
+`St. John` a street.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +24,12 @@ _BETWEEN_DIGITS = re.compile(r"(?<=\d)\s*–\s*(?=\d)")
 _LONG_DASHES = re.compile(r"\s*(?:[–—―]+|(?<=\s)-{1,3}(?=\s)|--+)\s*")
 
 
-# Scripts of the languages that are not written in Latin letters, as the character names of Unicode call them.
+# Scripts of languages that do not use Latin letters, as Unicode's character names call them.
 _SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
 
 
 def plain_characters(text: str) -> str:
-    """Typographic quotes, dashes, ligatures, wide and invisible characters as their plain forms (Unicode NFKC and a
-    table).
+    """Replace typographic quotes, dashes, ligatures, wide and invisible characters by their plain forms (Unicode NFKC).
 
     A dash between phrases becomes a comma, because it is spoken as a pause; one between digits becomes a hyphen.
     """
@@ -49,7 +46,7 @@ def _plain(character: str) -> str:
     if character.isascii():
         return character
     category = unicodedata.category(character)
-    if category == "Cf":  # joiners, byte order marks, direction marks: they change how text looks, not how it sounds
+    if category == "Cf":  # joiners, byte order marks, direction marks: seen, not heard
         return ""
     if category == "Nd":
         return str(unicodedata.decimal(character))
@@ -57,11 +54,10 @@ def _plain(character: str) -> str:
 
 
 def split_unknown(text: str, language: str) -> tuple[str, tuple[str, ...]]:
-    """The text with a blank for each character that cannot be spoken, and these characters, each once, in order.
+    """Replace each character that cannot be spoken by a blank; also return these characters, each once, in order.
 
-    Unknown are letters of another script than the language's, symbols (emoji, mathematics), control and unassigned
-    characters.
-    A currency sign is known beside a digit.
+    Unknown are letters of other scripts than the language's, symbols (emoji, mathematics), control and unassigned
+    characters. A currency sign is known beside a digit.
     """
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
     kept: list[str] = []
@@ -90,8 +86,8 @@ def _can_be_spoken(character: str, script: str, neighbours: str) -> bool:
 
 
 _LETTERS = str.maketrans({
-    "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th", "ð": "th", "Ð": "Th",
-    "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
+    "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th",
+    "ð": "th", "Ð": "Th", "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
 })  # fmt: skip
 _UNITS = {
     "km": "kilometers", "cm": "centimeters", "mm": "millimeters", "kg": "kilograms", "mg": "milligrams", "lb": "pounds",
@@ -155,8 +151,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 
 
 def written_out(text: str) -> str:
-    """Plain text (see `plain_characters`) with English symbols, units and abbreviations as words, and accents taken off
-    letters."""
+    """Write English symbols, units and abbreviations in plain text as words, and remove accents."""
     text = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LETTERS)) if unicodedata.category(c) != "Mn")
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)

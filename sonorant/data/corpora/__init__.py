@@ -1,7 +1,6 @@
-"""Corpora of every kind, turned into one: a self-contained folder of recordings and a manifest. Judges no recording.
+"""Import a corpus of any kind as one self-contained folder of recordings and a manifest.
 
-An importer lets bad rows through with their defect noted, so that `prepare` names everything that is wrong with a
-corpus.
+An importer passes bad rows on with their defect noted, so that `prepare` reports everything that is wrong at once.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ VOICES = ("rms", "slt", "awb", "kal16")
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
-    """Where recordings come from. Raises ValueError on a contradiction."""
+    """Section `corpus` of params.yaml: where recordings come from."""
 
     kind: Literal["demo", "ljspeech", "table", "lhotse"]
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: by one of its
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: one of its
     recipes."""
     path: str
-    """The folder of prompts, the corpus folder, or the table's file; dvc.yaml hands it to the stage as --source."""
+    """The folder of prompts, the corpus folder or the table's file; dvc.yaml passes it to the stage as --source."""
     sentences: int = 1000
     """demo only: how many prompts are spoken."""
     voice: str = "rms"
@@ -33,7 +32,7 @@ class CorpusConfig:
     recipe: str | None = None
     """lhotse only: the recipe's name, such as vctk."""
     speaker: str | None = None
-    """Speaker of a corpus that names none; None means "speaker"."""
+    """Speaker of a corpus that names none; None = "speaker"."""
     language: str = "en-us"
     """Language tag of a corpus that names none."""
 
@@ -86,9 +85,9 @@ CORPORA: dict[str, Importer] = {"demo": _demo, "ljspeech": _ljspeech, "table": _
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Fill the folder `out` with `manifest.jsonl` and the recordings it names, or leave `out` as it was.
+    """Fill the folder `out` with `manifest.jsonl` and its recordings, or leave `out` as it was.
 
-    Raises SonorantError naming what is missing if `source` is not a corpus of the kind `config` says.
+    Raises SonorantError naming what is missing if `source` is not a corpus of the configured kind.
     """
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")

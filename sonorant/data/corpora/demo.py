@@ -1,7 +1,6 @@
-"""The demo corpus: made, not downloaded. flite reads prompts aloud, and the result has the layout of LJSpeech. Writes
-no prompts.
+"""The demo corpus in the layout of LJSpeech: flite reads prompts aloud, nothing is downloaded.
 
-flite (http://www.festvox.org/flite) speaks a sentence the same way every time: the corpus depends on prompts and voice
+flite (http://www.festvox.org/flite) always speaks a sentence the same way, so the corpus depends on prompts and voice
 alone.
 """
 
@@ -23,10 +22,9 @@ from sonorant.processes import usable_cores
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Speak the first `config.sentences` lines of `source`/prompts.txt into `out`: metadata.csv, wavs/ and
-    manifest.jsonl.
+    """Speak the first `config.sentences` lines of `source`/prompts.txt into `out`.
 
-    Raises SonorantError if there are too few prompts, one cannot stand in metadata.csv, or flite is missing or fails.
+    Raises SonorantError if there are too few prompts, one does not fit into metadata.csv, or flite is missing or fails.
     """
     prompts = read_prompts(source / "prompts.txt", config.sentences)
     flite = shutil.which("flite")
@@ -43,27 +41,19 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
         _speak(flite, config.voice, prompt, wavs / f"{id}.wav")
 
     with ThreadPoolExecutor(usable_cores()) as pool:
-        list(
-            tqdm(
-                pool.map(speak, ids, prompts), total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"
-            )
-        )
-    write_text(
-        out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in zip(ids, prompts, strict=True))
-    )
-    write_manifest(
-        out / "manifest.jsonl",
-        [
-            Utterance(
-                id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=config.default_speaker, language=config.language
-            )
-            for id, prompt in zip(ids, prompts, strict=True)
-        ],
-    )
+        spoken = pool.map(speak, ids, prompts)
+        list(tqdm(spoken, total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"))
+    rows = list(zip(ids, prompts, strict=True))
+    write_text(out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in rows))
+    speaker, language = config.default_speaker, config.language
+    utterances = [
+        Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=speaker, language=language) for id, prompt in rows
+    ]
+    write_manifest(out / "manifest.jsonl", utterances)
 
 
 def read_prompts(path: Path, count: int) -> list[str]:
-    """Return the first `count` lines that are not blank. Raises SonorantError naming the line that cannot be used."""
+    """The first `count` non-blank lines. Raises SonorantError naming a line that cannot be used."""
     prompts = []
     for number, line in enumerate(read_lines(path), 1):
         prompt = clean(line)
@@ -81,7 +71,7 @@ def read_prompts(path: Path, count: int) -> list[str]:
 
 
 def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
-    # A file, because flite takes options out of, and file names for, text on its command line.
+    # A file, because flite reads options and file names out of text on its command line.
     text = wav.with_suffix(".txt")
     text.write_text(prompt + "\n", encoding="utf-8")
     try:

@@ -1,5 +1,4 @@
-"""Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing; knows no corpus by
-name."""
+"""Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing."""
 
 from __future__ import annotations
 
@@ -20,15 +19,14 @@ from sonorant.data.manifest import Defect, Utterance, write_manifest
 from sonorant.errors import SonorantError
 
 _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
-_WHOLE = 0.01  # seconds: a segment that differs less than this from its recording is all of it
+_WHOLE = 0.01  # seconds by which a segment may differ from its recording and still be all of it
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source` and fill `out` with every supervision as an
-    utterance.
+    """Run lhotse's recipe `config.recipe` on the downloaded corpus `source`; every supervision becomes an utterance.
 
-    A supervision that is all of its recording is copied as it is; one that is a part of it is cut out (16-bit wav).
-    Raises SonorantError if lhotse is not installed, has no such recipe, or the recipe does not recognise the folder.
+    A supervision that spans its recording is copied as it is; part of a recording is cut out (16-bit wav). Raises
+    SonorantError if lhotse is not installed, lacks the recipe, or the recipe does not recognise the folder.
     """
     manifests = _run_recipe(str(config.recipe), source)
     pairs = [(recordings, segment) for recordings, segments in _parts(manifests) for segment in segments]
@@ -48,11 +46,12 @@ def _run_recipe(recipe: str, source: Path) -> Any:
     ]
     if wanted:
         raise SonorantError(
-            f"lhotse's recipe '{recipe}' also wants {', '.join(wanted)}; run it yourself and import the result as kind table"
+            f"lhotse's recipe '{recipe}' also needs {', '.join(wanted)}; "
+            "run it yourself and import the result as kind table"
         )
     try:
         return prepare(source)
-    except Exception as error:  # a recipe meets a strange folder with whatever error comes first
+    except Exception as error:  # a recipe raises anything when the folder is not what it expects
         raise SonorantError(
             f"{source}: lhotse's recipe '{recipe}' failed: {' '.join(str(error).split()) or type(error).__name__}"
         ) from error
@@ -70,7 +69,7 @@ def _recipe(recipe: str) -> Callable[..., Any]:
 
 
 def _parts(manifests: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield recordings and supervisions; recipes nest them by split, language or speaker as they please."""
+    """Yield recordings and supervisions; recipes nest them by split, language or speaker."""
     if not isinstance(manifests, dict):
         return
     if "recordings" in manifests and "supervisions" in manifests:
@@ -103,11 +102,11 @@ def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig
     name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}-{mark}.wav"
     defect = None
     try:
-        # past the recording's end by a rounding error is what recipes do; more than that is a segment that is not there
+        # Recipes end segments past the recording by a rounding error; the reader refuses anything more.
         seconds = min(segment.duration, recording.duration - segment.start)
         samples = recording.load_audio(channels=segment.channel, offset=segment.start, duration=seconds)
         write_wav(out / name, samples.mean(axis=0), recording.sampling_rate)
-    except Exception:  # lhotse's readers raise what their backends raise; the row, not the import, is at fault
+    except Exception:  # lhotse's readers raise anything; the row is at fault, not the import
         defect = Defect.UNREADABLE
     return Utterance(
         id=clean(row.id),
@@ -120,7 +119,7 @@ def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig
 
 
 def _language(language: str | None, config: CorpusConfig) -> str:
-    """Recipes name languages in many ways ("English", "EN"); only a tag that says more than the settings replaces
-    theirs."""
+    """Recipes write languages in many ways ("English", "EN"); use only a tag that is more specific than the
+    settings."""
     tag = (language or "").lower().replace("_", "-")
     return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

@@ -1,18 +1,11 @@
-"""Rows of a corpus file, read so that a bad one spoils nothing but itself. Knows nothing of any corpus's columns.
+"""Corpora described by a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
 
-Bytes that are not UTF-8 survive reading as lone surrogates (PEP 383), so that the row they stand in can be told from
-the others.
+LJSpeech (https://keithito.com/LJ-Speech-Dataset): a line of metadata.csv is `id|text|text written out`, unquoted; the
+recording is wavs/<id>.wav (here also .flac, .ogg, .mp3). A table has the columns audio and text, and optionally id,
+speaker and language; audio paths are relative to its folder and must stay inside it.
 
-Corpora in the layout of LJSpeech: metadata.csv and wavs/. Knows nothing of what makes a recording good.
-
-The layout is that of https://keithito.com/LJ-Speech-Dataset: a line is `id|text|text with numbers and abbreviations
-written out`, without quoting; the recording is wavs/<id>.wav (here also .flac, .ogg, .mp3).
-
-A corpus as one table: a CSV or JSONL file with the columns audio and text. Knows nothing of what makes a recording
-good.
-
-Optional columns: id, speaker, language; others are ignored. Audio paths are relative to the table's folder and stay
-inside it."""
+A bad row spoils nothing but itself. Bytes that are not UTF-8 are read as lone surrogates (PEP 383), which mark the row.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +26,14 @@ from sonorant.data.corpora import CorpusConfig
 from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside, write_manifest
 from sonorant.errors import SonorantError
 
+SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
+COLUMNS = ("audio", "text", "id", "speaker", "language")
+_DELIMITERS = ",;\t|"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_text(path: Path) -> str:
-    """Return a corpus file's text without a byte order mark. Raises SonorantError naming the file if it cannot be
-    opened."""
+    """A corpus file's text without a byte order mark. Raises SonorantError naming a file that cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -51,13 +46,13 @@ def read_text(path: Path) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return a corpus file's lines. Only line feeds end a line: other separators of Unicode may stand in a text."""
+    """A corpus file's lines. Only line feeds end a line: Unicode's other separators may occur in a text."""
     return [line.rstrip("\r") for line in read_text(path).split("\n")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One utterance as its corpus wrote it; None is a field the row does not have."""
+    """One utterance as its corpus wrote it; None is a missing field."""
 
     id: str
     audio: str | None
@@ -68,12 +63,10 @@ class Row:
 
 
 def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utterance:
-    """Copy the row's recording from the folder `source` below `out`/audio and return its utterance, with its defect if
-    any.
+    """Copy the row's recording from `source` to `out`/audio and return its utterance, with a defect if it has one.
 
-    A file outside `source` is never copied, a missing one is left for `prepare` to report. Recordings are copied, not
-    linked: a DVC cache of hard links (`cache.type hardlink`) makes its files read-only, which would then be the user's
-    own recordings.
+    A file outside `source` is never copied; a missing one is left for `prepare` to report. Files are copied, not
+    linked: a DVC cache of hard links would make the user's own recordings read-only.
     """
     text, audio, defect = row.text or "", row.audio or "", row.defect
     if defect is None and any(
@@ -100,7 +93,7 @@ def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utter
 
 
 def clean(text: str) -> str:
-    """Return text with its whitespace collapsed and undecodable bytes replaced by U+FFFD."""
+    """Collapse whitespace and replace undecodable bytes by U+FFFD."""
     return " ".join(_SURROGATE.sub("�", text).split())
 
 
@@ -118,14 +111,10 @@ def _copy(source: Path, inside: Path, out: Path) -> tuple[str, Defect | None]:
     return name, None
 
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
-
-
 def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Fill `out` from an LJSpeech-like folder. The text is the written-out column, or the plain one where that is
-    empty.
+    """Fill `out` from an LJSpeech folder, with the written-out text, or the plain one where that is empty.
 
-    Files with two columns (id|text) are taken too. Raises SonorantError if there is no metadata.csv or it has no rows.
+    Two columns (id|text) are accepted too. Raises SonorantError if metadata.csv is missing or has no rows.
     """
     metadata = source / "metadata.csv"
     if not metadata.is_file():
@@ -142,8 +131,7 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
 
 
 def _columns(lines: list[list[str]]) -> int:
-    """3, or 2 in a file most of whose rows have two: then it was never written out, and a row of three is the odd
-    one."""
+    """3, or 2 if most rows have two: such a file was never written out, and a row of three is the bad one."""
     counts = Counter(len(line) for line in lines)
     return 2 if counts[2] > counts[3] else 3
 
@@ -155,20 +143,15 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> Row:
 
 
 def _recording(source: Path, id: str) -> str:
-    """Path of the recording in the first format that exists, as .wav where none does: that is the file the report then
-    misses."""
+    """Path of the recording in the first format that exists, else as .wav, which the report then calls missing."""
     files = [f"wavs/{id}{suffix}" for suffix in SUFFIXES]
     return next(
         (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside)), files[0]
     )
 
 
-COLUMNS = ("audio", "text", "id", "speaker", "language")
-_DELIMITERS = ",;\t|"
-
-
 def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
-    """Fill `out` from a table. Raises SonorantError if the file is no table, lacks a column or has no rows."""
+    """Fill `out` from a table. Raises SonorantError if the file is not a table, lacks a column or has no rows."""
     if not source.is_file():
         raise SonorantError(
             f"{source}: not a file; kind table needs a .csv, .tsv or .jsonl file with the columns audio and text"
@@ -238,5 +221,5 @@ def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Row:
 
 
 def _id(audio: str) -> str:
-    """The path without its suffix, in one word: `a/1.wav` and `b/1.wav` must not share an id."""
+    """The path without its suffix, joined by hyphens: `a/1.wav` and `b/1.wav` must not share an id."""
     return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""

@@ -1,5 +1,5 @@
-"""From a corpus as found to one that can be trained on: sound utterances, spoken texts, splits, and a report on all the
-others."""
+"""From a corpus as found to one to train on: sound utterances, spoken texts, splits, and a report on the rejected
+ones."""
 
 from sonorant.data.preparation.checks import PrepareConfig
 from sonorant.data.preparation.prepare import prepare

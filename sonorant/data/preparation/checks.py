@@ -1,15 +1,10 @@
-"""Audio files that end before they should. Decodes nothing: it reads what the container says about its own length.
-
-libsndfile reads a cut-off WAV or Ogg file without a word, as a shorter recording. Formats: RIFF WAVE (Microsoft, 1991),
-Ogg (RFC 3533), the Xing/Info header of MP3 (LAME). FLAC is missing because its decoder does complain.
-
-An utterance under examination: everything measured about it, once and when first asked for. Judges nothing; the checks
-do.
-
-Every check of a single utterance, in the order they are made: the first that finds something names the reason.
+"""Every check of a single utterance, in order: the first that finds something names the reason to reject it.
 
 A check returns what it found, in words for the report, or None. Duplicates need the other utterances and are found in
-`prepare`."""
+`prepare`. libsndfile silently reads a truncated WAV or Ogg file as a shorter recording, so truncation is found from
+what the container says about its length: RIFF WAVE (Microsoft, 1991), Ogg (RFC 3533), MP3's Xing/Info header (LAME).
+FLAC's decoder does complain.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +24,14 @@ from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, SpokenText
 
-_UNKNOWN_LENGTH = (
-    0,
-    0x7FFFFFFF,
-    0xFFFFFFFF,
-)  # written by programs that stream, and cannot go back to fill in the length
+LEVEL_SECONDS = 0.05
+FULL_SCALE = 0.999
+# Written by programs that stream and cannot go back to fill in the length.
+_UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)
 
 
 def cut_off(path: Path) -> str | None:
-    """Return what a file (of at least one byte) that ends too early lacks, or None for a whole one or one that does not
-    tell."""
+    """What a truncated file (of at least one byte) lacks; None if it is whole or its format does not tell."""
     with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
         match data[:4]:
             case b"RIFF":
@@ -56,11 +49,8 @@ def _wav(data: mmap) -> str | None:
         size = int.from_bytes(data[position + 4 : position + 8], "little")
         held = len(data) - position - 8
         if data[position : position + 4] == b"data":
-            return (
-                f"its data chunk should hold {size} bytes and holds {held}"
-                if held < size and size not in _UNKNOWN_LENGTH
-                else None
-            )
+            short = held < size and size not in _UNKNOWN_LENGTH
+            return f"its data chunk should hold {size} bytes and holds {held}" if short else None
         position += 8 + size + size % 2
     return "it ends before its data chunk"
 
@@ -93,25 +83,20 @@ def _mp3(data: mmap) -> str | None:
     return f"its header names {size} bytes and it holds {held}" if held < size else None
 
 
-LEVEL_SECONDS = 0.05
-FULL_SCALE = 0.999
-
-
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
-    """What an utterance must be to be trained on, and how the accepted ones are split. Raises ValueError on a
-    contradiction."""
+    """Section `prepare` of params.yaml: what an utterance must be to be trained on, and the splits."""
 
     min_seconds: float
     """Shortest duration in seconds."""
     max_seconds: float
     """Longest duration in seconds."""
     min_characters_per_second: float
-    """Slowest speech: characters of the spoken text, blanks included, by duration."""
+    """Slowest speech: characters of the spoken text, with blanks, a second."""
     max_characters_per_second: float
     """Fastest speech, in the same measure."""
     silence_db: float
-    """dB of full scale; a recording whose loudest 50 ms (RMS) stay below it is silent."""
+    """A recording is silent if the RMS of its loudest 50 ms is below this, dB of full scale."""
     max_clipped: float
     """Fraction of samples at full scale above which a recording is clipped."""
     max_rejected: float
@@ -129,7 +114,8 @@ class PrepareConfig:
         slow, fast = self.min_characters_per_second, self.max_characters_per_second
         if not 0 <= slow < fast:
             raise ValueError(
-                f"min_characters_per_second ({slow}) must be at least 0 and less than max_characters_per_second ({fast})"
+                f"min_characters_per_second ({slow}) must be at least 0 and "
+                f"less than max_characters_per_second ({fast})"
             )
         if self.silence_db >= 0:
             raise ValueError(f"silence_db ({self.silence_db}) is in dB of full scale, so less than 0")
@@ -137,13 +123,12 @@ class PrepareConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} ({getattr(self, name)}) is a fraction, from 0 to 1")
         if self.validation + self.test >= 1:
-            raise ValueError(
-                f"validation ({self.validation}) and test ({self.test}) leave nothing to train on; their sum must be below 1"
-            )
+            held_out = f"validation ({self.validation}) and test ({self.test})"
+            raise ValueError(f"{held_out} leave nothing to train on; their sum must be below 1")
 
 
 class ExaminedRecording:
-    """One utterance of the corpus folder `corpus`, to be spoken by `frontend`."""
+    """Measurements of one utterance, each made once and when first asked for."""
 
     def __init__(self, utterance: Utterance, corpus: Path, frontend: Frontend) -> None:
         self.utterance = utterance
@@ -157,7 +142,7 @@ class ExaminedRecording:
 
     @cached_property
     def header(self) -> soundfile._SoundFileInfo:
-        """What the file says of itself. Raises soundfile.SoundFileError if it cannot be opened as audio."""
+        """The file's own description. Raises soundfile.SoundFileError if it cannot be opened as audio."""
         return soundfile.info(str(self.path))
 
     @cached_property
@@ -190,12 +175,12 @@ class ExaminedRecording:
 
     @property
     def characters_per_second(self) -> float:
-        """Speaking rate: characters of the spoken text, blanks included, by duration."""
+        """Speaking rate: characters of the spoken text, with blanks, a second."""
         return len(self.spoken.text) / self.seconds
 
     @cached_property
     def sound(self) -> str:
-        """Hex SHA-256 of the decoded samples: equal for copies, also those in another lossless format."""
+        """Hex SHA-256 of the decoded samples: equal for copies, also in another lossless format."""
         return hashlib.sha256(self.samples.tobytes()).hexdigest()
 
 
@@ -222,7 +207,7 @@ def empty_file(recording: ExaminedRecording, config: PrepareConfig) -> str | Non
 def ends_early(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     try:
         return cut_off(recording.path)
-    except OSError:  # a file that may not be read is not one that ends early: `unreadable` comes next
+    except OSError:  # not permitted to read: the check `unreadable` comes next
         return None
 
 
@@ -234,7 +219,7 @@ def unreadable(recording: ExaminedRecording, config: PrepareConfig) -> str | Non
 
 
 def too_long(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
-    # By the header, before anything is decoded: a broken one may name hours that would not fit in memory.
+    # By the header, before decoding: a damaged one may name hours, which would not fit in memory.
     seconds = recording.header.frames / recording.header.samplerate
     return f"{seconds:.2f} s, at most {config.max_seconds:g}" if seconds > config.max_seconds else None
 
@@ -265,11 +250,8 @@ def silent(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
 
 def clipped(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     share = recording.clipped
-    return (
-        f"{share:.2%} of the samples at full scale, at most {config.max_clipped:.2%}"
-        if share > config.max_clipped
-        else None
-    )
+    found = f"{share:.2%} of the samples at full scale, at most {config.max_clipped:.2%}"
+    return found if share > config.max_clipped else None
 
 
 def unspeakable(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
@@ -281,16 +263,10 @@ def nothing_spoken(recording: ExaminedRecording, config: PrepareConfig) -> str |
 
 
 def speaking_rate(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
-    rate, slowest, fastest = (
-        recording.characters_per_second,
-        config.min_characters_per_second,
-        config.max_characters_per_second,
-    )
-    return (
-        None
-        if slowest <= rate <= fastest
-        else f"{rate:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
-    )
+    rate = recording.characters_per_second
+    slowest, fastest = config.min_characters_per_second, config.max_characters_per_second
+    found = f"{rate:.1f} characters a second, from {slowest:g} to {fastest:g} expected"
+    return None if slowest <= rate <= fastest else found
 
 
 CHECKS: tuple[tuple[Defect, Check], ...] = (
@@ -313,7 +289,7 @@ CHECKS: tuple[tuple[Defect, Check], ...] = (
 
 
 def first_defect(recording: ExaminedRecording, config: PrepareConfig) -> tuple[Defect, str] | None:
-    """Return the reason to reject the recording and what was found, or None if it is sound."""
+    """The reason to reject the recording and what was found; None if it is sound."""
     for defect, check in CHECKS:
         found = check(recording, config)
         if found is not None:

@@ -1,10 +1,4 @@
-"""The limits of a sound utterance. Knows nothing of how they are measured.
-
-Train, validation or test: decided by the id alone, so that no other utterance can move it. Knows nothing of audio or
-text.
-
-Preparation of a whole corpus: every utterance examined, the sound ones kept, the others reported. Makes no check
-itself."""
+"""Prepare a whole corpus: examine every utterance, keep and split the sound ones, report the others."""
 
 from __future__ import annotations
 
@@ -28,11 +22,13 @@ from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, 
 from sonorant.processes import usable_cores
 from sonorant.text import Frontend, load_frontend
 
+_PER_WORKER = 32  # fewer utterances are examined sooner than a process starts
+
 
 def split_of(id: str, *, validation: float, test: float) -> str:
-    """Return "train", "validation" or "test" for an id; `validation` and `test` are the fractions held out.
+    """ "train", "validation" or "test" by the id alone; `validation` and `test` are the fractions held out.
 
-    The id's SHA-256 is a point in [0, 1). Test lies at one end and validation at the other: a larger fraction takes
+    The id's SHA-256 is a point in [0, 1), with test at one end and validation at the other. A larger fraction takes
     utterances from train only, never from the other held-out set.
     """
     point = int.from_bytes(hashlib.sha256(id.encode("utf-8")).digest()[:8], "big") / 2**64
@@ -41,38 +37,33 @@ def split_of(id: str, *, validation: float, test: float) -> str:
     return "validation" if point >= 1 - validation else "train"
 
 
-_PER_WORKER = 32  # fewer utterances than this are examined sooner than a process has started
-
-
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What the examination of one utterance found."""
+    """The result of examining one utterance."""
 
     utterance: Utterance
-    """All fields set where it is sound."""
+    """All fields are set if it is sound."""
     reason: Defect | None = None
-    """Why it is rejected, or None if it is sound."""
+    """Why it is rejected; None if it is sound."""
     detail: str = ""
     """What was found, in words."""
     sound: str = ""
     """Hash of the decoded samples of a sound utterance."""
     level_db: float = 0.0
-    """Level of a sound utterance's loudest 50 ms, dB of full scale."""
+    """Level of the loudest 50 ms of a sound utterance, dB of full scale."""
 
     @property
     def row(self) -> dict[str, str | None]:
-        """The outcome's line in rejected.jsonl."""
+        """The line in rejected.jsonl."""
         return {"id": self.utterance.id, "file": self.utterance.audio, "reason": self.reason, "detail": self.detail}
 
 
 def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, workers: int | None = None) -> None:
-    """Examine the utterances of the folder `corpus` and write `out`: manifest.jsonl, rejected.jsonl, summary.json,
-    summary.html.
+    """Examine the utterances of the folder `corpus`; write manifest, rejected.jsonl, summary.json and .html to `out`.
 
-    `frontend` names the text frontend, loaded for each utterance's language. `workers` processes share the work
-    (default: one a core); the result does not depend on their number. Raises SonorantError if more than
-    `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is left as
-    it was.
+    `frontend` names the text frontend, loaded for each utterance's language; `workers`: None = one process a core, with
+    the same result for any number. Raises SonorantError if more than `config.max_rejected` are rejected; the report is
+    then `out` with the ending .rejected.jsonl, and `out` is left as it was.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
@@ -80,9 +71,8 @@ def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, worke
             f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does"
         )
     _load_frontends(utterances, frontend)
-    outcomes = list(
-        without_repeated_sounds(_examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers))
-    )
+    examined = _examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers)
+    outcomes = list(without_repeated_sounds(examined))
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
@@ -104,7 +94,7 @@ def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, worke
 
 
 def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]:
-    """Yield the utterances; one whose id an earlier one has is marked as a duplicate. A defective row claims no id."""
+    """Mark an utterance whose id an earlier one has as a duplicate. A defective row claims no id."""
     seen: set[str] = set()
     for utterance in utterances:
         if utterance.defect is None and utterance.id in seen:
@@ -116,7 +106,7 @@ def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]
 
 
 def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """Yield the outcomes; each sound utterance with the samples of an earlier sound one is rejected."""
+    """Reject each sound utterance that has the samples of an earlier one."""
     first: dict[str, str] = {}
     for outcome in outcomes:
         if (
@@ -129,11 +119,11 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 
 
 def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> Outcome:
-    """Return the outcome on one utterance by itself."""
+    """Examine one utterance by itself."""
     if utterance.defect is not None:
-        return Outcome(
-            utterance=utterance, reason=Defect(utterance.defect), detail=_found_earlier(Defect(utterance.defect))
-        )
+        duplicate = utterance.defect == Defect.DUPLICATE_ID
+        detail = "an earlier row has this id; the first stays" if duplicate else "found in the corpus's own file"
+        return Outcome(utterance=utterance, reason=Defect(utterance.defect), detail=detail)
     recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language))
     found = first_defect(recording, config)
     if found is not None:
@@ -149,14 +139,6 @@ def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, fronte
     return Outcome(utterance=sound, sound=recording.sound, level_db=recording.level_db)
 
 
-def _found_earlier(defect: Defect) -> str:
-    return (
-        "an earlier row has this id; the first stays"
-        if defect is Defect.DUPLICATE_ID
-        else "found in the corpus's own file"
-    )
-
-
 def _examine_all(
     utterances: Iterable[Utterance], corpus: Path, config: PrepareConfig, frontend: str, workers: int | None
 ) -> Iterator[Outcome]:
@@ -167,7 +149,7 @@ def _examine_all(
     if workers <= 1:
         yield from tqdm(map(one, work), total=len(work), desc="examining", unit="utterance")
         return
-    # spawn: a fork would take along the threads of numeric libraries in whatever state they are
+    # Spawned, not forked: a fork copies the locks of numeric libraries' threads, but not the threads.
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
             yield from tqdm(pool.map(one, work, chunksize=8), total=len(work), desc="examining", unit="utterance")
@@ -183,7 +165,7 @@ def _frontend(name: str, language: str) -> Frontend:
 
 
 def _load_frontends(utterances: list[Utterance], frontend: str) -> None:
-    """Refuse a language without a frontend before an hour of work rather than after it."""
+    """Refuse a language without a frontend before an hour of work instead of after it."""
     first = {utterance.language: utterance.id for utterance in reversed(utterances)}
     for language, id in sorted(first.items()):
         try:
