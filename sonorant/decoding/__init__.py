@@ -1,2 +1,1 @@
-"""Tokens one after the other: sampling, where in the text they are, when they end, and what is done when they do not.
-Runs no model."""
+"""Decoding token by token: sampling, the pointer into the text, when speech ends, and retries. Runs no model."""

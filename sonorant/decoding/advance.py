@@ -1,20 +1,12 @@
-"""What may go wrong with speech that is made token by token, and how it is noticed while it goes wrong. Knows nothing
-of retries.
+"""One decoding step, from the model's logits to the next state, by the same code for every runtime.
 
-Which code comes next: the likeliest, or one drawn. Knows nothing of the pointer, or of when speech ends.
+Guards notice speech that goes wrong, sampling chooses the codes, the pointer advances. Codes are drawn by inverting the
+cumulative distribution with uniform numbers made beforehand on the host: a seed gives the same codes under any runtime,
+and nothing waits for a device's generator.
 
-Drawn by inverting the cumulative distribution with one uniform number a code, made beforehand on the host: a seed gives
-the same codes whatever runs the model, and nothing waits for a generator on a device.
-
-How far the pointer into the text moves after a frame. Knows nothing of codes, or of pointers that stand still for too
-long.
-
-One step on: from what the model said to the next state, by the same code for every runtime. Knows nothing of models and
-caches.
-
-Written against the Python array API standard, so that numpy's and torch's arrays take the same path. Nothing depends on
-a value but by
-`where`: on a device no step waits for the one before to be looked at, and the step can be compiled or captured."""
+Written against the Python array API standard, for numpy and torch alike. Values steer only through `where`: no step on
+a device waits for an earlier one to be read, and a step can be compiled or captured.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +22,22 @@ from sonorant.decoding.state import LONGEST_PERIOD, Array, Rules, State
 
 
 class FinishReason(IntEnum):
-    """How an utterance went: what went wrong first."""
+    """How an utterance ended: what went wrong first."""
 
     WELL = 0
-    """The pointer left the text's last phoneme in time."""
+    """The pointer left the last phoneme in time."""
     BUDGET = 1
     """It was cut where its budget ended."""
     STUCK = 2
-    """The pointer stood on one phoneme for too long and was pushed on."""
+    """The pointer stood on one phoneme too long and was pushed on."""
     SILENCE = 3
     """Silence longer than a pause."""
     REPETITION = 4
-    """The same few frames, 1 to 8, again and again."""
+    """The same 1 to 8 frames, again and again."""
 
 
 class Watch(NamedTuple):
-    """What the guards make of a step."""
+    """What the guards found in a step."""
 
     silent_B: Array
     """As in `State`."""
@@ -54,15 +46,15 @@ class Watch(NamedTuple):
     repeats_BR: Array
     """As in `State`."""
     finish_reason_B: Array
-    """As in `State`, budgets apart."""
+    """As in `State`, without budgets."""
     pushed_B: Array
-    """bool: the pointer must move, because what goes wrong lasts as long as it has stood where it is."""
+    """bool: the pointer must move, because the fault has lasted as long as it has stood there."""
 
 
 def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> Watch:
-    """Look at the step that has just been made: its codes (B, G), and whether the pointer would stay (B,) bool.
+    """Examine the step just made: its codes (B, G), and whether the pointer would stay (B,) bool.
 
-    Silence and repetition that go on while the pointer moves are only noted: to skip phonemes would not end them.
+    Silence and repetition while the pointer moves are only noted: skipping phonemes would not end them.
     """
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
@@ -89,12 +81,11 @@ def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) 
 
 
 Key = tuple[int, ...]
-"""What a row's noise follows from: seed, number of the candidate, number of the attempt. Not its place in the batch."""
+"""What a row's noise follows from: seed, candidate, attempt; not its place in the batch."""
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
-    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator for each key (Salmon et
-    al. 2011).
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), a Philox generator a key (Salmon et al. 2011).
 
     More steps begin with the same numbers.
     """
@@ -105,11 +96,10 @@ def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.f
 def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
-    """A code of each stream int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
+    """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
 
-    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of what is left: transformers'
-    order.
-    `sampled`, `penalised`: False skips work that changes nothing where no row is drawn, or none penalised.
+    Logits are penalised, divided by the temperature, cut to the top k, then to the top p of the rest, as in
+    transformers. False for `sampled` or `penalised` skips work that no row needs.
     """
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
@@ -123,7 +113,7 @@ def choose_codes(
 
 
 def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
-    """Make the codes of the last steps less likely (Keskar et al. 2019, section 4.1)."""
+    """Make recent codes less likely (Keskar et al. 2019, section 4.1)."""
     recent_BGK = state.step - state.used_BGK <= rules.recent_B[:, None, None]
     penalty_B11 = rules.penalty_B[:, None, None]
     penalised_BGK = xp.where(logits_BGK > 0, logits_BGK / penalty_B11, logits_BGK * penalty_B11)
@@ -131,11 +121,11 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """A code of each stream int64 (B, G), drawn at the rows' temperature from the top k, of them the top p (and what
-    equals the last)."""
+    """A code of each codebook int64 (B, G), drawn at the rows' temperature from the top k, and of them the top p with
+    ties."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
     scaled_BGK = scores_BGK / temperature_B11
-    # Only values are sorted: codes stay in their order, so that equal ones are the same on every library.
+    # Only values are sorted; codes keep their order, so that ties break alike in every library.
     sorted_BGK = -xp.sort(-scaled_BGK, axis=-1)
     highest_BG1 = sorted_BGK[:, :, :1]
     weights_BGK = xp.exp(sorted_BGK - highest_BG1)
@@ -149,9 +139,8 @@ def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Arr
 
 
 def rank_at(sums: Array, noise: Array, xp: Any) -> Array:
-    """Where cumulative sums (..., K) first exceed so much of their total (...): int64 (...)."""
-    # No product is the total itself: the largest noise is 1 - 2^-24, which takes more than half of the last bit from
-    # any float32.
+    """Index int64 (...) at which cumulative sums (..., K) first exceed the fraction `noise` (...) of their total."""
+    # No product equals the total: the largest noise is 1 - 2^-24, which takes more than half of any float32's last bit.
     return xp.count_nonzero(sums <= noise[..., None] * sums[..., -1:], axis=-1)
 
 
@@ -161,18 +150,17 @@ LOG_HALF = math.log(0.5)
 def choose_advance(
     state: State, rules: Rules, advance_BA: Array, noise_B: Array, xp: Any, *, sampled: bool
 ) -> tuple[Array, Array, Array]:
-    """By how many phonemes to move (B,), where to move if it had to (B,), both int64, and the survival since arrival,
-    log float32 (B,).
+    """Phonemes to move (B,), phonemes to move if forced (B,), both int64, and log survival since arrival float32 (B,).
 
-    The likeliest class after each frame would be to stay nearly always: the hazard of leaving rarely reaches one half
-    in any one frame, and such a pointer sticks. So the median rule: it leaves where the probability to have stayed so
-    long falls below one half, which is the median of the phoneme's duration under the model; then by the likeliest
-    number. Or the class is drawn.
+    The likeliest class is nearly always to stay: the hazard of leaving rarely reaches one half in any one frame, and
+    such a pointer sticks. The median rule leaves where the probability of having stayed so long falls below one half,
+    which is the median of the phoneme's duration under the model, by the likeliest number. Otherwise the class is
+    drawn.
 
     Args:
         advance_BA: logits of the classes: 0 = stay, a = move by a phonemes.
         noise_B: uniform numbers.
-        sampled: False skips what is for rows that draw.
+        sampled: False skips what only drawing rows need.
     """
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
@@ -201,11 +189,11 @@ def advance(
     Args:
         state: what the model was fed.
         rules: of the batch.
-        logits_BGK: float32 (B, G, K), the model's codes for the grid's next row.
-        advance_BA: float32 (B, A), logits of how far the pointer moves.
+        logits_BGK: float32 (B, G, K), the codes of the grid's next row.
+        advance_BA: float32 (B, A), how far the pointer moves.
         xp: the arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`.
-        sampled: False skips what only drawn rows need, where `draws(rules)` is False.
-        penalised: False skips the penalty, where `penalises(rules)` is False.
+        sampled: False skips what only drawing rows need; `draws(rules)`.
+        penalised: False skips the penalty; `penalises(rules)`.
     """
     alive_B = state.ended_B < 0
     noise_B1G = xp.take(rules.noise_BSG, xp.reshape(state.step, (1,)), axis=1)
@@ -251,16 +239,16 @@ def advance(
 
 
 def mark_used(state: State, codes_BG: Array, xp: Any) -> Array:
-    """`used_BGK` with the step at which each of the codes was chosen: this one."""
+    """`used_BGK` with this step entered for each of the codes."""
     numbers_K = xp.arange(state.used_BGK.shape[2], device=codes_BG.device)
     return xp.where(codes_BG[:, :, None] == numbers_K, state.step, state.used_BGK)
 
 
 def looked_at(state: State, states_BNC: Array, xp: Any) -> Array:
-    """The encoder's state of the phoneme that each row's pointer stands on (B, C), of (B, N, C)."""
+    """The encoder's state (B, C), of (B, N, C), of the phoneme under each row's pointer."""
     return xp.take_along_axis(states_BNC, state.pointer_B[:, None, None], axis=1)[:, 0]
 
 
 def complete(state: State, xp: Any) -> Array:
-    """bool (B,): the row has ended, and all its codebooks are there."""
+    """bool (B,): the row has ended and all its codebooks are complete."""
     return (state.ended_B >= 0) & ((state.ended_B == 0) | (state.step >= state.ended_B + state.codes_BG.shape[1] - 1))

@@ -1,5 +1,4 @@
-"""Tokens of a batch, as many at a time as are asked for. Knows nothing of what runs the model, or of what is done with
-a bad end."""
+"""Tokens of a batch, delivered as many at a time as are asked for."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from sonorant.errors import SonorantError
 
 
 class Stepper(Protocol):
-    """A language model with a cache for one batch at a time; numpy goes in and comes out. `begin` may be called again
-    for another batch."""
+    """A language model with a cache for one batch at a time; numpy in and out. `begin` may be called for another
+    batch."""
 
     def begin(
         self,
@@ -28,22 +27,20 @@ class Stepper(Protocol):
         prompt_lengths_B: NDArray[np.int64],
         rules: Rules,
     ) -> None:
-        """Take a batch: the encoder's states, phonemes of each row, the prompt (P at least 1) and frames of it of each
-        row.
+        """Take a batch: encoder states, phonemes a row, the prompt (P at least 1) and its frames in each row.
 
         Leaves room for as many steps as `rules.noise_BSG` has (B, S, G + 1).
         """
 
     def run(self, state: State, steps: int) -> State:
-        """Go so many steps on from a state, each `advance(state, rules, logits, hop)`; the state is the one that was
-        given last.
+        """Make `steps` steps from the state returned last, each `advance(state, rules, logits, advance)`.
 
-        Steppers that see their state without waiting for a device may stop earlier, once all rows are complete.
+        A stepper that sees its state without waiting for a device may stop earlier, once all rows are complete.
         """
 
 
 class Prompt(NamedTuple):
-    """Speech that the voice is to go on like, as codes."""
+    """Speech for the voice to continue, as codes."""
 
     codes_BPG: NDArray[np.int64]
     """Undelayed, frame by frame (B, P, G)."""
@@ -52,7 +49,7 @@ class Prompt(NamedTuple):
 
 
 class Session:
-    """A batch that is being decoded. One thread at a time; the stepper belongs to it until it ends."""
+    """A batch being decoded, by one thread at a time; it owns the stepper until it ends."""
 
     def __init__(
         self,
@@ -64,11 +61,11 @@ class Session:
         keys: Sequence[Key],
         prompt: Prompt | None = None,
     ) -> None:
-        """Prefill, no step yet.
+        """Prefill; no step yet.
 
         Args:
-            stepper: what runs the model.
-            states_BNC: what the encoder gave, float32.
+            stepper: runs the model.
+            states_BNC: encoder output, float32.
             lengths_B: phonemes of each row, `^` and `$` included, int64.
             description: of the voice.
             config: how to decode.
@@ -76,9 +73,8 @@ class Session:
             prompt: for voices that take one.
         """
         if prompt is None:
-            prompt = Prompt(
-                np.zeros((len(lengths_B), 1, description.codebooks), np.int64), np.zeros(len(lengths_B), np.int64)
-            )
+            rows = len(lengths_B)
+            prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
         rules = make_rules(lengths_B, description, config, partial(uniform_noise, keys))
         self._state = start(rules, lengths_B, prompt.lengths_B, description)
         self._stepper, self._rules = stepper, rules
@@ -87,11 +83,10 @@ class Session:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
     def more(self, frames: int) -> NDArray[np.int64]:
-        """The next frames' codes (B, f, G): f is `frames`, or less where the longest row ends, 0 after its end.
+        """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that.
 
-        Past a row's end are codes of silence. A row's length is known as soon as a frame past its end is given, and at
-        the end.
-        Raises SonorantError where the model's numbers are none.
+        Past a row's end stand codes of silence. A row's length is known once a frame past its end is returned, and at
+        the end. Raises SonorantError if the logits are NaN or infinite.
         """
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
@@ -99,7 +94,7 @@ class Session:
             self._state = self._stepper.run(self._state, wanted - int(self._state.step))
             if not np.isfinite([self._state.log_probability_B, self._state.log_survival_B]).all():
                 raise SonorantError(
-                    "what the language model says holds NaN or infinity; verify the voice, or take another variant"
+                    "the language model's logits hold NaN or infinity; verify the voice, or use another variant"
                 )
         there = self._longest if self._complete else int(self._state.step) - delay
         first, self._given = self._given, max(self._given, min(self._given + frames, there))
@@ -107,12 +102,12 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether all rows are complete, and all their frames were given."""
-        return self._complete  # no step is made before the frames that wait for it are asked for
+        """Whether all rows are complete and all their frames were returned."""
+        return self._complete  # a step is made only when its frames are asked for
 
     @property
     def lengths_B(self) -> NDArray[np.int64]:
-        """Frames of each row; -1 where it has not ended."""
+        """Frames of each row; -1 if it has not ended."""
         return self._state.ended_B
 
     @property
@@ -122,12 +117,12 @@ class Session:
 
     @property
     def cut_B(self) -> NDArray[np.bool_]:
-        """Whether the row's end is its budget's, so that some of its text may be missing."""
+        """Whether the budget ended the row, so that some of its text may be missing."""
         return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
 
     @property
     def log_probability_B(self) -> NDArray[np.float32]:
-        """Mean log-probability of a row's codes so far, under the model at temperature 1; 0 where there are none."""
+        """Mean log-probability of a row's codes so far at temperature 1; 0 if there are none."""
         state = self._state
         frames_B = np.where(state.ended_B < 0, state.step, state.ended_B)
         return state.log_probability_B / np.maximum(1, frames_B * state.codes_BG.shape[1]).astype(np.float32)

@@ -1,5 +1,4 @@
-"""How tokens are chosen and when they must end; what a decoder must know of a voice. Knows nothing of arrays, or of
-what runs the model."""
+"""How tokens are chosen, when they must end, and what a decoder must know of a voice."""
 
 from __future__ import annotations
 
@@ -7,44 +6,43 @@ from dataclasses import dataclass
 from typing import Literal
 
 LARGEST = 1_000_000
-"""Of any setting: beyond it nothing has a meaning, and arrays of fixed types would turn it into something else."""
+"""Largest value of any setting: larger ones are meaningless and would overflow arrays of fixed types."""
 COLDEST = 1e-6
-"""Lowest temperature but 0: logits that are divided by less may leave the numbers there are."""
+"""Lowest temperature above 0: dividing logits by less may overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingConfig:
-    """Section `decoding` of the params, kept in a voice's bundle as its defaults."""
+    """Section `decoding` of params.yaml, kept in a voice's bundle as its defaults."""
 
     temperature: float
     """Logits are divided by it before a code is drawn; 0 = always the likeliest code (greedy)."""
     top_k: int
-    """Codes are drawn from so many of the likeliest; 0 = from all."""
+    """Draw from this many of the likeliest codes; 0 = from all."""
     top_p: float
-    """Codes are drawn from the fewest likeliest whose probabilities reach this sum (nucleus sampling, Holtzman et al.
-    2020); 1 = all."""
+    """Draw from the fewest likeliest codes whose probabilities reach this sum (nucleus sampling, Holtzman et al. 2020);
+    1 = all."""
     repetition_penalty: float
     """Logits of recent codes are divided (positive) or multiplied (negative) by it (Keskar et al. 2019, section 4.1); 1
-    = none."""
+    = off."""
     repetition_window: int
     """Steps for which a code counts as recent."""
     advance: Literal["median", "sample"]
-    """When the pointer moves on: where half of all such phonemes would have ended, or drawn."""
+    """When the pointer moves on: at the median duration of such phonemes, or drawn."""
     budget: float
-    """An utterance ends at the latest after so many times the frames that 99 of 100 training utterances of its phonemes
-    would take."""
+    """Most frames of an utterance, as a multiple of what 99 of 100 training utterances take for its phonemes."""
     longest_phoneme: float
     """Seconds on one phoneme after which the pointer is stuck."""
     longest_silence: float
-    """Seconds of silence in a row that are more than a pause."""
+    """Seconds of continuous silence that are more than a pause."""
     longest_repeat: float
-    """Seconds in which a few frames come again and again that are more than a long vowel."""
+    """Seconds of the same few frames in a loop that are more than a long vowel."""
     retries: int
-    """How often an utterance is spoken anew, with other noise, before the best attempt is taken as it is."""
+    """How often a failed utterance is spoken again, with other noise; after that the best attempt is kept."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "advance" and not abs(value) <= LARGEST:  # NaN is not either
+            if name != "advance" and not abs(value) <= LARGEST:  # catches NaN too
                 raise ValueError(f"{name} must be a number of at most {LARGEST}, not {value}")
         if self.temperature < 0:
             raise ValueError(f"temperature must be at least 0, not {self.temperature}")
@@ -65,29 +63,28 @@ class DecodingConfig:
 
     @property
     def varies(self) -> bool:
-        """Whether other noise may say a text another way."""
+        """Whether other noise can change the result."""
         return self.advance == "sample" or (self.temperature > 0 and self.top_k != 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """Code frames a phoneme (`^` and `$` included), over the training utterances: each utterance's frames by its
-    phonemes."""
+    """Code frames a phoneme (`^` and `$` included) of the training utterances."""
 
     median: float
     """Half of the utterances are faster."""
     p99: float
-    """99 of 100 utterances are faster; budgets go by it."""
+    """99 of 100 utterances are faster; budgets use it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodingDescription:
-    """What a decoder must know of a voice of the family codec_lm; `decoding` in `voice.json`."""
+    """What a decoder must know of a voice of the family codec_lm: `decoding` in `voice.json`."""
 
     codebooks: int
-    """Codes a frame; stream g comes g steps later than the first (delay pattern, Copet et al. 2023)."""
+    """Codes a frame; codebook g is delayed by g steps (delay pattern, Copet et al. 2023)."""
     codes: int
-    """Codes of a stream; the number itself stands for "no code"."""
+    """Codes of a codebook; the number itself stands for "no code"."""
     stride: int
     """Mel frames a code frame."""
     samples_per_frame: int
@@ -95,28 +92,27 @@ class DecodingDescription:
     frames_per_second: float
     """Code frames a second."""
     silence: tuple[int, ...]
-    """The codes of digital silence, one a stream."""
+    """The codes of digital silence, one a codebook."""
     layers: int
-    """Of the transformer."""
+    """Layers of the transformer."""
     heads: int
-    """Of an attention."""
+    """Heads of a layer."""
     head_width: int
     """Channels of a head."""
     text: Literal["pointer", "prefix", "both"]
-    """How the model knows the text: by the phoneme that a pointer stands on, by phonemes before the first frame, or by
-    both."""
+    """How the model sees the text: by the phoneme under a pointer, by phonemes before the first frame, or both."""
     advances: int
-    """Classes of how far the pointer moves: 0 = it stays, the last = by so many phonemes."""
+    """Classes of the pointer's advance: 0 = it stays, a = it moves by a phonemes."""
     attention: Literal["full", "sliding", "block"]
     """How far back a position sees."""
     window: int
     """Positions that sliding and block attention see."""
     prompt_frames: int
-    """Code frames of a reference that the voice may be shown; 0 = it takes none."""
+    """Code frames of a reference that the voice accepts; 0 = it takes none."""
     frames_per_phoneme: Pace
     """How fast the voice speaks."""
     defaults: DecodingConfig
-    """How it is decoded where nothing else is asked for."""
+    """Settings used when nothing else is asked for."""
 
     def __post_init__(self) -> None:
         if len(self.silence) != self.codebooks:

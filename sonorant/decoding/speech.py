@@ -1,5 +1,4 @@
-"""A batch decoded to its end: several candidates, other attempts where one went wrong, the best of them kept. Knows
-nothing of sound."""
+"""Decode a batch to its end: candidates, retries where one goes wrong, and the best of them kept."""
 
 from __future__ import annotations
 
@@ -15,30 +14,30 @@ from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
 
 BLOCK = 32
-"""Frames after which is asked whether all rows have ended: to ask may mean to wait for a device."""
+"""Frames between checks whether all rows have ended: each check may wait for a device."""
 RETRY_TEMPERATURE = 0.7
-"""Attempts after the first are drawn at least at this temperature: a greedy one would go wrong the same way again."""
+"""Lowest temperature of a retry: a greedy one would go wrong the same way."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spoken:
-    """What became of a batch of texts."""
+    """The codes of a batch of texts and how each ended."""
 
     codes_BFG: NDArray[np.int64]
     """Silence past a row's end."""
     lengths_B: NDArray[np.int64]
     """Code frames of each row."""
     finish_reasons_B: NDArray[np.int64]
-    """`FinishReason` of what was kept; anything but `WELL` is a runaway."""
+    """`FinishReason` of the kept attempt; anything but `WELL` is a runaway."""
     cut_B: NDArray[np.bool_]
-    """Whether what was kept ended with its budget, so that some of its text may be missing."""
+    """Whether the kept attempt ended with its budget, so that some of its text may be missing."""
     attempts_B: NDArray[np.int64]
-    """How many attempts were made; 1 = the first went well, or there are no others."""
+    """Attempts made; 1 = the first went well, or there are no retries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """One row that was decoded to its end."""
+    """One row decoded to its end."""
 
     codes_FG: NDArray[np.int64]
     finish_reason: FinishReason
@@ -47,7 +46,7 @@ class Attempt:
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """The larger the better."""
+        """Larger is better."""
         return self.finish_reason == FinishReason.WELL, not self.cut, self.log_probability
 
 
@@ -62,25 +61,24 @@ def speak(
     candidates: int = 1,
     prompt: Prompt | None = None,
 ) -> Spoken:
-    """Decode a batch of texts to the end. A row is as it would be alone, whatever is beside it.
+    """Decode a batch of texts to the end. A row does not depend on the rows beside it.
 
-    The policy: the first attempt is decoded as `config` says. Rows whose best candidate has another finish_reason than
-    `WELL` are spoken anew, up to `config.retries` times, with the noise of the next attempt, at a temperature of at
-    least `RETRY_TEMPERATURE`, the pointer by the median rule. Of all candidates of all attempts the best is kept: one
-    that went well before one that did not, one that came to the text's end before one that was cut, then by the mean
-    log-probability of its codes. So every text ends, and what went wrong is told.
+    The first attempt follows `config`. Rows whose best candidate did not end `WELL` are spoken again, up to
+    `config.retries` times, with other noise, at a temperature of at least `RETRY_TEMPERATURE`, the pointer by the
+    median rule. The best candidate of all attempts is kept: first one that went well, then one that was not cut, then
+    by the mean log-probability of its codes. So every text ends, and what went wrong is reported.
 
     Args:
-        stepper: what runs the model; it is used for one batch after the other.
-        states_BNC: what the encoder gave, float32.
+        stepper: runs the model; used for one batch after the other.
+        states_BNC: encoder output, float32.
         lengths_B: phonemes of each row, `^` and `$` included, int64.
         description: of the voice.
         config: how to decode.
-        seed: of the noise; the same seed, the same codes.
-        candidates: rows of each text in a batch, each with noise of its own.
+        seed: of the noise; the same seed gives the same codes.
+        candidates: rows of each text in a batch, each with its own noise.
         prompt: for voices that take one.
 
-    Raises SonorantError where the seed is negative, or the candidates would all be the same.
+    Raises SonorantError if the seed is negative, or the candidates would all be the same.
     """
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)
@@ -105,24 +103,25 @@ def speak(
 
 
 def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None:
-    """Raises SonorantError as `speak`."""
+    """Raise SonorantError as `speak` does."""
     if seed < 0:
         raise SonorantError(f"seed must be at least 0, not {seed}")
     if candidates < 1:
         raise SonorantError(f"candidates must be at least 1, not {candidates}")
     if candidates > 1 and not config.varies:
         raise SonorantError(
-            f"{candidates} candidates would all be the same: at temperature 0 or top_k 1 nothing is drawn; give a temperature, such as 0.7"
+            f"{candidates} candidates would all be the same: at temperature 0 or top_k 1 nothing is drawn; "
+            "give a temperature, such as 0.7"
         )
 
 
 def _otherwise(config: DecodingConfig) -> DecodingConfig:
-    top_k = 0 if config.top_k == 1 else config.top_k  # of one code the same would be drawn again
+    top_k = 0 if config.top_k == 1 else config.top_k  # a single code would be drawn again
     return replace(config, temperature=max(RETRY_TEMPERATURE, config.temperature), top_k=top_k, advance="median")
 
 
 def _attempts(session: Session) -> Iterator[Attempt]:
-    """Decode a session to its end; row by row."""
+    """Decode a session to its end, row by row."""
     blocks = []
     while not session.ended:
         blocks.append(session.more(BLOCK))

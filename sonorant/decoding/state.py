@@ -1,12 +1,10 @@
-"""What is known of a batch while its tokens are made: what changes with each step (`State`) and what does not
-(`Rules`).
+"""The state of a batch while its tokens are made: `State` changes with each step, `Rules` does not.
 
-Both are tuples of arrays of one kind, numpy's or torch's, whose shapes stay the same from the first step to the last,
-so that a step can be compiled or captured. Knows nothing of how a token is chosen.
+Both are tuples of numpy or torch arrays whose shapes never change, so that a step can be compiled or captured.
 
-Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a stream, `S` steps there is room for, `R` longest period of
-a loop. A frame's code of stream g is made g steps after that of the first (delay pattern): row t of the grid holds
-codes of the frames t, t - 1, ..., t - G + 1, and K where there is no such frame. int64, float32 and bool throughout.
+Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest period
+of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
+frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool.
 """
 
 from __future__ import annotations
@@ -20,33 +18,32 @@ from numpy.typing import NDArray
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 
 Array = Any
-"""numpy's or torch's array."""
+"""An array of numpy or torch."""
 LONGEST_PERIOD = 8
-"""Frames of the longest loop that is looked for."""
+"""Frames of the longest loop that is detected."""
 EMPTY = 2
-"""A text of so many phonemes has none but `^` and `$`."""
+"""A text of this many phonemes has only `^` and `$`."""
 
 
 class Rules(NamedTuple):
-    """What holds from the first step of a batch to the last. Each row has its own, so that requests may share a
-    batch."""
+    """What holds for every step of a batch. Each row has its own, so that requests may share a batch."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a stream, the last for the pointer. Zeros where nothing
-    is drawn."""
+    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a codebook, the last for the pointer; zeros if
+    unused."""
     temperature_B: Array
     """0 = greedy."""
     top_k_B: Array
-    """K where all may be drawn."""
+    """K = draw from all."""
     top_p_B: Array
     penalty_B: Array
     """1 = none."""
     recent_B: Array
-    """Steps for which the penalty holds."""
+    """Steps for which the penalty lasts."""
     median_B: Array
-    """bool: the pointer moves by the median rule, else it is drawn."""
+    """bool: the pointer moves by the median rule instead of being drawn."""
     phonemes_B: Array
-    """Where the pointer ends: N, or 1 where the model has no pointer."""
+    """Where the pointer ends: N, or 1 if the model has no pointer."""
     budget_B: Array
     """Frames."""
     longest_phoneme_B: Array
@@ -60,35 +57,35 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """What each step changes. The model is fed `codes_BG`, the encoder's state that `pointer_B` stands on, `age_B` and
+    """What each step changes. The model is fed `codes_BG`, the encoder's state under `pointer_B`, `age_B` and
     `position_B`."""
 
     step: Array
-    """() steps made so far."""
+    """(): steps made so far."""
     codes_BG: Array
-    """The grid's last row, K before the first step."""
+    """The grid's last row; K before the first step."""
     pointer_B: Array
-    """The phoneme that the next frame belongs to; after a row's end it stays where it was, and ages."""
+    """The phoneme of the next frame; after a row's end it stays in place and ages."""
     age_B: Array
-    """Frames that the pointer stood there before the next one."""
+    """Frames for which the pointer has stood there."""
     log_survival_B: Array
-    """Logarithm of the probability that the phoneme would have lasted so long."""
+    """Log probability that the phoneme lasts this long."""
     position_B: Array
-    """The next step's position: filled slots of the cache."""
+    """Position of the next step: filled slots of the cache."""
     ended_B: Array
-    """Frames of the row, -1 = not ended yet. Its last codebooks are complete G - 1 steps later."""
+    """Frames of the row, -1 = not ended. Its last codebooks are complete G - 1 steps later."""
     finish_reason_B: Array
     """`sonorant.decoding.advance.FinishReason`: what went wrong first."""
     log_probability_B: Array
-    """Of the codes so far, summed, as the model gave them before temperature and penalty."""
+    """Sum over the codes so far, before temperature and penalty."""
     silent_B: Array
     """Steps of silence in a row."""
     recent_BRG: Array
-    """The grid's last rows, the newest first; -1 where there is none."""
+    """The grid's last rows, newest first; -1 where there is none."""
     repeats_BR: Array
-    """For each period r + 1: steps in a row that were as r + 1 steps before."""
+    """For each period r + 1: consecutive steps equal to r + 1 steps before."""
     used_BGK: Array
-    """Step at which each code was last chosen, far below 0 = never."""
+    """Step at which each code was last chosen; far below 0 = never."""
     grid_BSG: Array
     """All codes so far, delayed; K elsewhere."""
 
@@ -109,8 +106,7 @@ def make_rules(
         lengths_B: phonemes of each row, `^` and `$` included.
         description: of the voice.
         config: for all rows.
-        draw: given steps and numbers a step, uniform noise float32 (B, steps, numbers); not called where nothing is
-            drawn.
+        draw: (steps, numbers) -> uniform noise float32 (B, steps, numbers); not called if nothing is drawn.
     """
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
@@ -132,7 +128,7 @@ def make_rules(
         median_B=np.full(rows, config.advance == "median"),
         phonemes_B=np.ones(rows, np.int64) if description.text == "prefix" else lengths_B.astype(np.int64),
         budget_B=budget_B,
-        # Where there is no pointer, the whole text counts as one phoneme, which only the budget ends.
+        # Without a pointer, the whole text counts as one phoneme, which only the budget ends.
         longest_phoneme_B=budget_B + 1 if description.text == "prefix" else frames(config.longest_phoneme),
         longest_silence_B=frames(config.longest_silence),
         longest_repeat_B=frames(config.longest_repeat),
@@ -143,7 +139,7 @@ def make_rules(
 def start(
     rules: Rules, lengths_B: NDArray[np.int64], prompt_lengths_B: NDArray[np.int64], description: DecodingDescription
 ) -> State:
-    """The state before the first step, numpy, where the model was given the prompt, and the text if it takes it so."""
+    """The state before the first step, numpy, for a model that was given the prompt, and the text if it takes one."""
     rows, steps, _ = rules.noise_BSG.shape
     codebooks, codes = description.codebooks, description.codes
     before = lengths_B if description.text != "pointer" else np.zeros(rows, np.int64)
@@ -166,24 +162,24 @@ def start(
 
 
 def draws(rules: Rules) -> bool:
-    """Whether a row of these rules (numpy) draws anything."""
+    """Whether any row of these rules (numpy) draws."""
     return bool((rules.temperature_B > 0).any() or not rules.median_B.all())
 
 
 def penalises(rules: Rules) -> bool:
-    """Whether a row of these rules (numpy) makes recent codes less likely."""
+    """Whether any row of these rules (numpy) penalises recent codes."""
     return bool(((rules.penalty_B != 1) & (rules.recent_B > 0)).any())
 
 
 def padded_rules(rules: Rules, rows: int, steps: int) -> Rules:
-    """numpy: more rows, like the last one, and room for more steps."""
+    """numpy: add rows like the last one, and room for more steps."""
     more, longer = rows - len(rules.budget_B), steps - rules.noise_BSG.shape[1]
     wider = Rules(*(np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1), mode="edge") for field in rules))
     return wider._replace(noise_BSG=np.pad(wider.noise_BSG, [(0, 0), (0, longer), (0, 0)]))
 
 
 def padded_state(state: State, rows: int, steps: int) -> State:
-    """numpy: more rows, which have ended with no frame, and room for more steps."""
+    """numpy: add rows that have ended without a frame, and room for more steps."""
     more, longer = rows - len(state.ended_B), steps - state.grid_BSG.shape[1]
     wider = State(
         *(field if field.ndim == 0 else np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state)

@@ -1,6 +1,4 @@
-"""Monotonic alignment search: which frames belong to which token. Knows nothing of networks.
-
-Which frame belongs to which phoneme while a model learns it. Knows nothing of what is learned from the answer."""
+"""Monotonic alignment search: which frames belong to which token, and what a model learns from the answer."""
 
 from __future__ import annotations
 
@@ -18,8 +16,8 @@ def monotonic_alignment(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_
 
     The search of Kim et al. 2020, "Glow-TTS", section 3.2, rewritten as a running maximum. With P_j the prefix sums of
     token j's scores, the best score of giving the first t frames to tokens 0..j is V_j(t) = P_j(t) + max over s < t of
-    (V_{j-1}(s) - P_j(s)).
-    On CPUs a compiled kernel; on GPUs, and where numba is not installed, `batched_search`. Both find the same path.
+    (V_{j-1}(s) - P_j(s)). CPUs use a compiled kernel; GPUs, and CPUs without numba, `batched_search`. Both find the
+    same path.
 
     Args:
         score_BNT: (B, N, T) float, log-likelihood of frame t under token n; padding is ignored.
@@ -39,8 +37,7 @@ def monotonic_alignment(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_
 
 
 def batched_search(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_B: torch.Tensor) -> torch.Tensor:
-    """`monotonic_alignment` in torch: a token's whole row is one `cummax`, so the loop is over tokens and never over
-    frames."""
+    """`monotonic_alignment` in torch: one `cummax` a token, so the loop is over tokens, not frames."""
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
     torch.cumsum(score_BNT.double(), dim=2, out=prefix_BNT[:, :, 1:])
@@ -77,11 +74,9 @@ def _kernel() -> Callable[..., Any] | None:
 
 
 def diagonal_prior(tokens_B: torch.Tensor, frames_B: torch.Tensor, tokens: int, frames: int) -> torch.Tensor:
-    """(B, N, T) float32, zero on the diagonal and falling with the square of the distance from it: a start for the
-    alignment.
+    """(B, N, T) float32, zero on the diagonal and falling with the squared distance from it: a start for the alignment.
 
-    The idea of the guided attention of Tachibana et al. 2017, section 3.1, used as a log prior of the search instead of
-    a loss.
+    The guided attention of Tachibana et al. 2017, section 3.1, as a log prior of the search instead of a loss.
     """
     place_BN = (torch.arange(tokens, device=tokens_B.device)[None] + 0.5) / tokens_B[:, None]
     time_BT = (torch.arange(frames, device=tokens_B.device)[None] + 0.5) / frames_B[:, None]
@@ -104,8 +99,7 @@ def align(
 ) -> torch.Tensor:
     """(B, N) int64 durations in mel frames by alignment search under unit-variance Gaussians around each token's prior.
 
-    Both the prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over
-    `diagonal_steps`.
+    The prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over `diagonal_steps`.
     """
     distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
     score_BNT = -0.5 * distance_BNT.square()
@@ -118,7 +112,7 @@ def align(
 
 
 def owners(durations_BN: torch.Tensor, time_BT: torch.Tensor, token_lengths: torch.Tensor) -> torch.Tensor:
-    """The phoneme (B, T) int64 that each mel frame of `time_BT`, int64, belongs to; the last one past the end."""
+    """The phoneme (B, T) int64 that owns each mel frame of `time_BT`, int64; the last one past the end."""
     owner_BT = torch.searchsorted(durations_BN.cumsum(1), time_BT, right=True)
     return torch.minimum(owner_BT, token_lengths[:, None] - 1)
 
@@ -130,8 +124,8 @@ def prior_loss(
     token_lengths: torch.Tensor,
     mel_lengths: torch.Tensor,
 ) -> torch.Tensor:
-    """Half the squared distance of each frame's phoneme's prior from the normalised mel, mean over bins, summed over
-    real frames."""
+    """Half the squared distance of the phoneme's prior from the normalised mel, mean over bins, summed over real
+    frames."""
     time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
     owner_BT = owners(durations_BN, time_T.expand(len(mel_BTM), -1).contiguous(), token_lengths)
     aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))
@@ -148,16 +142,16 @@ def pointers(
 ) -> torch.Tensor:
     """The phoneme that a language model's pointer stands on at each step, from durations in mel frames.
 
-    It starts on the first phoneme, never goes back nor further than `most_advance` in a step, and has passed the last
-    one (stands on N) right after a row's last code frame.
+    It starts on the first phoneme, never goes back or further than `most_advance` in a step, and has passed the last
+    phoneme (stands on N) right after a row's last code frame.
 
     Args:
         durations_BN: (B, N) int64 mel frames of each phoneme.
         token_lengths, code_frames: (B,) int64.
-        stride: mel frames a code frame; the one in the middle decides.
+        stride: mel frames a code frame; the middle one decides.
 
     Returns:
-        (B, steps + 1) int64; the last place says where the last step's advance leads.
+        (B, steps + 1) int64; the last column is where the last step's advance leads.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)
     owner_BT = owners(
@@ -166,22 +160,19 @@ def pointers(
     owner_BT[:, 0] = 0
     reach_T = time_T * most_advance
     reachable_BT = reach_T + (owner_BT - reach_T).cummin(1).values
-    latest_BT = (
-        token_lengths[:, None] - (code_frames[:, None] - time_T) * most_advance
-    )  # whoever is behind it comes too late
+    latest_BT = token_lengths[:, None] - (code_frames[:, None] - time_T) * most_advance  # a pointer behind is too late
     pointer_BT = torch.maximum(reachable_BT, latest_BT).clamp(min=0)
     return torch.where(time_T < code_frames[:, None], pointer_BT, token_lengths[:, None])
 
 
 def stay_at_end(pointer_BT: torch.Tensor, code_frames: torch.Tensor) -> torch.Tensor:
-    """Pointers (B, T) int64 that stay where they stood at the last code frame, while the codebooks that are delayed
-    catch up."""
+    """Pointers (B, T) int64 that stay where they stood at the last code frame while the delayed codebooks catch up."""
     time_BT = torch.arange(pointer_BT.shape[1], device=pointer_BT.device).expand_as(pointer_BT)
     return pointer_BT.gather(1, torch.minimum(time_BT, code_frames[:, None] - 1))
 
 
 def ages(pointer_BT: torch.Tensor) -> torch.Tensor:
-    """For how many steps each pointer (B, T) int64 has stood where it stands, 0 on arrival."""
+    """How many steps each pointer (B, T) int64 has stood in its place, 0 on arrival."""
     time_T = torch.arange(pointer_BT.shape[1], device=pointer_BT.device)
     moved_BT = torch.cat([torch.ones_like(pointer_BT[:, :1]), pointer_BT.diff(dim=1)], dim=1) != 0
     return time_T - torch.where(moved_BT, time_T, 0).cummax(1).values

@@ -1,9 +1,9 @@
-"""The alignment search compiled for CPUs by numba. Knows nothing of tensors; `alignment.py` falls back to torch where
-numba is absent.
+"""The alignment search compiled for CPUs by numba; `alignment.py` falls back to torch where numba is absent.
 
-One thread, because a process has one core to itself in training; the interpreter's lock is released meanwhile. The
-machine code is kept beside this file, or in the user's cache where that cannot be written, so only the first process
-ever compiles (about a second)."""
+It uses one thread, because a training process has one core to itself, and releases the interpreter's lock. The machine
+code is cached beside this file, or in the user's cache if that is not writable, so only the first process compiles
+(about a second).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations: see `monotonic_alignment` for shapes
-    and method.
+    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations; see `monotonic_alignment`.
 
-    The same float64 additions and the same choice among equals (the latest start) as the search in torch, so the same
-    path.
+    The float64 additions and the choice among equals (the latest start) are those of the search in torch, so the path
+    is the same.
     """
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]
@@ -48,7 +47,7 @@ def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, d
 def _compiled() -> Callable[..., Any]:
     try:
         return numba.njit(cache=True, nogil=True)(_search)
-    except RuntimeError:  # no folder to keep machine code in
+    except RuntimeError:  # no folder is writable
         return numba.njit(nogil=True)(_search)
 
 

@@ -1,8 +1,8 @@
-"""Keys and values of the positions that a decoder has seen, so that a step computes only its own. Knows nothing of
-models or sampling.
+"""Key-value caches: a decoding step computes only the keys and values of its own positions.
 
-A cache has slots, filled from the left by all rows of a batch together; `positions` says which position each slot of a
-row holds, -1 where it holds none (padding, or not filled yet)."""
+A cache has slots that all rows of a batch fill together from the left; `positions` holds each slot's position in a row,
+-1 for an empty slot (padding, or not filled yet).
+"""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EMPTY = -1
 
 
 class Cache(Protocol):
-    """What attention asks of a cache. A call that feeds Q positions says `take` once, then `attend` once for each
+    """What attention asks of a cache. Each call that feeds Q positions calls `take` once, then `attend` once a
     layer."""
 
     @property
     def positions(self) -> torch.Tensor:
-        """The position that each slot holds, (B, S) int64, `EMPTY` where it holds none; `take`'s included."""
+        """The position in each slot, (B, S) int64, `EMPTY` where there is none; those of `take` included."""
 
     def take(self, position_BQ: torch.Tensor) -> None:
-        """Give the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
+        """Assign the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
 
     def attend(
         self,
@@ -36,16 +36,16 @@ class Cache(Protocol):
         value_BHQD: torch.Tensor,
         mask_B1QS: torch.Tensor,
     ) -> torch.Tensor:
-        """Keep a layer's keys and values of the slots taken last; returns what the queries hear of all slots that the
-        mask, bool, shows them, (B, H, Q, D)."""
+        """Store a layer's keys and values in the slots taken last; return attention over all slots that the bool mask
+        shows, (B, H, Q, D)."""
 
 
 class StoringCache(ABC):
-    """A cache whose keys and values torch attends to as they lie."""
+    """A cache whose keys and values are tensors that torch attends to."""
 
     @abstractmethod
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keep a layer's keys and values of the slots taken last; returns those of all slots, (B, H, S, D) each."""
+        """Store a layer's keys and values in the slots taken last; return those of all slots, (B, H, S, D) each."""
 
     def attend(
         self,
@@ -55,28 +55,28 @@ class StoringCache(ABC):
         value_BHQD: torch.Tensor,
         mask_B1QS: torch.Tensor,
     ) -> torch.Tensor:
-        """As `Cache.attend`."""
+        """See `Cache.attend`."""
         keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
         return F.scaled_dot_product_attention(query_BHQD, keys, values, attn_mask=mask_B1QS)
 
 
 class DynamicCache(StoringCache):
-    """Grows by concatenation: as long as what it holds, and a new shape at every step."""
+    """Grows by concatenation: exactly as long as its content, with a new shape at every step."""
 
     def __init__(self, layers: int) -> None:
-        """Empty, for so many layers; batch, heads and device are those of the first keys."""
+        """Empty; batch, heads and device are taken from the first keys."""
         self.positions = torch.empty(0)
         self.keys: list[torch.Tensor] = []
-        """Of each layer (B, H, S, D), as are the values."""
+        """One a layer, (B, H, S, D), like the values."""
         self.values: list[torch.Tensor] = []
         self._layers = layers
 
     def take(self, position_BQ: torch.Tensor) -> None:
-        """As `Cache.take`."""
+        """See `Cache.take`."""
         self.positions = torch.cat([self.positions, position_BQ], 1) if self.positions.numel() else position_BQ
 
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `StoringCache.extend`."""
+        """See `StoringCache.extend`."""
         if len(self.keys) < self._layers:
             self.keys.append(key_BHQD)
             self.values.append(value_BHQD)
@@ -90,8 +90,7 @@ class StaticCache(StoringCache):
     """Buffers of a fixed number of slots, written in place at a slot that a tensor names: every step has the same
     shapes.
 
-    The slots must suffice: writing past the last one is an error of indices on a CPU and undefined on a GPU, so who
-    fills it counts.
+    The caller must provide enough slots: writing past the last one is an index error on a CPU and undefined on a GPU.
     """
 
     def __init__(
@@ -106,14 +105,12 @@ class StaticCache(StoringCache):
         device: torch.device,
         memory: Sequence[torch.Tensor] | None = None,
     ) -> None:
-        """Empty buffers on `device`.
+        """Allocate empty buffers on `device`.
 
         Args:
-            layers, batch, heads, slots, width: of the keys and values, for each layer (batch, heads, slots, width).
-            dtype: theirs.
-            device: theirs.
-            memory: flat tensors, two a layer, that hold them, each at least so large; caches of several shapes may lie
-                in the same, for one of them at a time. None = memory of its own.
+            layers, batch, heads, slots, width: of the keys and values; each layer's are (batch, heads, slots, width).
+            dtype, device: of the buffers.
+            memory: flat tensors to use as buffers, two a layer; caches used one at a time may share them. None = its own.
         """
         size = batch * heads * slots * width
         memory = memory or cache_memory(layers, size, dtype, device)
@@ -121,30 +118,30 @@ class StaticCache(StoringCache):
         self.keys, self.values = buffers[:layers], buffers[layers:]
         self.positions = torch.full((batch, slots), EMPTY, dtype=torch.int64, device=device)
         self.used = torch.zeros(1, dtype=torch.int64, device=device)
-        """Slots given away so far."""
+        """Slots taken so far."""
         self._taken = torch.empty(0)
 
     def take(self, position_BQ: torch.Tensor) -> None:
-        """As `Cache.take`."""
+        """See `Cache.take`."""
         self._taken = self.used + torch.arange(position_BQ.shape[1], device=position_BQ.device)
         self.positions.index_copy_(1, self._taken, position_BQ)
         self.used.add_(position_BQ.shape[1])
 
     def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """As `StoringCache.extend`."""
+        """See `StoringCache.extend`."""
         key_BHSD, value_BHSD = self.keys[layer], self.values[layer]
         key_BHSD.index_copy_(2, self._taken, key_BHQD.to(key_BHSD.dtype))
         value_BHSD.index_copy_(2, self._taken, value_BHQD.to(value_BHSD.dtype))
         return key_BHSD, value_BHSD
 
     def clear(self) -> None:
-        """Forget everything; the buffers stay where they are."""
+        """Empty every slot; the buffers stay where they are."""
         for side in (*self.keys, *self.values):
-            side.zero_()  # what a query must not see is counted zero times, which NaN survives
+            side.zero_()  # a masked value is multiplied by zero, which NaN would survive
         self.positions.fill_(EMPTY)
         self.used.zero_()
 
 
 def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
-    """Two flat tensors a layer of so many elements, for `StaticCache`."""
+    """Two flat tensors of `size` elements a layer, for `StaticCache`."""
     return [torch.zeros(size, dtype=dtype, device=device) for _ in range(2 * layers)]

@@ -1,10 +1,4 @@
-"""The activation of every network here, quick where it is trained on CPUs. Knows nothing of the layers around it.
-
-Dropout whose random numbers are cheap on CPUs. Knows nothing of the layers around it.
-
-Depthwise convolution over time, fast where it is trained on CPUs. Knows nothing of the blocks it stands in.
-
-ConvNeXt blocks over time, the one building block of every network here. Knows nothing of text or audio."""
+"""ConvNeXt blocks over time, the building block of every network here, and their parts, fast to train on CPUs."""
 
 from __future__ import annotations
 
@@ -17,10 +11,10 @@ from torch.utils.checkpoint import checkpoint
 
 
 class GELU(nn.Module):
-    """Hendrycks & Gimpel 2016, "Gaussian error linear units", in its tanh form, which exporters and engines fuse.
+    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which exporters and engines fuse.
 
-    For bfloat16 on CPUs the erf form stands in, whose kernel is three to four times as fast: the two differ by 1.3e-4
-    (root mean square over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
+    bfloat16 on CPUs uses the erf form, whose kernel is three to four times as fast: the two differ by 1.3e-4 (root mean
+    square over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -33,10 +27,10 @@ _LEVELS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` with its probability rounded to a 65536th on CPUs.
+    """`nn.Dropout` whose probability is rounded to a 65536th on CPUs.
 
-    torch draws a 64-bit number for each element there, one after the other, which took a seventh of a training step;
-    here one such number decides about four elements.
+    There torch draws a 64-bit number for each element, which took a seventh of a training step; here one such number
+    decides about four elements.
     """
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
@@ -51,17 +45,18 @@ class Dropout(nn.Dropout):
 
 
 class DepthwiseConv(nn.Conv1d):
-    """A convolution over time of each channel by itself, same length out as in. Weights are those of `nn.Conv1d`."""
+    """A convolution over time of each channel by itself, with output as long as input. Weights are those of
+    `nn.Conv1d`."""
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
 
     def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
-        """(B, T, C) float -> (B, T, C), in autocast's dtype where there is one."""
+        """(B, T, C) float -> (B, T, C), in autocast's dtype if it is on."""
         return self.convolve(x_BTC, self.weight)
 
     def convolve(self, x_BTC: torch.Tensor, weight_C1K: torch.Tensor) -> torch.Tensor:
-        """As `forward`, with other weights of the same shape."""
+        """`forward` with other weights of the same shape."""
         if not self.training or x_BTC.device.type != "cpu":
             return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, self.bias).transpose(1, 2)
         if torch.is_autocast_enabled("cpu"):
@@ -72,7 +67,7 @@ class DepthwiseConv(nn.Conv1d):
 class _ChannelsLast(torch.autograd.Function):
     """The same sums with the channels innermost, where neighbours in memory share a vector register.
 
-    torch's own depthwise backward is four to six times slower on CPUs: the gradient of the input is the same
+    torch's own depthwise backward is four to six times slower on CPUs. Here the gradient of the input is the same
     convolution with the kernel reversed, that of the weights a product with the input's windows, summed in float32.
     """
 
@@ -113,8 +108,7 @@ def _convolve(x_BTC: torch.Tensor, weight_C1K: torch.Tensor, bias_C: torch.Tenso
 class ConvNeXtBlock(nn.Module):
     """Depthwise convolution over time, then an MLP over channels, with a scaled residual.
 
-    After Liu et al. 2022, "A ConvNet for the 2020s", section 2, in one dimension as in Siuzdak 2023, "Vocos", section
-    3.
+    Liu et al. 2022, "A ConvNet for the 2020s", section 2, in one dimension as in Siuzdak 2023, "Vocos", section 3.
     """
 
     def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
@@ -135,7 +129,7 @@ class ConvNeXtBlock(nn.Module):
 
 
 class ConvNeXtStack(nn.Module):
-    """Blocks in a row, masked after each so that padding never leaks into what is real."""
+    """Consecutive blocks, masked before each so that padding never leaks into valid positions."""
 
     def __init__(self, channels: int, expansion: int, kernel: int, blocks: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -144,8 +138,7 @@ class ConvNeXtStack(nn.Module):
         self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
     def forward(self, x_BTC: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
-        """(B, T, C) float, mask (B, T, 1) float of ones and zeros or None for "no padding" -> (B, T, C),
-        layer-normed."""
+        """(B, T, C) float, mask (B, T, 1) of ones and zeros or None for "no padding" -> layer-normed (B, T, C)."""
         for block in self.blocks:
             if mask_BT1 is not None:
                 x_BTC = x_BTC * mask_BT1

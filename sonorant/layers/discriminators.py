@@ -1,4 +1,4 @@
-"""Adversaries of the vocoder: they tell recordings from its output. Knows nothing of how losses are combined."""
+"""Discriminators that tell recordings from a vocoder's output."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
 Scores = list[tuple[torch.Tensor, list[torch.Tensor]]]
-"""For each discriminator its scores (B, any) and the feature maps of its layers."""
+"""For each discriminator its scores (B, any) and its layers' feature maps."""
 
 
 class PeriodDiscriminator(nn.Module):
-    """Looks at every `period`-th sample (Kong et al. 2020, "HiFi-GAN", section 2.3)."""
+    """Judges every `period`-th sample (Kong et al. 2020, "HiFi-GAN", section 2.3)."""
 
     def __init__(self, period: int, width: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class PeriodDiscriminator(nn.Module):
 
 
 class ResolutionDiscriminator(nn.Module):
-    """Looks at a magnitude spectrogram (Jang et al. 2021, "UnivNet", section 2.3)."""
+    """Judges a magnitude spectrogram (Jang et al. 2021, "UnivNet", section 2.3)."""
 
     window: torch.Tensor
 

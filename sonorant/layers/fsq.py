@@ -1,9 +1,9 @@
-"""Finite scalar quantisation: a vector becomes one of a few thousand codes without a codebook to learn. Knows nothing
-of audio.
+"""Finite scalar quantisation: a vector becomes one of a few thousand codes without a learned codebook.
 
 Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed
-to a small range and rounded to one of a few levels; the code is the levels read as the digits of one number. There is
-nothing to collapse, so no commitment loss and no codebook to restart."""
+to a small range and rounded to one of a few levels; the levels are the digits of the code. Nothing can collapse, so
+there is no commitment loss and no codebook to restart.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ import torch
 from torch import nn
 
 EDGE = 1e-3
-"""How far beyond the outermost levels the squashed range reaches, as a fraction, so that they are reached by finite
-numbers."""
+"""How far, as a fraction, the squashed range exceeds the outermost levels, so that finite numbers reach them."""
 MOST_LEVELS = 1000
-"""With more, that would be half a level, and rounding would leave the levels."""
+"""With more levels, `EDGE` would be half a level, and rounding would leave the range."""
 
 
 class FiniteScalarQuantizer(nn.Module):
-    """Vectors of `width` numbers <-> codes 0 to `codes` - 1. Without parameters."""
+    """Vectors of `width` numbers <-> codes 0 to `codes` - 1. Has no parameters."""
 
     reach_D: torch.Tensor
     offset_D: torch.Tensor
@@ -31,8 +30,7 @@ class FiniteScalarQuantizer(nn.Module):
     table_KD: torch.Tensor
 
     def __init__(self, levels: Sequence[int]) -> None:
-        """`levels`: how many values each number of a vector can take, 2 to `MOST_LEVELS`; their product is the number
-        of codes."""
+        """`levels`: values of each number of a vector, 2 to `MOST_LEVELS`; their product is the number of codes."""
         super().__init__()
         self.width = len(levels)
         self.codes = math.prod(levels)
@@ -63,5 +61,5 @@ class FiniteScalarQuantizer(nn.Module):
         return (digits * self.basis_D).sum(-1)
 
     def to_values(self, codes: torch.Tensor) -> torch.Tensor:
-        """Codes (...,) int64 -> their vectors (..., D) float32."""
+        """Codes (...,) int64 -> vectors (..., D) float32."""
         return nn.functional.embedding(codes, self.table_KD)

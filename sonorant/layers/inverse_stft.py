@@ -1,8 +1,7 @@
-"""The vocoder: log-mel in, samples out, in one pass. Knows nothing of losses or files.
+"""The inverse short-time Fourier transform that ends a vocoder (Siuzdak 2023, "Vocos").
 
-After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier
-transform does the upsampling. The transform is written as two matrix products and shifted additions, which every
-exporter and engine takes."""
+Written as matrix products and shifted additions, which every exporter and engine supports.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +13,12 @@ from torch.nn import functional as F
 
 
 class InverseSTFT(nn.Module):
-    """Inverse short-time Fourier transform with a Hann window as matrix products; output is T * hop samples long.
+    """Inverse short-time Fourier transform with a Hann window as matrix products; the output is T * hop samples long.
 
-    The cosine part of a real signal's frame is even and the sine part odd about its middle, and each of them, taken for
-    even and for odd frequencies apart, is even or odd about its quarter. So all is computed for a quarter of the frame
-    and mirrored: a quarter of the work and of the constants of a full synthesis matrix. The windows of overlapping
-    frames add up to one everywhere but in the first and last `n_fft - hop` samples, where frames beyond the ends are
-    missing.
+    The cosine part of a real signal's frame is even about its middle, the sine part odd; the even and the odd
+    frequencies of each are even or odd about its quarter. So a quarter of the frame is computed and mirrored: a quarter
+    of the work and of the constants of a full synthesis matrix. The windows of overlapping frames add up to one except
+    in the first and last `n_fft - hop` samples, where frames beyond the ends are missing.
     """
 
     cosine_even_FQ: torch.Tensor

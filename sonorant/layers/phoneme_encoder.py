@@ -1,7 +1,4 @@
-"""What every speech model here knows of phonemes: their embeddings, an encoder, and the mel each stands for.
-
-Knows nothing of how speech is made from them: the parallel acoustic model and the codec language model both start
-here."""
+"""The phoneme encoder in which both the parallel acoustic model and the codec language model begin."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from sonorant.layers.convnext import ConvNeXtStack
 
 
 class PhonemeEncoder(nn.Module):
-    """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and the mel frame it stands for."""
+    """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and its mel prior."""
 
     mel_mean: torch.Tensor
     mel_std: torch.Tensor
@@ -31,8 +28,8 @@ class PhonemeEncoder(nn.Module):
         mel_mean: float = 0.0,
         mel_std: float = 1.0,
     ) -> None:
-        """`symbols`, `speakers` and `mels` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with
-        the weights."""
+        """`symbols`, `speakers`, `mels` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept as
+        buffers."""
         super().__init__()
         self.symbol = nn.Embedding(symbols, channels)
         self.stress = nn.Embedding(3, channels)
@@ -48,11 +45,10 @@ class PhonemeEncoder(nn.Module):
     def encode_phonemes(
         self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> states (B, N, C), mask
-        (B, N) bool.
+        """Tokens (B, N, 3) int64, lengths (B,), speaker ids (B,) -> states (B, N, C), mask (B, N) bool.
 
-        `prior` of the states is the normalised mel frame that each token stands for; the alignment search compares with
-        it.
+        `prior` of the states is the normalised mel frame that each token stands for, which the alignment search
+        compares with.
         """
         mask_BN = torch.arange(tokens_BN3.shape[1], device=tokens_BN3.device)[None] < lengths_B[:, None]
         x_BNC = self.symbol(tokens_BN3[..., 0]) + self.stress(tokens_BN3[..., 1]) + self.word_start(tokens_BN3[..., 2])
@@ -60,5 +56,5 @@ class PhonemeEncoder(nn.Module):
         return self.encoder(x_BNC, mask_BN[..., None].to(x_BNC.dtype)), mask_BN
 
     def normalize(self, mel_BTM: torch.Tensor) -> torch.Tensor:
-        """Log-mel (B, T, M) -> the same in units of the corpus' statistics."""
+        """Normalise a log-mel (B, T, M) by the corpus' statistics."""
         return (mel_BTM - self.mel_mean) / self.mel_std

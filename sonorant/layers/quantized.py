@@ -1,15 +1,11 @@
-"""ONNX operators that torch has no counterpart of, for models that are being exported. Knows nothing of layers.
+"""Layers that compute as int8 engines do: fake quantisation in torch, QuantizeLinear and DequantizeLinear when
+exported.
 
-Importing this imports torch's compiler, so it is done only where a model is traced.
-
-Layers that compute as int8 engines do: fake quantisation in torch, QuantizeLinear and DequantizeLinear in an exported
-graph.
-
-Symmetric int8 with zero-point 0, as TensorRT demands: weights with a scale for each output channel, activations with
-one for the whole tensor, biases left alone. Gradients pass straight through the rounding and not at all where a value
-is clipped (Bengio et al. 2013, "Estimating or propagating gradients through stochastic neurons", section 3;
-Krishnamoorthi 2018, "Quantizing deep convolutional networks", section 2.4). Knows nothing of how scales are found or
-which layers are worth it: see `sonorant.quantization`."""
+Symmetric int8 with zero-point 0, as TensorRT requires: weights with a scale an output channel, activations with one a
+tensor, biases unchanged. Gradients pass straight through the rounding, and are zero where a value is clipped (Bengio et
+al. 2013, section 3; Krishnamoorthi 2018, section 2.4). How scales are found and which layers are quantised is decided
+in `sonorant.quantization`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +20,11 @@ from sonorant.errors import SonorantError
 from sonorant.layers.convnext import DepthwiseConv
 
 VERSION = 19
-"""Of both operators. Graphs are written at operator set 20: at 21, ONNX Runtime 1.31 moves such operators past
+"""Version of both operators. Graphs use operator set 20: at 21, ONNX Runtime 1.31 moves such operators past
 transpositions with a type that no longer fits, and then refuses its own graph."""
 
 
-@torch.compiler.allow_in_graph  # the tracer does not look into torch.onnx, and need not
+@torch.compiler.allow_in_graph  # the tracer need not look into torch.onnx
 def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
     """QuantizeLinear: float32 of any shape, scale () float32, zero-point () int8 -> int8 of the same shape."""
     return torch.onnx.ops.symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.int8, shape=x.shape, version=VERSION)
@@ -36,8 +32,7 @@ def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.
 
 @torch.compiler.allow_in_graph
 def dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int = 0) -> torch.Tensor:
-    """DequantizeLinear: int8 of any shape, scale and zero-point () or one for each index along `axis` -> float32 of the
-    same shape."""
+    """DequantizeLinear: int8 of any shape; scale and zero-point () or one an index along `axis` -> float32."""
     inputs, attributes = (stored, scale, zero), {"axis": axis} if scale.ndim else {}
     return torch.onnx.ops.symbolic(
         "DequantizeLinear", inputs, {**attributes}, dtype=torch.float32, shape=stored.shape, version=VERSION
@@ -45,13 +40,13 @@ def dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, ax
 
 
 LARGEST = 127
-"""Weights use -127 to 127; activations one value more below, which is where QuantizeLinear saturates."""
+"""Weights use -127 to 127; activations also -128, where QuantizeLinear saturates."""
 
 
 class Quantized(nn.Module):
-    """What the layers below share; mixed in before a torch layer, whose parameters keep their names.
+    """Base of the layers below, mixed in before a torch layer, whose parameters keep their names.
 
-    The scales of activations are buffers of the state dict and come from calibration. Those of weights follow from the
+    Scales of activations are buffers of the state dict and come from calibration; those of weights follow from the
     weights.
     """
 
@@ -67,7 +62,7 @@ class Quantized(nn.Module):
     """Whether engines compute in integers only if the output is quantised too."""
 
     def prepare(self) -> None:
-        """Add the buffers; called once, when the layer has become what it is."""
+        """Add the buffers; called once, when the layer's class has been changed."""
         device = self.weight.device
         self.register_buffer("input_scale", torch.ones((), device=device))
         if self.quantizes_output:
@@ -76,35 +71,35 @@ class Quantized(nn.Module):
             "weight_scale", torch.ones(self.weight.shape[self.channel_axis], device=device), persistent=False
         )
         self.register_buffer("stored_weight", torch.zeros_like(self.weight, dtype=torch.int8), persistent=False)
-        # A decoder asks for the weights at each of its steps: to round them anew would take longer than the step.
+        # A decoder reads the weights at each step; rounding them again would take longer than the step.
         self.register_buffer("grid_weight", torch.zeros_like(self.weight, dtype=torch.float32), persistent=False)
         self.register_load_state_dict_post_hook(lambda module, _: module.store())
         self.store()
 
     @torch.no_grad()
     def store(self) -> None:
-        """Bring the int8 weights, their scales and what they stand for up to date with the weights."""
+        """Update the int8 weights, their scales and their dequantised values from the weights."""
         self.weight_scale.copy_(self._scale_of_weight())
         shape = [-1 if axis == self.channel_axis else 1 for axis in range(self.weight.ndim)]
         self.stored_weight.copy_((self.weight / self.weight_scale.reshape(shape)).round())
         self.grid_weight.copy_(self.stored_weight * self.weight_scale.reshape(shape))
 
     def train(self, mode: bool = True) -> Any:
-        """As torch's; in evaluation mode the int8 weights are up to date."""
+        """As in torch; evaluation mode also updates the int8 weights."""
         if not mode:
             self.store()
         return super().train(mode)
 
     def quantized_input(self, x: torch.Tensor) -> torch.Tensor:
-        """Float of any shape -> float32 on the input's grid."""
+        """Round floats of any shape to the input's grid, float32."""
         return _on_grid(x, self.input_scale)
 
     def quantized_output(self, y: torch.Tensor) -> torch.Tensor:
-        """Float of any shape -> float32 on the output's grid."""
+        """Round floats of any shape to the output's grid, float32."""
         return _on_grid(y, self.output_scale)
 
     def quantized_weight(self) -> torch.Tensor:
-        """The weights on their grid, float32; an exported graph holds them as int8."""
+        """The weights rounded to their grid, float32; an exported graph holds them as int8."""
         if torch.compiler.is_exporting():
             return self.stored(self.stored_weight, self.channel_axis)
         if not self.training and not torch.is_grad_enabled():
@@ -116,8 +111,7 @@ class Quantized(nn.Module):
         )
 
     def stored(self, weight: torch.Tensor, axis: int) -> torch.Tensor:
-        """int8 weights as an exported graph reads them: float32."""
-
+        """int8 weights as an exported graph reads them, float32."""
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
 
     def _scale_of_weight(self) -> torch.Tensor:
@@ -126,7 +120,7 @@ class Quantized(nn.Module):
 
 
 class QuantizedLinear(Quantized, nn.Linear):
-    """A matrix product in int8. Its result is float, so a bias is added in float."""
+    """A matrix product in int8; the result is float, so the bias is added in float."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., in) float -> (..., out)."""
@@ -161,7 +155,7 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
 
 
 class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
-    """A transposed convolution over time in int8, of one group. ONNX Runtime computes it in float; TensorRT in int8."""
+    """A transposed convolution over time in int8, of one group. ONNX Runtime computes it in float, TensorRT in int8."""
 
     channel_axis = 1
     quantizes_output = True
@@ -186,14 +180,14 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
     DepthwiseConv: QuantizedDepthwiseConv,
     nn.ConvTranspose1d: QuantizedConvTranspose1d,
 }
-"""What can be quantised, and what it becomes."""
+"""Layers that can be quantised, and their quantised form."""
 
 
 def quantizable(model: nn.Module) -> list[str]:
-    """Names of the float layers of `model` that can be quantised, in the order they are defined in.
+    """Names of the float layers of `model` that can be quantised, in order of definition.
 
-    Not among them: what is inside the submodules that the model's class names in `float_parts`, such as an encoder
-    whose decisions others have learned from.
+    Submodules named in the model class's `float_parts` are left out, such as an encoder whose decisions others have
+    learned from.
     """
     layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
     kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
@@ -206,7 +200,7 @@ def quantized(model: nn.Module) -> dict[str, Quantized]:
 
 
 def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
-    """Make the layers of these names quantised ones, in place; their parameters stay the same objects.
+    """Quantise the named layers in place; their parameters stay the same objects.
 
     Raises SonorantError naming a layer that the model does not have or that cannot be quantised.
     """
@@ -223,7 +217,7 @@ def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
 
 
 def _grouped_transposed(layer: nn.Module) -> bool:
-    """Whether an output channel's weights have no axis of their own."""
+    """Whether the weights of an output channel have no axis of their own."""
     return isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1
 
 

@@ -1,10 +1,4 @@
-"""Root-mean-square normalisation that exported graphs fuse to one operator. Knows nothing of the layers around it.
-
-Rows with padding anywhere made rows with padding behind, so that a slot is its position. Knows nothing of what the rows
-hold.
-
-Transformer layers, the trunk of the codec language model. Knows nothing of codes, text or how attention is
-restricted."""
+"""Transformer layers, the trunk of the codec language model."""
 
 from __future__ import annotations
 
@@ -21,28 +15,26 @@ from sonorant.layers.convnext import Dropout
 
 
 class RMSNorm(nn.RMSNorm):
-    """Zhang & Sennrich 2019, "Root Mean Square Layer Normalization", section 3, as `nn.RMSNorm`."""
+    """RMSNorm (Zhang & Sennrich 2019, section 3), exported in a form that ONNX Runtime fuses to one operator."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """(..., C) float -> the same shape and dtype."""
         if not torch.compiler.is_exporting():
             return super().forward(x)
         assert self.eps is not None
-        # torch's own becomes a product with a reciprocal, which ONNX Runtime does not know for what it is and computes
-        # in seven operators.
+        # torch's own becomes a product with a reciprocal, which ONNX Runtime does not recognise: seven operators.
         return x / (x.pow(2).mean(-1, keepdim=True) + self.eps).sqrt() * self.weight
 
 
 class Packing:
-    """The order that brings what is real of each row to the front; made once for a batch, used on all that goes with
-    it."""
+    """Moves the valid slots of each row to the front, so that a slot is its position. Made once for a batch."""
 
     def __init__(self, valid_BT: torch.Tensor) -> None:
-        """`valid_BT`: which slots are no padding, bool."""
+        """`valid_BT`: bool, False for padding."""
         self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
 
     def pack(self, x_BTC: torch.Tensor) -> torch.Tensor:
-        """Rows (B, T, C) in that order; a row's valid slots keep their own order, and so does its padding."""
+        """Reorder rows (B, T, C); valid slots keep their order, and so does padding."""
         return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
 
     def unpack(self, x_BTC: torch.Tensor) -> torch.Tensor:
@@ -68,13 +60,12 @@ class TransformerLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BTC: torch.Tensor, turned: Turns) -> torch.Tensor:
-        """Training: (B, T, C), padding behind what is real; `turned` as in `SelfAttention.forward` -> (B, T, C)."""
+        """Training: (B, T, C), padding last -> (B, T, C); `turned` as in `SelfAttention.forward`."""
         x_BTC = x_BTC + self.dropout(self.attention(self.attention_norm(x_BTC), turned))
         return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
 
     def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
-        """Decoding: the next Q positions of each row after those in `cache`, as in `SelfAttention.step` -> (B, Q,
-        C)."""
+        """Decoding: the next Q positions of each row, as in `SelfAttention.step`: (B, Q, C) -> (B, Q, C)."""
         x_BQC = x_BQC + self.attention.step(self.attention_norm(x_BQC), sight, cache, layer)
         return x_BQC + self._mlp(self.norm(x_BQC))
 
@@ -84,7 +75,7 @@ class TransformerLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Layers in a row, then a norm."""
+    """Consecutive layers, then a norm."""
 
     def __init__(
         self, layers: int, channels: int, heads: int, feed_forward: int, dropout: float, attention: Kind, window: int
@@ -98,7 +89,7 @@ class Transformer(nn.Module):
         self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
     def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
-        """Whole sequences (B, T, C) in parallel, slot t at position t and padding behind what is real -> (B, T, C)."""
+        """Training: whole sequences (B, T, C), slot t at position t, padding last -> (B, T, C)."""
         turned = turns(torch.arange(x_BTC.shape[1], device=x_BTC.device)[None], self.width)
         for layer in self.layers:
             recompute = self.recompute and torch.is_grad_enabled()
@@ -106,8 +97,7 @@ class Transformer(nn.Module):
         return self.norm(x_BTC)
 
     def step(self, x_BQC: torch.Tensor, position_BQ: torch.Tensor, cache: Cache) -> torch.Tensor:
-        """The next Q positions of each row (RoPE positions (B, Q) int64, -1 = padding) after those in `cache` -> (B, Q,
-        C)."""
+        """Decoding: the next Q positions of each row, (B, Q) int64, -1 = padding: (B, Q, C) -> (B, Q, C)."""
         layers = [cast(TransformerLayer, layer) for layer in self.layers]
         sight = layers[0].attention.sight(position_BQ, cache)
         for number, layer in enumerate(layers):

@@ -251,7 +251,7 @@ def test_a_model_whose_numbers_are_none_is_told(voice: Voice) -> None:
     broken: Any = With(runtime, runtime.stepper)  # type: ignore[union-attr]
     broken.encode = lambda *inputs: np.full_like(runtime.encode(*inputs), np.nan)
     voice.runtime = broken
-    with pytest.raises(SonorantError, match="what the language model says holds NaN or infinity"):
+    with pytest.raises(SonorantError, match="the language model's logits hold NaN or infinity"):
         voice.say("Hello there.")
 
 
