@@ -16,6 +16,7 @@ from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, build_p
 from sonorant.families.parallel.acoustic import AcousticConfig, AcousticModel
 from sonorant.families.parallel.vocoder import Vocoder, VocoderConfig
 from sonorant.files import atomic_file, read_json, write_json
+from sonorant.formerly import current_model
 from sonorant.layers.quantized import quantize_layers
 from sonorant.text.frontend import SymbolTable
 
@@ -108,7 +109,7 @@ def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict
 def load_model(folder: Path, kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The model in evaluation mode on the CPU, and its description. Raises SonorantError if the folder holds something
     else."""
-    description = read_json(folder / "model.json")
+    description = current_model(read_json(folder / "model.json"), folder / "model.json")
     if description.get("kind") != kind:
         raise SonorantError(f"{folder}: holds a model of kind '{description.get('kind')}', not '{kind}'")
     model = build(description)

@@ -9,6 +9,7 @@ import yaml
 
 from sonorant.errors import SonorantError
 from sonorant.files import did_you_mean, parse_checked
+from sonorant.formerly import current_settings
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
@@ -25,7 +26,7 @@ def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
     values = read(path).get(section)
     if not isinstance(values, dict):
         raise SonorantError(f"{path}: section '{section}' is missing or not a mapping")
-    return parse_checked(values, config, path, key=section)
+    return parse_checked(current_settings(section, values, path), config, path, key=section)
 
 
 def read(path: Path = PARAMS) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
 from sonorant.families.family import FAMILIES, Family
 from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
+from sonorant.formerly import current_voice
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 DESCRIPTION = "voice.json"
 
 
@@ -216,7 +217,8 @@ def read_bundle(folder: Path) -> Bundle:
             f"{folder}: no voice bundle here ({DESCRIPTION} is absent); give the folder that the export stage wrote"
         )
     data = read_json(path)
-    version = data.get("schema_version") if isinstance(data, dict) else None
+    data = current_voice(data, path) if isinstance(data, dict) else {}
+    version = data.get("schema_version")
     if version != SCHEMA_VERSION:
         raise SonorantError(
             f"{path}: schema version {version!r}, this Sonorant reads {SCHEMA_VERSION}; "

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from sonorant.errors import SonorantError
+from sonorant.formerly import current_model
 from sonorant.models import load_model
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
@@ -127,6 +128,7 @@ def read_initial(path: Path, kind: str) -> Initial:
         raise SonorantError(
             f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); name its trained model folder"
         )
+    state["description"] = current_model(state["description"], path)
     if state["description"]["kind"] != kind:
         raise SonorantError(f"init_from: {path} holds a model of kind '{state['description']['kind']}', not '{kind}'")
     # The average is kept either as the model itself or with the count of its updates around it.

@@ -55,7 +55,7 @@ def test_no_bundle(tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2, None, "3"])
 def test_another_schema_version(bundle: Path, version: object) -> None:
     edit(bundle, lambda data: data.update(schema_version=version))
-    assert f"schema version {version!r}, this Sonorant reads 3; install" in refusal(bundle)
+    assert f"schema version {version!r}, this Sonorant reads 4; install" in refusal(bundle)
 
 
 @pytest.mark.parametrize(

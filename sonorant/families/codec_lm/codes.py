@@ -25,6 +25,7 @@ from sonorant.data.features import FeatureStore, array_hash, content_hash, store
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
+from sonorant.formerly import current_model
 
 if TYPE_CHECKING:
     from sonorant.families.codec_lm.codec import SoundCodec
@@ -111,6 +112,7 @@ def code_hash(path: Path) -> str:
 def read_header(path: Path) -> dict[str, Any]:
     """What header.json of the store at `path` says. Raises SonorantError for none and for another version."""
     header = read_json(path / "header.json")
+    header = current_model(header, path) if isinstance(header, dict) else header
     if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
         found = header.get("version") if isinstance(header, dict) else None
         raise SonorantError(f"{path}: token store of version {found}, this code reads {VERSION}; {_REPAIR}")
