@@ -128,7 +128,7 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
         "vocoder": load("train_vocoder", VocoderTrainConfig),
     }
     folders = {name: {kind: temporary / name / kind for kind in KINDS} for name in ("ptq", "qat", "control")}
-    folders["float"] = {kind: project / "models" / kind for kind in KINDS}
+    folders["float"] = {"acoustic": project / "models" / "predictor", "vocoder": project / "models" / "waveform"}
     losses, shipped = {}, {}
     data = Data(project / "data" / "features", None, temporary / "runs")
     for kind in KINDS:
@@ -136,8 +136,10 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
         ptq.save(folders["ptq"][kind])
         for start, end in (("ptq", "qat"), ("float", "control")):
             go_on(kind, folders[start][kind], folders["float"][kind], data, folders[end][kind], settings[kind], config)
-        shipped[kind], report = decide(ptq, folders["qat"][kind], config)
-        losses[kind] = report["figures"] | {"control": control_figures(ptq, folders["control"][kind])}
+        compared = decide(ptq, folders["qat"][kind], config)[1]["figures"]
+        needed = config.why_not_trained(kind, ptq.above_float) is None
+        shipped[kind], report = decide(ptq, folders["qat"][kind] if needed else None, config)
+        losses[kind] = compared | {"control": control_figures(ptq, folders["control"][kind])}
         losses[kind]["sentence"] = report["sentence"]
     return folders, losses, shipped
 

@@ -78,9 +78,10 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
     with tempfile.TemporaryDirectory() as temporary:
         by_method = {"ptq": Path(temporary) / "ptq", "qat": Path(temporary) / "qat"}
         ptq.save(by_method["ptq"])
-        if config.trains(kind):
+        trains = config.why_not_trained(kind, ptq.above_float) is None
+        if trains:
             go_on(kind, by_method["ptq"], folder, data, by_method["qat"], settings, config)
-        shipped, report = decide(ptq, by_method["qat"] if config.trains(kind) else None, config)
+        shipped, report = decide(ptq, by_method["qat"] if trains else None, config)
         model, description = load_model(by_method[shipped], kind)
         save_model(out, model.state_dict(), description)
     return report

@@ -1,4 +1,4 @@
-"""Which of two quantised models to ship, by figures of the same utterances. Knows nothing of models."""
+"""Which of two quantised models ships, by their figures on the same utterances."""
 
 from __future__ import annotations
 
@@ -43,12 +43,17 @@ def interval(values: NDArray[np.float64]) -> list[float]:
     return [_rounded(end) for end in bootstrap(np.mean, values, resamples=RESAMPLES)]
 
 
+def in_words(difference: dict[str, Any]) -> str:
+    """What `above` found of the loss, such as "the validation loss by +0.44 % (paired 95 % interval ...)"."""
+    low, high = difference["loss_percent_ci95"]
+    interval = f"paired 95 % interval {low:+.2f} to {high:+.2f}"
+    return f"the validation loss by {difference['loss_percent']:+.2f} % ({interval})"
+
+
 def choose(qat_above_ptq: dict[str, Any]) -> tuple[str, str]:
-    """`ptq` or `qat`, and why in one line. Trained weights ship only where their loss is lower beyond the paired
-    interval."""
-    percent, (low, high) = qat_above_ptq["loss_percent"], qat_above_ptq["loss_percent_ci95"]
-    measured = f"training in int8 changed the validation loss by {percent:+.2f} % (paired 95 % interval {low:+.2f} to {high:+.2f})"
-    if high < 0.0:
+    """`ptq` or `qat`, and why in one line. Trained weights ship only if their loss is lower beyond the interval."""
+    measured = f"training in int8 changed {in_words(qat_above_ptq)}"
+    if qat_above_ptq["loss_percent_ci95"][1] < 0.0:
         return "qat", f"{measured}: it ships"
     return "ptq", f"{measured}: it brings nothing over post-training quantisation, which ships"
 

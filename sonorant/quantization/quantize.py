@@ -21,7 +21,7 @@ from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.layers.quantized import quantizable
 from sonorant.models import load_model, save_model
 from sonorant.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
-from sonorant.quantization.comparison import above, choose, summary
+from sonorant.quantization.comparison import above, choose, in_words, summary
 from sonorant.quantization.judge import Judge, Judged, judge_of
 from sonorant.training.recipe import utterances_of
 from sonorant.training.waveform import VocoderRecipe
@@ -35,10 +35,13 @@ class QuantizeConfig:
     """What may be lost, and how long to train against it."""
 
     method: Literal["auto", "ptq", "qat"]
-    """`ptq`: post-training quantisation; `qat`: training goes on in int8; `auto`: both; the better one ships, `ptq` in
-    doubt."""
+    """`ptq`: calibration alone; `qat`: training goes on in int8; `auto`: training only where calibration fails
+    `max_loss`, after which the better of the two ships, the calibrated one in doubt."""
+    max_loss: float
+    """Percent that calibration may raise the validation loss by, far end of the paired 95 % interval, before `auto`
+    trains."""
     auto_trains: list[str]
-    """Kinds of model that `auto` trains in int8 too; the others ship after calibration alone."""
+    """Kinds of model that `auto` may train in int8; the others ship after calibration alone."""
     calibration_utterances: int
     """Utterances of the training split whose largest activations become the scales."""
     sensitivity_utterances: int
@@ -61,17 +64,21 @@ class QuantizeConfig:
         if self.learning_rate <= 0:
             raise ValueError("learning_rate must be above 0")
 
-    def trains(self, kind: str) -> bool:
-        """Whether a model of this kind is trained on in int8."""
-        return kind not in NEVER_TRAINED and (
-            self.method == "qat" or (self.method == "auto" and kind in self.auto_trains)
-        )
+    def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
+        """Why a model of this kind is not trained on in int8, for a person; None where it is.
 
-    def why_not(self, kind: str) -> str:
-        """Why a model of this kind is not trained on in int8, for a person."""
+        `above_float`: what calibration costs, see `comparison.above`.
+        """
         if self.method == "ptq":
             return "quantize.method is ptq"
-        return NEVER_TRAINED.get(kind, f"{kind} is not among quantize.auto_trains")
+        if kind in NEVER_TRAINED or self.method == "qat":
+            return NEVER_TRAINED.get(kind)
+        cost = f"calibration changed {in_words(above_float)}"
+        if above_float["loss_percent_ci95"][1] <= self.max_loss:
+            return f"{cost}, at most {self.max_loss:g} %: no training in int8 is needed"
+        if kind not in self.auto_trains:
+            return f"{cost}, more than {self.max_loss:g} %, but {kind} is not among quantize.auto_trains"
+        return None
 
 
 RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {
@@ -95,6 +102,11 @@ class PostTrained:
     as_ptq: Judged
     scales: Scales
     sensitivity: list[Sensitivity]
+
+    @property
+    def above_float(self) -> dict[str, Any]:
+        """What calibration costs, see `comparison.above`."""
+        return above(self.as_ptq, self.as_float)
 
     def save(self, folder: Path) -> None:
         """Write a trained folder, as `save_model`."""
@@ -128,14 +140,16 @@ def post_train(
 
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
-    """`ptq` or `qat`, whichever ships, and the report. `qat`: trained folder of the model that was trained in int8, if
-    there is one."""
+    """`ptq` or `qat`, whichever ships, and the report.
+
+    `qat`: trained folder of the model that was trained in int8; None where `config.why_not_trained` says why.
+    """
     figures: dict[str, Any] = {
         "float": summary(ptq.as_float),
-        "ptq": summary(ptq.as_ptq) | {"above_float": above(ptq.as_ptq, ptq.as_float)},
+        "ptq": summary(ptq.as_ptq) | {"above_float": ptq.above_float},
     }
-    shipped, why = "ptq", config.why_not(ptq.kind)
     if qat is None:
+        shipped, why = "ptq", config.why_not_trained(ptq.kind, ptq.above_float) or "it was not trained in int8"
         figures["qat"] = f"not run: {why}"
     else:
         as_qat = ptq.judge(load_model(qat, ptq.kind)[0])

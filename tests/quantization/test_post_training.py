@@ -25,6 +25,7 @@ from tests.training.conftest import settings
 
 CONFIG = QuantizeConfig(
     method="auto",
+    max_loss=1.0,
     auto_trains=["acoustic", "vocoder", "codec", "language_model"],
     calibration_utterances=4,
     sensitivity_utterances=2,
@@ -143,7 +144,7 @@ def test_a_codec_in_int8_says_the_same_codes(features: Path, tmp_path: Path) -> 
         assert not torch.equal(found.model.decode(codes_BFG), as_float.decode(codes_BFG))
     for method in ("auto", "qat"):
         config = dataclasses.replace(CONFIG, method=method)
-        assert not config.trains("codec")
+        assert config.why_not_trained("codec", found.above_float)
         assert (
             "a codec is not trained on, as a language model has learned its codes"
             in decide(found, None, config)[1]["sentence"]
@@ -204,7 +205,14 @@ def test_a_report_says_what_was_not_run(features: Path, tmp_path: Path) -> None:
     assert report["figures"]["qat"] == "not run: quantize.method is ptq"
     assert report["sensitivity"] and report["calibration"]["scales"]["enter"]
     assert report["measure"] == "log_mel_db" and {"log_mel_db", "loss_percent"} <= report["sensitivity"][0].keys()
-    untrained = dataclasses.replace(CONFIG, auto_trains=["acoustic"])
-    assert not untrained.trains("vocoder") and untrained.trains("acoustic")
-    why = "vocoder is not among quantize.auto_trains"
-    assert decide(found, None, untrained)[1]["sentence"].startswith(f"vocoder: {why}; ")
+
+
+def test_auto_trains_only_where_calibration_fails_its_limit() -> None:
+    """The far end of the interval decides, and only for the kinds that auto may train; qat trains all but a codec."""
+    near, far = ({"loss_percent": 0.8, "loss_percent_ci95": [0.7, high]} for high in (0.9, 1.1))
+    assert "+0.80 % (paired 95 % interval +0.70 to +0.90), at most 1 %" in str(CONFIG.why_not_trained("vocoder", near))
+    assert CONFIG.why_not_trained("vocoder", far) is None
+    others = dataclasses.replace(CONFIG, auto_trains=["acoustic"])
+    assert "vocoder is not among quantize.auto_trains" in str(others.why_not_trained("vocoder", far))
+    assert dataclasses.replace(others, method="qat").why_not_trained("vocoder", near) is None
+    assert "method is ptq" in str(dataclasses.replace(CONFIG, method="ptq").why_not_trained("vocoder", far))

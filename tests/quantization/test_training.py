@@ -127,9 +127,10 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
     for name in ("sonorant", "tasks", "dvc.yaml"):
         (tmp_path / name).symlink_to(root / name)
     text = (root / "params.yaml").read_text(encoding="utf-8")
-    for setting in ("calibration_utterances: 24", "sensitivity_utterances: 16", "steps: 150"):
+    few = {"calibration_utterances: 24": 2, "sensitivity_utterances: 8": 2, "steps: 150": 2, "max_loss: 1.0": -100}
+    for setting, value in few.items():  # no calibration keeps to -100 %: both models are trained
         assert text.count(setting) == 1
-        text = text.replace(setting, f"{setting.split(':')[0]}: 2")
+        text = text.replace(setting, f"{setting.split(':')[0]}: {value}")
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}
     paths = {"--predictor": folders["acoustic"], "--waveform": folders["vocoder"], "--features": features, "--runs": tmp_path / "runs",
@@ -148,6 +149,6 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
         model, description = load_model(tmp_path / "quantized" / role, kind)
         assert description["quantization"]["method"] == report[role]["shipped"]
         assert quantized(model)
-        assert report[kind]["sentence"] in done.stdout
-        assert {"float", "ptq", "qat"} == set(report[kind]["figures"])
+        assert report[role]["sentence"] in done.stdout
+        assert set(report[role]["figures"]["qat"]) > {"above_float", "above_ptq"}, "it was trained"
         assert str(tmp_path) not in json.dumps(description["quantization"])
