@@ -1,1 +1,1 @@
-"""The page people look at and listen to: one self-contained HTML file from what the stages before it wrote."""
+"""The page people look at and listen to."""

@@ -1,12 +1,10 @@
-"""How the voice was understood and how far it is from the recordings. Knows nothing of speed and of the choice."""
+"""How the voice was judged: words understood, naturalness, distances from the recordings, and how often it ran away."""
 
 from __future__ import annotations
 
-from sonorant.report.charts import ChartRow, intervals
-from sonorant.report.document import Document
-from sonorant.report.figures import with_interval
-from sonorant.report.kinds import RECORDINGS, label, ordered
-from sonorant.report.markup import Html, element, note, section, table
+from sonorant.html.blocks import Cell, Part, Section, Table
+from sonorant.html.charts import ChartRow, Charts, intervals
+from sonorant.report.document import RECORDINGS, Document, label, ordered
 
 DISTANCES = {
     "mcd_db": ("mel-cepstral distance, dB", ".2f"),
@@ -19,85 +17,90 @@ DISTANCES = {
 OPTIONAL = {"dnsmos", "speaker_similarity", "log_mel_db"}
 
 
-def intelligibility(metrics: Document, shipped: str) -> Html:
-    """Error rates of recordings, vocoder's copies and variants with their intervals, as a chart and a table."""
+def intelligibility(metrics: Document, shipped: str) -> Section:
+    """Words and naturalness of recordings, copies and variants, as charts and a table of error rates."""
     judged = metrics["intelligibility"]
-    kinds = ordered(kind for kind, found in judged.items() if not found.not_run)
-    chart = intervals(
-        "Word error rate, 95 % interval", "%", [_row(judged[kind], kind, kind == shipped) for kind in kinds]
-    )
-    rows = [
-        [
-            label(kind),
-            with_interval(judged[kind], "wer"),
-            with_interval(judged[kind], "cer"),
-            _above(judged[kind], "above_recordings"),
-            _above(judged[kind], "above_fp32"),
-        ]
-        for kind in kinds
-    ]
-    rows += [[label(kind), found.not_run] for kind, found in judged.items() if found.not_run]
+    kinds = ordered(kind for kind, _ in judged.measured())
+    heard = [_row(judged[kind], kind, "wer", ".1f", shipped) for kind in kinds]
+    rated = [_row(found, kind, "ovrl", ".2f", shipped) for kind, found in _ratings(metrics["naturalness"]).items()]
+    charts = [intervals("Word error rate, 95 % interval", "%", heard)]
+    charts += [intervals("Naturalness (DNSMOS, 1 to 5), 95 % interval", "", rated, start=1.0)] if rated else []
     head = ["spoken by", "WER, %", "CER, %", "WER above recordings, points", "WER above fp32, points"]
-    return section(
-        "intelligibility",
-        "Understood",
+    rows: list[list[Cell]] = [_error_rates(kind, judged[kind]) for kind in kinds]
+    rows += [[label(kind), why] for kind, why in judged.absent()]
+    tested = [f"{key.replace('_', ' ')}: {value.value}" for key, value in metrics["evaluator"].items()]
+    parts: list[Part] = [
         _how(judged[RECORDINGS]),
-        element("div", chart, class_="charts"),
-        table("Error rates", head, rows),
-    )
+        Charts(charts=charts),
+        Table(caption="Error rates", head=head, rows=rows),
+        f"The evaluator's test of itself: {', '.join(tested)}.",
+    ]
+    return Section(anchor="intelligibility", title="Words and naturalness", parts=parts)
 
 
-def distances(metrics: Document) -> Html:
-    """Distances from the recordings."""
+def distances(metrics: Document) -> Section:
+    """How far copies and variants are from the recordings."""
     measured = metrics["naturalness"]
-    rows = []
+    rows: list[list[Cell]] = []
     for kind in ordered(kind for kind, _ in measured.items()):
         here = measured[kind]
-        rows.append(
-            [
-                label(kind),
-                *(
-                    [here.not_run]
-                    if here.not_run
-                    else [_distance(here, key, form) for key, (_, form) in DISTANCES.items()]
-                ),
-            ]
+        figures = (
+            [here.not_run] if here.not_run else [_distance(here, key, form) for key, (_, form) in DISTANCES.items()]
         )
-    return section(
-        "distances",
-        "Beside the recordings",
-        table("Distances", ["", *(title for title, _ in DISTANCES.values())], rows),
-    )
+        rows.append([label(kind), *figures])
+    head = ["", *(title for title, _ in DISTANCES.values())]
+    parts = [Table(caption="Distances", head=head, rows=rows)]
+    return Section(anchor="distances", title="Distances", parts=parts)
 
 
-def evaluator(metrics: Document) -> Html:
-    """How the evaluator's test of itself ended."""
-    tested = metrics["evaluator"]
-    words = [f"{key.replace('_', ' ')}: {value.value}" for key, value in tested.items()]
-    return note("The evaluator's test of itself: " + ", ".join(words) + ".")
+def decoding(metrics: Document) -> list[Section]:
+    """The section of a voice that has a codec; none for another."""
+    codec, decoded = metrics.get("codec"), metrics.get("decoding")
+    if codec is None or decoded is None:
+        return []
+    used = [[f"{place}", f"{100 * use.number():.1f}"] for place, use in enumerate(codec["use"].rows(), 1)]
+    amount = f"{codec['bits_per_second'].number():.0f} bit/s, {codec['frames_per_second'].number():.2f} frames a second"
+    head = ["variant", "sentences", "ran away", "rate, % [95 % interval]", "retries", "still bad", "finish reasons"]
+    rows = [_decoded(variant, found) for variant, found in decoded.items()]
+    parts: list[Part] = [
+        f"The codec has {len(used)} codebooks, {amount}.",
+        Table(caption="Codes in use on the corpus", head=["codebook", "of its codes, %"], rows=used),
+        "A sentence ran away if a guard had to end its first attempt: its budget was spent, it stood on one phoneme, "
+        "fell silent or repeated itself. It is then spoken again in another way, and the best attempt is kept.",
+        Table(caption="Decoding", head=head, rows=rows, prose=["finish reasons"]),
+    ]
+    return [Section(anchor="decoding", title="Codec and decoding", parts=parts)]
 
 
-def _row(judged: Document, kind: str, strong: bool) -> ChartRow:
-    low, high = judged["wer_ci95"].interval()
-    return ChartRow(
-        name=label(kind),
-        value=judged["wer"].number(),
-        low=low,
-        high=high,
-        said=with_interval(judged, "wer"),
-        strong=strong,
-    )
+def _ratings(natural: Document) -> dict[str, Document]:
+    """Kind to DNSMOS with an interval, where it was measured."""
+    rated = {kind: found["dnsmos"] for kind, found in natural.measured() if found.get("dnsmos")}
+    return {kind: rated[kind] for kind in ordered(rated) if not rated[kind].not_run and rated[kind].get("ovrl_ci95")}
 
 
-def _above(judged: Document, key: str) -> str | None:
-    found = judged.get(key)
-    return None if found is None else (found.not_run or with_interval(found, "wer", "+.1f"))
+def _row(found: Document, kind: str, key: str, form: str, shipped: str) -> ChartRow:
+    low, high = found[f"{key}_ci95"].interval()
+    value, said = found[key].number(), found.estimate(key, form)
+    return ChartRow(name=label(kind), value=value, low=low, high=high, said=said, strong=kind == shipped)
 
 
-def _how(judged: Document) -> Html:
+def _error_rates(kind: str, found: Document) -> list[Cell]:
+    return [
+        label(kind),
+        found.estimate("wer"),
+        found.estimate("cer"),
+        *map(_above, (found.get("above_recordings"), found.get("above_fp32"))),
+    ]
+
+
+def _above(pair: Document | None) -> str | None:
+    return (pair.not_run or pair.estimate("wer", "+.1f")) if pair else None
+
+
+def _how(judged: Document) -> str:
     amount = f"{judged['utterances'].number():.0f} held-out sentences, {judged['words'].number():.0f} words"
     by = f"heard by {judged['revision'].text()} (open vocabulary), normalised by {judged['normalizer'].text()}"
-    return note(f"{amount}, {by}. In brackets: 95 % bootstrap interval over sentences, paired where two are compared.")
+    return f"{amount}, {by}. In brackets: 95 % bootstrap interval over sentences, paired where two are compared."
 
 
 def _distance(here: Document, key: str, form: str) -> str | None:
@@ -107,8 +110,18 @@ def _distance(here: Document, key: str, form: str) -> str | None:
     if found.not_run:
         return found.not_run
     if key == "dnsmos":
-        return with_interval(found, "ovrl", form) if found.get("ovrl_ci95") else f"{found['ovrl'].number():{form}}"
+        return found.estimate("ovrl", form) if found.get("ovrl_ci95") else f"{found['ovrl'].number():{form}}"
     if key == "speaker_similarity":
         own, floor, ceiling = (found[part].number() for part in ("mean", "others", "recordings"))
         return f"{own:{form}} (other speakers {floor:{form}}, recordings {ceiling:{form}})"
     return f"{found.number():{form}}"
+
+
+def _decoded(variant: str, found: Document) -> list[Cell]:
+    if found.not_run:
+        return [variant, found.not_run]
+    reasons = ", ".join(f"{name} {count.number():.0f}" for name, count in found["finish_reasons"].items())
+    sentences, runaways, retries, bad = (
+        found.figure(key, ".0f") for key in ("sentences", "runaways", "retries", "unrecovered")
+    )
+    return [variant, sentences, runaways, found.estimate("runaway_rate", scale=100), retries, bad, reasons]

@@ -1,5 +1,4 @@
-"""The report: one HTML file that needs nothing beside it. Puts the sections together; knows nothing of how a figure was
-made."""
+"""The report: one HTML file that needs nothing beside it, put together from its sections."""
 
 from __future__ import annotations
 
@@ -11,32 +10,19 @@ from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
 from sonorant.files import write_text
-from sonorant.report.corpus import corpus
-from sonorant.report.curves import loss_chart
-from sonorant.report.decoding import decoding
-from sonorant.report.document import Document
+from sonorant.html.blocks import Fold, Part, Section, render
+from sonorant.report.candidates import candidates, headline, parity, shipped
+from sonorant.report.document import COPIES, RECORDINGS, Document
 from sonorant.report.families import families
-from sonorant.report.judgement import distances, evaluator, intelligibility
-from sonorant.report.kinds import MODELS
-from sonorant.report.ladder import ladder
-from sonorant.report.lineage import lineage
-from sonorant.report.markup import Html, element, join, note, section
-from sonorant.report.players import listening
+from sonorant.report.judgement import decoding, distances, intelligibility
+from sonorant.report.origin import corpus, lineage, training
+from sonorant.report.players import Studio
 from sonorant.report.quantization import quantization
 from sonorant.report.sentences import read_sentences, worst_first
 from sonorant.report.speed import latency, size_and_memory
-from sonorant.report.style import STYLE
-from sonorant.report.verdict import candidates, headline, shipped
 
-POLICY = (
-    "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-)
-"""The browser itself sees to it that the page asks for nothing: no script, no address but what the file holds."""
-PARTS = {
-    "choice": "Choice", "listen": "Listen", "families": "Families", "intelligibility": "Understood", "distances": "Distances",
-    "decoding": "Decoding", "latency": "Latency", "size": "Size", "ladder": "Ladder", "quantization": "Quantisation",
-    "training": "Training", "corpus": "Corpus", "lineage": "Lineage",
-}  # fmt: skip
+OPEN = 3
+"""Sentences shown at once; the others are folded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +39,7 @@ class ReportConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs:
-    """Where what the page shows lies."""
+    """The files and folders the page shows."""
 
     metrics: Path
     """What the stage evaluate measured."""
@@ -68,7 +54,7 @@ class ReportInputs:
     summary: Path
     """The corpus in figures."""
     acoustic: Path
-    """Trained folder of the model that speaks."""
+    """Trained folder of the model that predicts."""
     vocoder: Path
     """Trained folder of the vocoder or codec."""
     quantized: Path
@@ -85,50 +71,44 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
     """
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
-    speech, sound = (Document.read(folder / "model.json") for folder in (inputs.acoustic, inputs.vocoder))
-    named = {MODELS[model["kind"].text()]: model for model in (speech, sound)}
-    models = named | {
-        f"{name}, int8": Document.read(inputs.quantized / folder / "model.json")
-        for name, folder in zip(named, ("predictor", "waveform"), strict=True)
-    }
-    ships = choice["variant"].text()
-    audio, normalized = _mel_config(speech["audio"]), Normalizer(speech["frontend"]["language"].text())
-    parts = [
-        headline(choice, metrics),
-        _contents(metrics),
-        candidates(choice),
-        _listen(inputs, config, audio, normalized, ships),
-        families(inputs.families, metrics["family"].text(), audio, normalized),
+    predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.acoustic, inputs.vocoder))
+    named = {_name(model): model for model in (predictor, waveform)}
+    roles = dict(zip(("predictor", "waveform"), named, strict=True))
+    int8 = {f"{name}, int8": Document.read(inputs.quantized / role / "model.json") for role, name in roles.items()}
+    quantized, ships = Document.read(inputs.quantization), choice["variant"].text()
+    normalized = Normalizer(predictor["frontend"]["language"].text())
+    studio = Studio(audio=_mel_config(predictor["audio"]), normalized=normalized, shipped=ships)
+    sections = [
+        _listen(inputs.evaluation, config, studio),
         intelligibility(metrics, ships),
-        evaluator(metrics),
+        candidates(choice),
+        families(inputs.families, metrics["family"].text(), studio),
         distances(metrics),
         *decoding(metrics),
         latency(metrics, shipped(choice)),
         size_and_memory(metrics),
-        ladder(Document.read(inputs.parity)),
-        quantization(Document.read(inputs.quantization), list(named)),
-        _training(inputs, named),
+        parity(Document.read(inputs.parity)),
+        quantization([(name, quantized[role]) for role, name in roles.items()]),
+        training(named),
         corpus(Document.read(inputs.summary)),
-        lineage(models, inputs.hashes, metrics),
+        lineage(named | int8, inputs.hashes, metrics),
     ]
-    write_text(out, _document(f"{shipped(choice)} · report of a voice", parts))
+    title, first = f"{shipped(choice)} · report of a voice", headline(choice, metrics)
+    write_text(out, render("sonorant.report", "report.html", title=title, headline=first, sections=sections))
 
 
-def _listen(inputs: ReportInputs, config: ReportConfig, audio: MelConfig, normalized: Normalizer, ships: str) -> Html:
-    sentences = worst_first(read_sentences(inputs.evaluation), ships)[: config.sentences]
-    articles = listening(sentences, audio, normalized, ships)
-    marks = join(
-        [
-            "Under each player, what the recogniser heard: ",
-            element("mark", "wrong"),
-            ", ",
-            element("del", "missing"),
-            ". ",
-        ]
+def _listen(evaluation: Path, config: ReportConfig, studio: Studio) -> Section:
+    """The worst sentences: recording, copy and what ships at once, the other variants folded."""
+    sentences = worst_first(read_sentences(evaluation), studio.shipped)[: config.sentences]
+    articles = [studio.article(sentence, (RECORDINGS, COPIES, studio.shipped)) for sentence in sentences]
+    note = (
+        "The worst understood first. Below each player: what the recogniser heard, errors marked. All spectrograms "
+        "share one colour scale."
     )
-    order = "The sentences that what ships was understood worst in come first. "
-    words = note(order, marks, "All spectrograms have one scale of colour, those of a sentence one of time.")
-    return section("listen", "Listen", words, *articles)
+    parts: list[Part] = [note, *articles[:OPEN]]
+    if len(articles) > OPEN:
+        parts.append(Fold(summary=f"{len(articles) - OPEN} more sentences", parts=articles[OPEN:]))
+    return Section(anchor="listen", title="Listen", parts=parts)
 
 
 def _mel_config(audio: Document) -> MelConfig:
@@ -138,36 +118,7 @@ def _mel_config(audio: Document) -> MelConfig:
         raise SonorantError(f"{audio.file}: key '{audio.key}' is no mel configuration ({error}); train again") from None
 
 
-def _training(inputs: ReportInputs, models: Mapping[str, Document]) -> Html:
-    """Curves of what was trained, and what was taken from others as it is."""
-    folders = dict(zip(models, (inputs.acoustic, inputs.vocoder), strict=True))
-    taken = {name: about for name, model in models.items() if (about := model.get("pretrained"))}
-    charts = [loss_chart(f"Loss of the {name}", folders[name] / "curves.csv") for name in models if name not in taken]
-    notes = [
-        note(f"The {name} is {_name_of(about)}, which others trained: it was taken as it is.")
-        for name, about in taken.items()
-    ]
-    return section("training", "Training", element("div", *charts, class_="charts"), *notes)
-
-
-def _name_of(pretrained: Document) -> str:
-    revision = pretrained.get("revision")  # none of a hub's copy that was kept without one
-    return pretrained["name"].text() + (f" ({revision.text().removeprefix('sha256 ')[:12]})" if revision else "")
-
-
-def _contents(metrics: Document) -> Html:
-    parts = {anchor: title for anchor, title in PARTS.items() if anchor != "decoding" or metrics.get("decoding")}
-    links = [element("li", element("a", title, href=f"#{anchor}")) for anchor, title in parts.items()]
-    return element("nav", element("ul", *links), aria_label="Contents")
-
-
-def _document(title: str, parts: list[Html]) -> str:
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("title", title),
-        element("style", Html(STYLE)),
-    )
-    return f'<!doctype html>\n<html lang="en">{head}<body>{element("main", *parts)}</body></html>\n'
+def _name(model: Document) -> str:
+    """A model's kind in words."""
+    kind = model["kind"].text()
+    return "acoustic model" if kind == "acoustic" else kind.replace("_", " ")

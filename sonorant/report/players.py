@@ -1,73 +1,94 @@
-"""Sentences to listen to and look at: a player, a mel spectrogram and what was heard, for every kind. Knows nothing of
-other figures."""
+"""Sentences to listen to and look at: for every kind a player, a mel spectrogram and what was heard."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import soundfile
+import torch
 from numpy.typing import NDArray
 
-from sonorant.audio.mel import MelConfig
+from sonorant.audio.mel import FLOOR, MelConfig, log_mel
 from sonorant.audio.wav import read_audio
-from sonorant.report.kinds import label
-from sonorant.report.markup import Html, element, note
-from sonorant.report.sentences import Sentence
-from sonorant.report.spectrograms import spectrogram
-from sonorant.report.transcripts import marked
+from sonorant.html.blocks import Block
+from sonorant.report.document import label
+from sonorant.report.sentences import Sentence, Words, marked
+
+QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
+"""Ends of the colours, natural log of the magnitude: one scale for all pictures, so that they can be compared."""
 
 
-def article(sentence: Sentence, audio: MelConfig, normalized: Callable[[str], str], shipped: str) -> Html:
-    """One sentence in all its kinds, side by side where there is room. `shipped`: the kind that is marked as what
-    ships."""
-    sounds = {kind: read_audio(file, audio.sample_rate)[0] for kind, file in sentence.samples.items()}
-    longest = max(len(sound) for sound in sounds.values())
-    reference = normalized(sentence.reference)
-    cards = [
-        _card(
-            sentence,
-            kind,
-            sound,
-            len(sound) / longest,
-            audio,
-            marked(reference, normalized(sentence.heard[kind])),
-            kind == shipped,
+@dataclass(frozen=True, kw_only=True)
+class Player:
+    """A sentence as one kind speaks it."""
+
+    name: str
+    ships: bool
+    errors: str
+    heard: Sequence[Words]
+    sound: str
+    """FLAC as a data address."""
+    picture: str
+    """PNG of the spectrogram as a data address."""
+    shown: str
+    """The picture in words."""
+    width: float
+    """Percent of the card the picture takes, so that those of a sentence keep one scale of time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Article(Block):
+    """One sentence as everyone speaks it, side by side where there is room."""
+
+    template = "article.html"
+    id: str
+    reference: str
+    players: Sequence[Player]
+    folded: Sequence[Player]
+    """Shown on demand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Studio:
+    """How sentences become articles."""
+
+    audio: MelConfig
+    normalized: Callable[[str], str]
+    shipped: str
+    """The kind marked as the one that ships."""
+
+    def article(self, sentence: Sentence, first: Collection[str] | None = None) -> Article:
+        """A sentence with the players of the kinds `first`, all others folded; None folds nothing."""
+        sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
+        longest = max(len(sound) for sound in sounds.values())
+        players = {kind: self._player(sentence, kind, sound, longest) for kind, sound in sounds.items()}
+        return Article(
+            id=sentence.id,
+            reference=sentence.reference,
+            players=[player for kind, player in players.items() if first is None or kind in first],
+            folded=[player for kind, player in players.items() if not (first is None or kind in first)],
         )
-        for kind, sound in sounds.items()
-    ]
-    return element(
-        "article", element("h3", sentence.reference), note(sentence.id), element("div", *cards, class_="cards")
-    )
+
+    def _player(self, sentence: Sentence, kind: str, sound: NDArray[np.float32], longest: int) -> Player:
+        seconds, wrong = len(sound) / self.audio.sample_rate, sentence.errors[kind]
+        return Player(
+            name=label(kind),
+            ships=kind == self.shipped,
+            errors=f"{wrong} of {sentence.words} wrong" if wrong else "no error",
+            heard=marked(self.normalized(sentence.reference), self.normalized(sentence.heard[kind])),
+            sound=_address("audio/flac", _flac(sound, self.audio.sample_rate)),
+            picture=_address("image/png", _spectrogram(sound, self.audio)),
+            shown=f"Mel spectrogram, {label(kind)}, {seconds:.1f} s, up to {self.audio.f_max / 1000:g} kHz",
+            width=round(100 * len(sound) / longest, 1),
+        )
 
 
-def _card(
-    sentence: Sentence, kind: str, sound: NDArray[np.float32], width: float, audio: MelConfig, heard: Html, ships: bool
-) -> Html:
-    name, seconds = label(kind), len(sound) / audio.sample_rate
-    shown = f"Mel spectrogram, {name}, {seconds:.1f} s, up to {audio.f_max / 1000:g} kHz"
-    count = sentence.errors[kind]
-    wrong = "no error" if count == 0 else f"{count} of {sentence.words} wrong"
-    return element(
-        "div",
-        element(
-            "h4",
-            name,
-            element("span", " ships" if ships else "", class_="ships"),
-            element("span", wrong, class_="wrong"),
-        ),
-        element("div", spectrogram(sound, audio, shown, width), class_="picture"),
-        _player(sound, audio.sample_rate, f"{name}: {sentence.reference}"),
-        element("p", heard or "(nothing)", class_="heard"),
-        class_="card",
-    )
-
-
-def _player(sound: NDArray[np.float32], rate: int, said: str) -> Html:
-    data = base64.b64encode(_flac(sound, rate)).decode("ascii")
-    return element("audio", controls="", preload="metadata", aria_label=said, src=f"data:audio/flac;base64,{data}")
+def _address(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def _flac(sound: NDArray[np.float32], rate: int) -> bytes:
@@ -78,8 +99,15 @@ def _flac(sound: NDArray[np.float32], rate: int) -> bytes:
     return buffer.getvalue()
 
 
-def listening(
-    sentences: Sequence[Sentence], audio: MelConfig, normalized: Callable[[str], str], shipped: str
-) -> list[Html]:
-    """An article for each sentence."""
-    return [article(sentence, audio, normalized, shipped) for sentence in sentences]
+def _spectrogram(samples: NDArray[np.float32], audio: MelConfig) -> bytes:
+    """The log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel a frame."""
+    from matplotlib import colormaps
+    from PIL import Image
+
+    mel_MT = log_mel(torch.from_numpy(samples), audio).numpy()
+    levels = np.clip((mel_MT[::-1] - QUIETEST) / (LOUDEST - QUIETEST) * 255, 0, 255)
+    picture = Image.fromarray(np.rint(levels).astype(np.uint8)).convert("P")
+    picture.putpalette((colormaps["magma"](np.arange(256))[:, :3] * 255).astype(np.uint8).tobytes())
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

@@ -1,65 +1,52 @@
-"""What int8 costs, layer by layer, and whether training with it brought anything. Knows nothing of how layers are
-quantised."""
+"""What int8 costs, layer by layer, and whether training in int8 brought anything."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sonorant.html.blocks import Badge, Cell, Fold, Group, Part, Section, Table
 from sonorant.report.document import Document
-from sonorant.report.figures import with_interval
-from sonorant.report.markup import Cell, Html, badge, element, join, note, section, table
 
 METHODS = {"float": "float", "ptq": "after training (PTQ)", "qat": "in training (QAT)"}
 MEASURES = {"log_mel_db": "log-mel distance, dB", "wrong_codes_percent": "wrong codes, %"}
 """What stands beside the loss, by its key."""
 OPEN = 12
-"""Layers shown at once, the most sensitive; the others open on a click."""
+"""Layers shown at once, the most sensitive; the others are folded."""
 
 
-def quantization(found: Document, names: Sequence[str]) -> Html:
-    """PTQ beside QAT and the sensitivity of every layer, model by model. `names`: of the model that speaks and of the
-    one that sounds."""
-    return section("quantization", "Quantisation", *map(_model, (found["predictor"], found["waveform"]), names))
+def quantization(models: Sequence[tuple[str, Document]]) -> Section:
+    """PTQ beside QAT and the sensitivity of every layer, for each model by its name."""
+    return Section(anchor="quantization", title="Quantisation", parts=[_model(*model) for model in models])
 
 
-def _model(found: Document, name: str) -> Html:
-    shipped, measure = found["shipped"].text(), found["measure"].text()
-    methods = [
-        _method(found["figures"][method], title, method == shipped, measure) for method, title in METHODS.items()
-    ]
-    head = ["quantised", "loss", MEASURES[measure], "loss above float, %"]
+def _model(name: str, found: Document) -> Group:
+    measure, shipped = found["measure"].text(), found["shipped"].text()
+    methods = [_method(method, found["figures"][method], method == shipped, measure) for method in METHODS]
+    head = ["quantised", "", "loss", MEASURES[measure], "loss above float, %"]
+    parts: list[Part] = [found["sentence"].text()]
+    parts.append(Table(caption=f"On the validation split, {name}", head=head, rows=methods))
     layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
-    kept = sum(row["stays_float"].flag() for row in layers)
-    tried = f"Each layer alone in int8: {kept} of {len(layers)} stay in float, those whose loss rises by more than "
-    parts = [
-        element("h3", name[0].upper() + name[1:]),
-        note(found["sentence"].text()),
-        table(f"On the validation split, {name}", head, methods),
-    ]
     if layers:  # a model that others trained has none to try
-        parts.append(note(f"{tried}{found['max_layer_loss'].number():g} %."))
+        kept = sum(row["stays_float"].flag() for row in layers)
+        limit = f"those whose loss rises by more than {found['max_layer_loss'].number():g} %"
+        parts.append(f"Each layer alone in int8: {kept} of {len(layers)} stay in float, {limit}.")
         parts.append(_sensitivity(f"Most sensitive layers, {name}", layers[:OPEN], measure))
     if len(layers) > OPEN:
-        parts.append(
-            element(
-                "details",
-                element("summary", f"all {len(layers)} layers"),
-                _sensitivity(f"Layers, {name}", layers, measure),
-            )
-        )
-    return element("div", *parts)
+        every = _sensitivity(f"Layers, {name}", layers, measure)
+        parts.append(Fold(summary=f"all {len(layers)} layers", parts=[every]))
+    return Group(title=name[0].upper() + name[1:], parts=parts)
 
 
-def _method(figures: Document, title: str, ships: bool, measure: str) -> list[Cell]:
-    name = join([title, " ", badge("ships", "good")]) if ships else title
+def _method(method: str, figures: Document, ships: bool, measure: str) -> list[Cell]:
+    name: list[Cell] = [METHODS[method], Badge("ships", "good") if ships else ""]
     if figures.not_run:
-        return [name, figures.not_run]
+        return [*name, figures.not_run]
     above = figures.get("above_float")
-    cost = with_interval(above, "loss_percent", "+.2f") if above else None
-    return [name, with_interval(figures, "loss", ".4f"), with_interval(figures, measure, ".3f"), cost]
+    cost = above.estimate("loss_percent", "+.2f") if above else None
+    return [*name, figures.estimate("loss", ".4f"), figures.estimate(measure, ".3f"), cost]
 
 
-def _sensitivity(caption: str, layers: list[Document], measure: str) -> Html:
+def _sensitivity(caption: str, layers: Sequence[Document], measure: str) -> Table:
     rows = [
         [
             row["layer"].text(),
@@ -71,4 +58,5 @@ def _sensitivity(caption: str, layers: list[Document], measure: str) -> Html:
         ]
         for row in layers
     ]
-    return table(caption, ["layer", "kind", "weights", "loss, %", MEASURES[measure], "kept in"], rows, prose=("kind",))
+    head = ["layer", "kind", "weights", "loss, %", MEASURES[measure], "kept in"]
+    return Table(caption=caption, head=head, rows=rows, prose=["kind"])

@@ -1,29 +1,30 @@
-"""The sentences one can listen to: their samples and what was heard. Knows nothing of HTML."""
+"""The sentences one can listen to: their samples, what was heard, and its errors word by word."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import jiwer
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.sample_files import sample_file
-from sonorant.files import read_jsonl
-from sonorant.report.document import Document
-from sonorant.report.kinds import RECORDINGS, ordered
+from sonorant.report.document import RECORDINGS, Document, ordered
 
 FILE = "sentences.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """One judged sentence that has samples."""
+    """One judged sentence that has samples. A kind is a variant of the voice, the recordings or their copies."""
 
     id: str
     reference: str
     words: int
     heard: dict[str, str]
-    """Kind to transcript: recordings, vocoder and the variants."""
+    """Kind to transcript."""
     errors: dict[str, int]
     """Kind to wrong words."""
     samples: dict[str, Path]
@@ -34,17 +35,23 @@ class Sentence:
         return 100 * self.errors[kind] / max(self.words, 1)
 
 
-def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
-    """The sentences of an evaluation's folder that it wrote samples of, in its order; of the `wanted` kinds, or of all
-    (None).
+class Words(NamedTuple):
+    """Neighbouring words of a transcript, and what is wrong with them."""
 
-    Raises SonorantError naming file and row or key where something is missing.
+    text: str
+    tag: str = ""
+    """The HTML element that marks them: `mark` for wrong words, `del` for missing ones; empty if they are right."""
+    why: str = ""
+
+
+def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
+    """The sentences of an evaluation's folder that have samples, in its order, of the `wanted` kinds or of all (None).
+
+    Raises SonorantError naming file and row or key if something is missing.
     """
-    file = folder / FILE
-    rows = [Document(row, file, str(number)) for number, row in enumerate(read_jsonl(file), 1)]
     sentences = [
         _sentence(folder, row, index, wanted)
-        for index, row in enumerate(rows)
+        for index, row in enumerate(Document.read_lines(folder / FILE))
         if sample_file(folder, row["id"].text(), index, RECORDINGS).exists()
     ]
     if not sentences:
@@ -60,6 +67,27 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
             f"sentence '{missing[0].id}' was not judged as '{kind}', which is chosen; run evaluate and choose again"
         )
     return sorted(sentences, key=lambda sentence: (-sentence.error_rate(kind), sentence.id))
+
+
+def marked(reference: str, transcript: str) -> list[Words]:
+    """A transcript beside its reference, both normalised: wrong and superfluous words marked, missing ones struck
+    through."""
+    if not reference:
+        return [Words(transcript, "mark")] if transcript else []
+    output = jiwer.process_words(reference, transcript)
+    said, heard = output.references[0], output.hypotheses[0]
+    parts = []
+    for chunk in output.alignments[0]:
+        wanted = " ".join(said[chunk.ref_start_idx : chunk.ref_end_idx])
+        words = " ".join(heard[chunk.hyp_start_idx : chunk.hyp_end_idx])
+        if chunk.type == "equal":
+            parts.append(Words(words))
+        elif chunk.type == "delete":
+            parts.append(Words(wanted, "del", "missing"))
+        else:
+            why = "superfluous" if chunk.type == "insert" else f"instead of: {wanted}"
+            parts.append(Words(words, "mark", why))
+    return parts
 
 
 def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] | None) -> Sentence:

@@ -1,11 +1,10 @@
-"""Latency, size and memory of every candidate. Knows nothing of what they sound like."""
+"""What every candidate takes: time, disk and memory."""
 
 from __future__ import annotations
 
-from sonorant.report.charts import ChartRow, bars
+from sonorant.html.blocks import Cell, Fold, Part, Section, Table, not_run
+from sonorant.html.charts import Chart, ChartRow, Charts, bars
 from sonorant.report.document import Document
-from sonorant.report.figures import grouped, megabytes, optional
-from sonorant.report.markup import Cell, Html, element, note, section, table
 
 ENOUGH = 100
 """Rounds from which on the slowest of a hundred is more than the slowest of all."""
@@ -13,21 +12,12 @@ CHARTED = "threads_1"
 """The number of threads of the charts; the table has all."""
 
 
-def latency(metrics: Document, shipped: str) -> Html:
+def latency(metrics: Document, shipped: str) -> Section:
     """Charts of the median, one a class of sentences, and the table of everything that was timed."""
     speed = metrics["speed"]
-    classes = list(
-        dict.fromkeys(name for _, classes in speed.items() if not classes.not_run for name, _ in classes.items())
-    )
-    charts = [_chart(speed, name, shipped) for name in classes]
-    rows = [
-        _timed(candidate, name, figures)
-        for candidate, found in speed.items()
-        if not found.not_run
-        for name, threads in found.items()
-        for _, figures in threads.items()
-    ]
-    rows += _absent(speed)
+    timed = [(candidate, name, threads) for candidate, found in speed.measured() for name, threads in found.items()]
+    charts = [_chart(speed, name, shipped) for name in dict.fromkeys(name for _, name, _ in timed)]
+    rows = [_timed(candidate, name, run) for candidate, name, threads in timed for _, run in threads.items()]
     head = [
         "candidate",
         "sentence",
@@ -38,51 +28,37 @@ def latency(metrics: Document, shipped: str) -> Html:
         "p99, ms",
         "times fp32's speed",
     ]
-    return section(
-        "latency",
-        "Latency",
-        note(
-            "Bars: median on one thread, lines: up to the 95th percentile. "
-            "Times fp32's speed: measured in turn with it, above 1 is faster. "
-            f"p99 from {ENOUGH} rounds on: of fewer it is nearly the slowest."
-        ),
-        element("div", *charts, class_="charts"),
-        table("Timed", head, rows),
-    )
+    parts: list[Part] = [
+        "Bars: median on one thread, lines: up to the 95th percentile. Times fp32's speed: measured in turn with it, "
+        f"above 1 is faster. p99 from {ENOUGH} rounds on: of fewer it is nearly the slowest.",
+        Charts(charts=charts),
+        Fold(summary="all timings", parts=[Table(caption="Timed", head=head, rows=rows)]),
+        *not_run("Timed", speed.absent()),
+    ]
+    return Section(anchor="latency", title="Latency", parts=parts)
 
 
-def size_and_memory(metrics: Document) -> Html:
-    """Size on disk of every variant, and what candidates take of memory."""
+def size_and_memory(metrics: Document) -> Section:
+    """Size on disk of every variant, and the memory each candidate needs."""
     sizes = [(name, found) for name, found in metrics["size"].items() if name != "bundle_bytes"]
     graphs = list(dict.fromkeys(graph for _, found in sizes for graph, _ in found["graphs"].items()))
-    rows = [
-        [
-            name,
-            megabytes(found["bytes"].number()),
-            *(_bytes(found["graphs"], graph) for graph in graphs),
-            f"{found['over_fp32'].number():.2f}",
-        ]
-        for name, found in sizes
+    rows = [_size(name, found, graphs) for name, found in sizes]
+    memory = metrics["memory"]
+    used: list[list[Cell]] = [
+        [candidate, *(found.figure(key, ".0f") for key in ("loaded_mib", "peak_mib"))]
+        for candidate, found in memory.measured()
     ]
-    memory: list[list[Cell]] = [
-        [candidate, *(optional(found, key, ".0f") for key in ("loaded_mib", "peak_mib"))]
-        for candidate, found in metrics["memory"].items()
-        if not found.not_run
+    parts: list[Part] = [
+        Table(caption="On disk", head=["variant", "all graphs", *graphs, "of fp32's size"], rows=rows),
+        f"The bundle that was judged, with all variants: {metrics['size'].megabytes('bundle_bytes')}.",
+        Table(caption="Memory, MiB", head=["candidate", "loaded", "peak while speaking"], rows=used),
+        *not_run("Memory", memory.absent()),
     ]
-    memory += _absent(metrics["memory"])
-    return section(
-        "size",
-        "Size and memory",
-        table("On disk", ["variant", "all graphs", *graphs, "of fp32's size"], rows),
-        note(f"The bundle that was judged, with all variants: {megabytes(metrics['size']['bundle_bytes'].number())}."),
-        table("Memory, MiB", ["candidate", "loaded", "peak while speaking"], memory),
-    )
+    return Section(anchor="size", title="Size and memory", parts=parts)
 
 
-def _chart(speed: Document, name: str, shipped: str) -> Html:
-    timed = [
-        (candidate, found[name][CHARTED]) for candidate, found in speed.items() if not found.not_run and found.get(name)
-    ]
+def _chart(speed: Document, name: str, shipped: str) -> Chart:
+    timed = [(candidate, found[name][CHARTED]) for candidate, found in speed.measured() if found.get(name)]
     rows = [
         ChartRow(
             name=candidate,
@@ -96,25 +72,14 @@ def _chart(speed: Document, name: str, shipped: str) -> Html:
     return bars(f"A {name} sentence ({timed[0][1]['seconds'].number():.1f} s of speech)", rows)
 
 
-def _timed(candidate: str, name: str, figures: Document) -> list[Cell]:
-    shown = [f"{figures[key].number():{form}}" for key, form in (("rtf", ".4f"), ("p50_ms", ".1f"), ("p95_ms", ".1f"))]
-    slowest = f"{figures['p99_ms'].number():.1f}" if figures["repeats"].number() >= ENOUGH else None
-    sentence = f"{name}, {figures['seconds'].number():.1f} s"
-    return [
-        candidate,
-        sentence,
-        f"{figures['threads'].number():.0f}",
-        *shown,
-        slowest,
-        optional(figures, "over_fp32", ".2f"),
-    ]
+def _timed(candidate: str, name: str, run: Document) -> list[Cell]:
+    rtf, p50, p95, threads = (run[key].number() for key in ("rtf", "p50_ms", "p95_ms", "threads"))
+    slowest = f"{run['p99_ms'].number():.1f}" if run["repeats"].number() >= ENOUGH else None
+    sentence = f"{name}, {run['seconds'].number():.1f} s"
+    figures = [f"{threads:.0f}", f"{rtf:.4f}", f"{p50:.1f}", f"{p95:.1f}"]
+    return [candidate, sentence, *figures, slowest, run.figure("over_fp32", ".2f")]
 
 
-def _absent(measured: Document) -> list[list[Cell]]:
-    """Rows of the candidates that have words in place of figures."""
-    return [list(row) for row in grouped((name, found.text()) for name, found in measured.items() if found.not_run)]
-
-
-def _bytes(graphs: Document, graph: str) -> str | None:
-    found = graphs.get(graph)
-    return megabytes(found.number()) if found else None
+def _size(name: str, found: Document, graphs: list[str]) -> list[Cell]:
+    total, parts = f"{found['bytes'].number() / 1e6:.2f} MB", [found["graphs"].megabytes(graph) for graph in graphs]
+    return [name, total, *parts, f"{found['over_fp32'].number():.2f}"]

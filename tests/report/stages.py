@@ -24,8 +24,8 @@ HEARD = {
     2: "the harper lights went out",
 }
 DECODED = {
-    "sentences": 3, "runaways": 1, "runaway_rate": 0.333, "runaway_rate_ci95": [0.06, 0.79], "retries": 2, "unrecovered": 0,
-    "finish_reasons": {"well": 3},
+    "sentences": 3, "runaways": 1, "runaway_rate": 0.333, "runaway_rate_ci95": [0.06, 0.79], "retries": 2,
+    "unrecovered": 0, "finish_reasons": {"well": 3},
 }  # fmt: skip
 NO_TENSORRT = "not run: TensorRT is not installed"
 
@@ -158,7 +158,7 @@ def choice() -> dict[str, Any]:
 
 
 def parity() -> dict[str, Any]:
-    """As `verify` writes it: one passes, one is stopped by a rung, one did not run."""
+    """As `verify` writes it: one passes, one fails a check, one did not run."""
     graphs = {
         graph: {
             "max_abs_diff": 2e-6,
@@ -273,8 +273,8 @@ def _curves() -> str:
 
 def _error_rate(wer: float) -> dict[str, Any]:
     return {
-        "wer": wer, "wer_ci95": [wer - 2, wer + 2], "cer": wer / 2, "cer_ci95": [wer / 2 - 1, wer / 2 + 1], "words": 13, "utterances": 3,
-        "recognizer": "pocketsphinx", "revision": "pocketsphinx 5", "normalizer": "words-1",
+        "wer": wer, "wer_ci95": [wer - 2, wer + 2], "cer": wer / 2, "cer_ci95": [wer / 2 - 1, wer / 2 + 1], "words": 13,
+        "utterances": 3, "recognizer": "pocketsphinx", "revision": "pocketsphinx 5", "normalizer": "words-1",
     }  # fmt: skip
 
 

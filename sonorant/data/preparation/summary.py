@@ -1,18 +1,24 @@
-"""The figures of a prepared corpus. Knows nothing of how they are shown.
-
-The summary as one HTML page that needs nothing beside it. Computes no figure but the bars of its histograms."""
+"""The figures of a prepared corpus, as JSON and as one HTML page that needs nothing beside it."""
 
 from __future__ import annotations
 
-import html
-import io
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sonorant.data.manifest import SPLITS, Utterance
+from sonorant.html.blocks import Section, Table, render
+from sonorant.html.charts import Chart, Charts, columns
+
+SHOWN = 200
+"""Rejected utterances on the page; `rejected.jsonl` has all."""
+CHARACTERS = 40
+"""Characters on the page, the most frequent."""
+BINS = 40
+SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate"}
 
 
 def summarize(accepted: list[Utterance], rejected: Counter[str]) -> dict[str, Any]:
@@ -62,103 +68,51 @@ def _spread(values: np.ndarray) -> dict[str, float]:
     }
 
 
-_MOST_REJECTED = 200
-_MOST_CHARACTERS = 60
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; margin: .5rem 0 1.5rem; }
-td, th { padding: .2rem .9rem .2rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid #ddd; }
-.charts { display: flex; flex-wrap: wrap; gap: 1rem; }
-.charts svg { width: 30rem; max-width: 100%; height: auto; }
-"""
-
-
 def summary_page(
     summary: dict[str, Any], *, accepted: list[tuple[Utterance, float]], rejected: list[dict[str, str | None]]
 ) -> str:
-    """Return the page for the figures `summary`, the accepted utterances with their levels (dB) and the rejected
+    """Return the page for the figures `summary`, the accepted utterances with their levels in dB, and the rejected
     rows."""
     utterances = [utterance for utterance, _ in accepted]
+    seconds = np.array([utterance.seconds or 0.0 for utterance in utterances])
+    frequent = list(summary["characters"].items())[:CHARACTERS]
     charts = [
-        _histogram([utterance.seconds or 0.0 for utterance in utterances], "Duration", "seconds"),
-        _histogram(speaking_rates(utterances), "Speaking rate", "characters of the spoken text by second"),
-        _histogram([level for _, level in accepted], "Level", "loudest 50 ms, dB of full scale"),
-        _bars(
-            dict(list(summary["characters"].items())[:_MOST_CHARACTERS]),
-            f"Characters (the {_MOST_CHARACTERS} most frequent)",
-        ),
+        _histogram("Duration", "seconds", seconds),
+        _histogram("Speaking rate", "characters of the spoken text a second", speaking_rates(utterances)),
+        _histogram("Level", "loudest 50 ms, dB of full scale", np.array([level for _, level in accepted])),
+        _characters(frequent),
     ]
     shares = [
-        [group, name, share["utterances"], f"{share['hours']:.3f}"]
-        for group, key in (
-            ("split", "splits"),
-            ("speaker", "speakers"),
-            ("language", "languages"),
-            ("sample rate", "sample_rates"),
-        )
+        [f"{group} {name}", str(share["utterances"]), f"{share['hours']:.3f}"]
+        for key, group in SHARES.items()
         for name, share in summary[key].items()
     ]
-    reasons = [[reason, count] for reason, count in summary["rejected"]["reasons"].items()]
-    rows = [[row["id"], row["file"], row["reason"], row["detail"]] for row in rejected[:_MOST_REJECTED]]
-    more = f"<p>and {len(rejected) - len(rows)} more in rejected.jsonl</p>" if len(rejected) > len(rows) else ""
-    return "\n".join(
-        [
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Corpus</title><style>{_STYLE}</style></head><body>',
-            f"<h1>Corpus: {summary['utterances']} utterances, {summary['hours']:.2f} hours</h1>",
-            _table(["", "", "utterances", "hours"], shares),
-            f'<div class="charts">{"".join(charts)}</div>',
-            f"<h2>Rejected: {summary['rejected']['utterances']}</h2>",
-            _table(["reason", "utterances"], reasons) if reasons else "",
-            _table(["id", "file", "reason", "found"], rows) + more if rows else "",
-            "</body></html>\n",
-        ]
-    )
+    reasons = [[reason, str(count)] for reason, count in summary["rejected"]["reasons"].items()]
+    rows = [[row["id"], row["reason"], row["file"], row["detail"]] for row in rejected[:SHOWN]]
+    parts = [Table(caption="Reasons", head=["reason", "utterances"], rows=reasons)] if reasons else []
+    if rows:
+        words = ["reason", "file", "found"]
+        parts.append(Table(caption="Rejected utterances", head=["id", *words], rows=rows, prose=words))
+    more = [f"and {len(rejected) - SHOWN} more in rejected.jsonl"] if len(rejected) > SHOWN else []
+    table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=shares)
+    sections = [
+        Section(anchor="accepted", title="Accepted", parts=[table, Charts(charts=charts)]),
+        Section(anchor="rejected", title=f"Rejected: {summary['rejected']['utterances']}", parts=[*parts, *more]),
+    ]
+    title = f"Corpus: {summary['utterances']} utterances, {summary['hours']:.2f} hours"
+    return render(__package__, "summary.html", title=title, sections=sections)
 
 
-def _table(head: list[str], rows: list[list[Any]]) -> str:
-    def line(cells: list[Any], tag: str) -> str:
-        return (
-            "<tr>"
-            + "".join(f"<{tag}>{html.escape('' if cell is None else str(cell))}</{tag}>" for cell in cells)
-            + "</tr>"
-        )
-
-    return "<table>" + "".join([line(head, "th"), *(line(row, "td") for row in rows)]) + "</table>"
+def _histogram(title: str, unit: str, values: NDArray[np.float64]) -> Chart:
+    """Utterances by value, in bins of one width."""
+    counts, edges = np.histogram(values, bins=BINS)
+    labels = [(float(place), f"{edges[place]:.4g}") for place in range(0, BINS + 1, BINS // 4)]
+    return columns(f"{title}: utterances", unit, counts.tolist(), labels)
 
 
-def _histogram(values: Iterable[float], title: str, unit: str) -> str:
-    figure, axes = _axes(title)
-    axes.hist(list(values), bins=40, color="#4878a8")
-    axes.set_xlabel(unit)
-    axes.set_ylabel("utterances")
-    return _svg(figure)
-
-
-def _bars(counts: dict[str, int], title: str) -> str:
-    figure, axes = _axes(title)
-    names = [character if character.isprintable() and character != " " else "␣" for character in counts]
-    axes.bar(range(len(counts)), list(counts.values()), color="#4878a8")
-    axes.set_xticks(range(len(counts)), names, fontsize=6, parse_math=False)
-    axes.set_yscale("log")
-    axes.set_ylabel("times")
-    return _svg(figure)
-
-
-def _axes(title: str) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure  # without pyplot: no window system is asked for
-
-    figure = Figure(figsize=(6, 3), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title)
-    return figure, axes
-
-
-def _svg(figure: Any) -> str:
-    """Return the figure as an SVG element, the same bytes each time: no date, no random ids."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    # text as text: glyphs as paths need a font that has them, a browser finds one
-    with matplotlib.rc_context({"svg.hashsalt": "sonorant", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue().split("?>", 1)[1].split(">", 1)[1]
+def _characters(frequent: list[tuple[str, int]]) -> Chart:
+    """Characters by frequency; the axis is logarithmic, so that the rare ones are seen."""
+    names = [character if character.isprintable() and character != " " else "␣" for character, _ in frequent]
+    labels = [(place + 0.5, name) for place, name in enumerate(names)]
+    counts = [count for _, count in frequent]
+    return columns(f"Characters: times (the {CHARACTERS} most frequent)", "", counts, labels, logarithmic=True)
