@@ -166,7 +166,7 @@ def with_value(new: Any, *keys: str) -> Callable[[dict[str, Any]], None]:
         ("metrics", without("intelligibility", "int8", "wer_ci95"), "key 'intelligibility.int8.wer_ci95' is missing"),
         ("metrics", without("intelligibility", "int8"), "metrics.json: key 'intelligibility.int8' is missing"),
         ("metrics", without("memory"), "metrics.json: key 'memory' is missing"),
-        ("metrics", with_value("fast", "speed", "torch/fp32", "long", "threads_1", "p50_ms"), "p50_ms' must be a number"),
+        ("metrics", with_value("fast", "speed", "torch/fp32", "long", "threads_1", "p50_ms"), "p50_ms' must be a"),
         ("metrics", with_value([1], "intelligibility", "fp32", "wer_ci95"), "wer_ci95' must be two numbers, not [1]"),
         ("choice", without("sentence"), "choice.json: key 'sentence' is missing"),
         ("choice", with_value({}, "table"), "choice.json: key 'table' must be a list"),
