@@ -16,6 +16,7 @@ import pytest
 from sonorant.data.preparation import PrepareConfig
 from tasks.params import load
 from tests.support.browser import Browser, start_browser
+from tests.support.shared import made_once
 
 ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only those tests are run that need a GPU
@@ -66,13 +67,21 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="session")
 def voice_bundle(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The voice bundle exported from `trained`; read it, copy it, do not change it."""
-    from sonorant.export.onnx import ExportConfig
-    from sonorant.export.voice import export_voice
-    from tests.support.tiny_voice import CORPUS
+    return _exported(trained, tmp_path_factory, "voice")
 
-    bundle = tmp_path_factory.mktemp("exported") / "voice"
-    export_voice(*trained, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"))
-    return bundle
+
+@pytest.fixture(scope="session")
+def trained_flow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """As `trained`, with a decoder that matches flows."""
+    from tests.support.tiny_voice import write_trained
+
+    return write_trained(tmp_path_factory.mktemp("trained_flow"), decoder="flow")
+
+
+@pytest.fixture(scope="session")
+def flow_bundle(trained_flow: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The voice bundle exported from `trained_flow`; read it, copy it, do not change it."""
+    return _exported(trained_flow, tmp_path_factory, "flow")
 
 
 @pytest.fixture(scope="session")
@@ -86,13 +95,21 @@ def trained_codec_lm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
 @pytest.fixture(scope="session")
 def codec_lm_bundle(trained_codec_lm: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The voice bundle exported from `trained_codec_lm`; read it, copy it, do not change it."""
+    return _exported(trained_codec_lm, tmp_path_factory, "codec_lm")
+
+
+def _exported(trained: tuple[Path, Path], factory: pytest.TempPathFactory, name: str) -> Path:
     from sonorant.export.onnx import ExportConfig
     from sonorant.export.voice import export_voice
     from tests.support.tiny_voice import CORPUS, DECODING
 
-    bundle = tmp_path_factory.mktemp("exported_codec_lm") / "voice"
-    export_voice(*trained_codec_lm, bundle, CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), DECODING)
-    return bundle
+    config = load("export", ExportConfig, ROOT / "params.yaml")
+    decoding = DECODING if name == "codec_lm" else None
+
+    def export(folder: Path) -> None:
+        export_voice(*trained, folder / "voice", CORPUS, config, decoding)
+
+    return made_once(factory, name, export) / "voice"
 
 
 @pytest.fixture(scope="session")

@@ -14,12 +14,14 @@ import torch
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.voice import Sources, export_variants
+from sonorant.files import read_json, write_json
 from sonorant.layers.cache import DynamicCache
 from sonorant.layers.quantized import quantizable, quantize_layers
 from sonorant.models import load_acoustic, load_codec, load_language_model, load_model, load_vocoder, save_model
 from sonorant.quantization.calibration import calibrate, set_scales
 from tasks.params import load
 from tests.conftest import ROOT
+from tests.support.shared import made_once
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LAYERS = {"acoustic": ("encoder", "decoder"), "vocoder": ("enter", "stack", "out")}
@@ -85,9 +87,13 @@ def exported(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, dict[str, Any]]:
     """The bundle with fp32, fp16, bf16 and int8, and what was measured for it; copy it, do not change it."""
-    bundle = tmp_path_factory.mktemp("exported") / "variants"
     sources = Sources(*trained, quantized=quantized, utterances=UTTERANCES)
-    return bundle, export_variants(sources, bundle, CORPUS, export_config)
+
+    def export(folder: Path) -> None:
+        write_json(folder / "measured.json", export_variants(sources, folder / "variants", CORPUS, export_config))
+
+    folder = made_once(tmp_path_factory, "variants", export)
+    return folder / "variants", read_json(folder / "measured.json")
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +142,12 @@ def codec_lm_variants(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The bundle of `trained_prompted` with fp32 and int8; copy it, do not change it."""
-    bundle = tmp_path_factory.mktemp("exported_prompted") / "variants"
     sources = Sources(*trained_prompted, quantized=quantized_prompted, decoding=DECODING)
-    export_variants(sources, bundle, CORPUS, export_config)
-    return bundle
+    return (
+        made_once(
+            tmp_path_factory,
+            "codec_lm_variants",
+            lambda folder: export_variants(sources, folder / "variants", CORPUS, export_config),
+        )
+        / "variants"
+    )

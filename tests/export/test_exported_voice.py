@@ -36,10 +36,10 @@ def test_graphs_equal_torch_on_every_length(
     assert len(graphs["vocoder"]["cases"]) == len(graphs["decoder"]["cases"]) == len(graphs["encoder"]["cases"])
 
 
-def test_flow_decoder_equals_torch(tmp_path: Path, verify_config: VerifyConfig) -> None:
-    trained = write_trained(tmp_path, decoder="flow")
-    export_voice(*trained, tmp_path / "voice", CORPUS, CONFIG)
-    verify_voice(read_bundle(tmp_path / "voice"), trained, [utterance(n) for n in (3, 20, 61)], verify_config)
+def test_flow_decoder_equals_torch(
+    flow_bundle: Path, trained_flow: tuple[Path, Path], verify_config: VerifyConfig
+) -> None:
+    verify_voice(read_bundle(flow_bundle), trained_flow, [utterance(n) for n in (3, 20, 61)], verify_config)
 
 
 def test_float_models_are_refused_as_int8(trained: tuple[Path, Path], tmp_path: Path) -> None:
@@ -81,28 +81,6 @@ def test_a_padded_row_equals_the_same_utterance_alone(voice_bundle: Path) -> Non
         np.testing.assert_allclose(mel[row, :, : frames[row]], alone[0], atol=1e-4)
         spoken = runtime.vocode(alone, frames[row : row + 1])[0]
         np.testing.assert_allclose(samples[row, : len(spoken)], spoken, atol=1e-4)
-
-
-@pytest.mark.parametrize("decoder", ["regression", "flow"])
-def test_a_part_with_its_context_equals_the_same_part_of_the_whole(decoder: str, tmp_path: Path) -> None:
-    export_voice(*write_trained(tmp_path, decoder=decoder), tmp_path / "voice", CORPUS, CONFIG)
-    bundle = read_bundle(tmp_path / "voice")
-    runtime, receptive_field = (
-        load_runtime("onnxruntime", bundle, LoadOptions(threads=1)),
-        bundle.description.receptive_field,
-    )
-    states, ends = runtime.encode(utterance(60)[None], np.array([60]), np.zeros(1, np.int64), np.ones(1, np.float32))
-    frames, hop = int(ends[0, -1]), bundle.description.audio.hop
-    mel = runtime.decode(states, ends, np.arange(frames))
-    samples = runtime.vocode(mel, ends[:, -1])
-    for first, last in ((0, 20), (frames // 2, frames // 2 + 20), (frames - 20, frames)):
-        part = runtime.decode(states, ends, np.arange(first - receptive_field.decoder, last + receptive_field.decoder))
-        part = part[:, :, receptive_field.decoder : receptive_field.decoder + last - first]
-        np.testing.assert_allclose(part, mel[:, :, first:last], atol=1e-5)
-        before = max(0, first - receptive_field.vocoder)
-        heard = mel[:, :, before : last + receptive_field.vocoder]
-        spoken = runtime.vocode(heard, np.array([heard.shape[2]]))[0, (first - before) * hop : (last - before) * hop]
-        np.testing.assert_allclose(spoken, samples[0, first * hop : last * hop], atol=1e-6)
 
 
 def test_graphs_tell_their_interface_and_nothing_of_the_machine(voice_bundle: Path) -> None:

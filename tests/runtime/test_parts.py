@@ -16,11 +16,9 @@ from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.support.tiny_voice import CORPUS, write_trained
 
 
-@pytest.fixture(scope="module", params=["regression", "flow"])
-def voice(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
-    folder = tmp_path_factory.mktemp(request.param)
-    export_voice(*write_trained(folder, decoder=request.param), folder / "voice", CORPUS, ExportConfig(opset=20))
-    bundle = read_bundle(folder / "voice")
+@pytest.fixture(params=["voice_bundle", "flow_bundle"])
+def voice(request: pytest.FixtureRequest) -> tuple[Bundle, Runtime]:
+    bundle = read_bundle(request.getfixturevalue(request.param))
     return bundle, load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
 
 
@@ -44,7 +42,7 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
     np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole, lengths), atol=1e-5)
 
 
-@pytest.fixture(scope="module", params=["regression", "flow"])
+@pytest.fixture(scope="module", params=["regression", pytest.param("flow", marks=pytest.mark.long)])
 def far_reaching(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Bundle, Runtime]:
     """A voice in which the outermost frames of every kernel weigh more than all others, and every block more than its
     input."""

@@ -78,6 +78,7 @@ def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(
     assert checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"] == 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("left", [20_000, 0])
 def test_a_full_disk_leaves_the_last_checkpoint(
     left: int, features: Path, half_trained: Path, small_disk: Path
@@ -102,6 +103,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(
     assert checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"] == 8
 
 
+@pytest.mark.long
 def test_a_read_only_run_directory_is_named(features: Path, half_trained: Path, tmp_path: Path) -> None:
     """A read-only mount, which stops root too."""
     training = continued(features, half_trained, tmp_path / "t")
@@ -117,6 +119,7 @@ def test_a_read_only_run_directory_is_named(features: Path, half_trained: Path, 
     assert contents(training) == before
 
 
+@pytest.mark.long
 def test_a_second_trainer_ends_on_all_its_ranks_and_leaves_the_first_alone(
     features: Path, half_trained: Path, tmp_path: Path
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_second_trainer_ends_on_all_its_ranks_and_leaves_the_first_alone(
     assert contents(training) == before
 
 
+@pytest.mark.long
 def test_a_checkpoint_of_other_settings_is_refused_by_all_ranks_in_one_line(
     features: Path, half_trained: Path, tmp_path: Path
 ) -> None:

@@ -165,6 +165,7 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
     assert said({}, 1) == ""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [LAUNCH, AT_ONCE + LAUNCH], ids=["while it waits for a node", "at once"])
 def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features: Path, tmp_path: Path) -> None:
     """Without the second of two nodes it cannot begin, however late it is told."""
@@ -209,6 +210,7 @@ def test_gloo_is_told_the_interface_that_leads_to_the_first_node() -> None:
     assert environment(TWO | {"GLOO_SOCKET_IFNAME": "ib0"}, 4)["GLOO_SOCKET_IFNAME"] == "ib0"
 
 
+@pytest.mark.long
 def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(features: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"steps": 30, "validate_every": 30, "checkpoint_every": 30}
     folders = [tmp_path / name for name in ("first", "second")]
@@ -241,6 +243,7 @@ def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(f
     )
 
 
+@pytest.mark.long
 def test_a_node_with_other_features_ends_the_training_before_its_first_step(features: Path, tmp_path: Path) -> None:
     other = with_another_split(features, tmp_path / "other")
     folders = [tmp_path / name for name in ("first", "second")]
@@ -250,6 +253,7 @@ def test_a_node_with_other_features_ends_the_training_before_its_first_step(feat
     assert read_metrics(RunDirectory(folders[0] / "run").metrics) == []
 
 
+@pytest.mark.long
 def test_a_node_that_never_comes_is_waited_for_only_so_long(features: Path, tmp_path: Path) -> None:
     job = tiny_job("acoustic", features, tmp_path)
     ((status, output),) = ends(start_two([job], [tmp_path / "first"], PET_RDZV_CONF="timeout=3"))

@@ -69,6 +69,7 @@ def test_training_goes_on_in_pieces_and_follows_the_same_curve(features: Path, t
     assert not (scarce / "run" / "sub_batches" / "rank-0.json").exists()
 
 
+@pytest.mark.long
 def test_a_kernel_that_refuses_memory_is_survived(features: Path, tmp_path: Path) -> None:
     wide = {
         "channels": 32,
@@ -83,6 +84,7 @@ def test_a_kernel_that_refuses_memory_is_survived(features: Path, tmp_path: Path
     assert re.search(r"rank 1 on .*: out of memory in acoustic with \d+ rows at once", output)
 
 
+@pytest.mark.long
 def test_two_real_ranks_take_the_smaller_of_their_budgets(features: Path, tmp_path: Path) -> None:
     scarce = {"SCARCE": "budget", "SCARCE_LIMIT": "900"}
     status, output = train(features, tmp_path, scarce, frames_per_micro_batch="auto", micro_batches_per_step=2)

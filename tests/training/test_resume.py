@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,14 +67,10 @@ def test_resumed_equals_uninterrupted(
     whole = trainer(kind, changes, features, run)
     assert whole.train() == "finished"
 
-    cut = tmp_path / "cut"
-    RunDirectory(cut).path.mkdir()
-    trainer(kind, changes, features, cut).train()
-    for path in checkpoint.existing(
-        cut / "checkpoints"
-    ):  # as if it had died after step 6: log and best are from beyond
+    cut = Path(shutil.copytree(run, tmp_path / "cut"))
+    for path in checkpoint.existing(cut / "checkpoints"):
         if path != checkpoint.path_of(cut / "checkpoints", 6):
-            path.unlink()
+            path.unlink()  # as if it had died after step 6: log and best are from beyond
     resumed = trainer(kind, changes, features, cut)
     resumed.resume()
     assert resumed.step == 6
@@ -174,6 +171,7 @@ def last_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+@pytest.mark.long
 def test_sigkill_of_all_processes_loses_nothing_on_two_ranks(features: Path, tmp_path: Path) -> None:
     long = {"steps": 60, "validate_every": 60, "checkpoint_every": 5}
     finish(start(features, tmp_path / "whole", 2, **long))
@@ -188,7 +186,7 @@ def test_sigkill_of_all_processes_loses_nothing_on_two_ranks(features: Path, tmp
     assert_same(last_state(tmp_path / "whole"), last_state(tmp_path / "cut"))
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_sigterm_saves_and_the_next_start_goes_on(workers: int, features: Path, tmp_path: Path) -> None:
     """With loader processes too: torchrun sends SIGTERM to all processes of a rank."""
     long = {"steps": 100_000, "validate_every": 100_000, "checkpoint_every": 100_000}  # so that it comes before the end

@@ -50,6 +50,7 @@ def test_who_makes_progress_is_not_named_however_long_the_others_wait_for_it() -
     assert named(at(0, "backward", 500), at(1, "backward", 3)) == []
 
 
+@pytest.mark.long
 def test_a_loader_that_hangs_is_named_and_the_training_ends_to_be_resumed(features: Path, tmp_path: Path) -> None:
     training = Training("acoustic", features, tmp_path / "t", HASTY, steps=60, checkpoint_every=2, validate_every=60)
     error = training.failed(training.start(2, "tests.training.slow_loader_worker"))
@@ -67,6 +68,7 @@ def test_a_loader_that_hangs_is_named_and_the_training_ends_to_be_resumed(featur
     assert saved >= int(said[2]) - 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path: Path) -> None:
     """Rank 0 too, although it holds the store through which the ranks hear of each other."""
@@ -86,6 +88,7 @@ def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path:
     assert json.loads((training.run.path / "status.json").read_text())["state"] == "failed"
 
 
+@pytest.mark.long
 def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_path: Path) -> None:
     """As Slurm does with a job that has to make room."""
     training = Training(

@@ -1,0 +1,27 @@
+"""What takes seconds to make is made once for all of pytest's workers."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """The folder that `make(folder)` fills: the first worker that asks makes it, the others wait. Nobody changes it."""
+    base = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # each worker has a folder of its own in the session's
+    done, unfinished = base / f"shared-{name}", base / f"unfinished-{name}"
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            make(unfinished)
+            unfinished.rename(done)
+    return done
