@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +11,7 @@ import yaml
 
 from sonorant.errors import SonorantError
 from tasks import check_params, params
+from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 
@@ -72,10 +71,7 @@ def test_a_contradiction_stops_a_stage_in_one_line_before_it_writes(tmp_path: Pa
     settings = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     settings["prepare"]["min_seconds"] = 20.0
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    command = [sys.executable, "-m", "tasks.prepare", "--corpus", "corpus", "--out", "out"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
-    )
+    done = run_command("tasks.prepare", "--corpus", "corpus", "--out", "out", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: params.yaml: prepare: ")
     assert done.stderr.count("\n") == 1

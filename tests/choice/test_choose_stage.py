@@ -4,7 +4,6 @@ not ship."""
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.choice.figures import figures, variant
 from tests.evaluation.conftest import clips, references, spoken_corpus
 from tests.evaluation.planted import PLANTED_WORK, plant
 from tests.evaluation.variants import replace_graph, with_copies
+from tests.support.command import run_command
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ChooseConfig(target="latency", max_wer_above_fp32=2.0, min_speedup=1.05)
@@ -104,10 +104,8 @@ def metrics(slower: Path, trained: tuple[Path, Path]) -> dict[str, Any]:
 
 def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
     arguments = ("--variants", str(bundle), "--metrics", "metrics.json", "--choice", "choice.json", "--out", "voice")
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
     (place / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
-    command = [sys.executable, "-m", "tasks.choose", *arguments]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+    return run_command("tasks.choose", *arguments, cwd=place)
 
 
 def test_an_int8_that_is_slower_is_kept_and_not_the_default(

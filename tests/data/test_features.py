@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.manifest import Utterance, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.text import SymbolTable, TextConfig, load_frontend
+from tests.support.command import run_command
 
 ROOT = Path(__file__).parents[2]
 AUDIO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
@@ -238,8 +237,9 @@ def test_the_stage_makes_a_store_from_real_recordings(ljspeech_mini: Path, tmp_p
         for row in rows
     ]
     write_manifest(tmp_path / "prepared" / "manifest.jsonl", utterances)
-    command = [sys.executable, "-m", "tasks.features", "--corpus", ljspeech_mini, "--prepared", tmp_path / "prepared"]
-    subprocess.run([*command, "--out", tmp_path / "features"], cwd=ROOT, check=True)
+    places = {"--corpus": ljspeech_mini, "--prepared": tmp_path / "prepared", "--out": tmp_path / "features"}
+    done = run_command("tasks.features", *(word for place in places.items() for word in place), cwd=ROOT)
+    assert done.returncode == 0, done.stderr
     features = FeatureStore.open(tmp_path / "features")
     features.verify()
     assert len(features) == len(rows)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,6 +21,7 @@ from sonorant.data.preparation.checks import CHECKS, cut_off
 from sonorant.data.preparation.prepare import split_of
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
+from tests.support.command import run_command
 
 Murmur = Callable[..., np.ndarray]
 ROOT = Path(__file__).parents[2]
@@ -171,16 +170,9 @@ def test_the_stages_run_as_commands_and_fail_without_a_traceback(tmp_path: Path,
     every_defect(tmp_path / "in/corpus", murmur)
     params = (ROOT / "params.yaml").read_text().replace("kind: demo", "kind: ljspeech")
     (tmp_path / "params.yaml").write_text(params)
-
-    def stage(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", f"tasks.{name}", *arguments]
-        return subprocess.run(
-            command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
-        )
-
-    done = stage("corpus", "--source", "in/corpus", "--out", "data/corpus")
+    done = run_command("tasks.corpus", "--source", "in/corpus", "--out", "data/corpus", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
-    done = stage("prepare", "--corpus", "data/corpus", "--out", "data/prepared")
+    done = run_command("tasks.prepare", "--corpus", "data/corpus", "--out", "data/prepared", cwd=tmp_path)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: data/prepared.rejected.jsonl: 23 of 25 utterances rejected")

@@ -3,10 +3,7 @@ right."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +12,7 @@ import pytest
 from sonorant.data.prompt_coverage import SILENCE, Coverage, describe, measure_coverage, read_prompts
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, load_frontend
+from tests.support.command import run_command
 
 ROOT = Path(__file__).parents[2]
 PROMPTS = ROOT / "corpora/demo/prompts.txt"
@@ -94,11 +92,8 @@ def test_report_names_what_is_missing(frontend: Frontend) -> None:
 
 def test_readme_tells_what_its_command_prints() -> None:
     readme = (ROOT / "corpora/demo/README.md").read_text(encoding="utf-8")
-    command = re.findall(r"`python (-m tasks\.prompt_coverage [^`]+)`", readme)[0].split()
-    environment = os.environ | {"PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, *command], cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=True
-    )
+    command = re.findall(r"`python -m (tasks\.prompt_coverage [^`]+)`", readme)[0].split()
+    done = run_command(*command, cwd=ROOT)
     totals = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     figures = [totals["sentences"], totals["phones"].split(", ")[0], totals["ʒ"], totals["ɔɪ"], totals["d͡ʒ"]]
     figures += re.findall(r"[\d,]+", totals["diphones"])[:2]

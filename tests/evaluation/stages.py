@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import yaml
 
+from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
@@ -20,9 +20,7 @@ EVALUATE = (
 
 def run_stage(place: Path, stage: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a stage's command in a folder with its own params.yaml."""
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", f"tasks.{stage}", *arguments]
-    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+    return run_command(f"tasks.{stage}", *arguments, cwd=place)
 
 
 def write_settings(folder: Path) -> None:

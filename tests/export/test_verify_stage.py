@@ -20,6 +20,7 @@ from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.text import TextConfig
 from tasks.params import load
 from tests.export.planted import change_matrix, plant, times
+from tests.support.command import run_command
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -57,21 +58,13 @@ def features(murmur: Callable[..., np.ndarray], tmp_path_factory: pytest.TempPat
     return folder / "features"
 
 
+def words(**options: Path) -> list[str]:
+    return [word for name, path in options.items() for word in (f"--{name}", str(path))]
+
+
 def verify(voice: Path, trained: tuple[Path, Path], features: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    arguments = [
-        "--voice",
-        voice,
-        "--predictor",
-        trained[0],
-        "--waveform",
-        trained[1],
-        "--features",
-        features,
-        "--out",
-        out,
-    ]
-    command = [sys.executable, "-m", "tasks.verify", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    arguments = words(voice=voice, predictor=trained[0], waveform=trained[1], features=features, out=out)
+    return run_command("tasks.verify", *arguments, cwd=ROOT)
 
 
 def test_report_covers_one_phoneme_to_the_longest(
@@ -98,24 +91,17 @@ def test_report_covers_one_phoneme_to_the_longest(
 def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     trained: tuple[Path, Path], features: Path, tmp_path: Path
 ) -> None:
-    bundles = []
-    for seed in ("7", "8"):
-        arguments = [
-            "--predictor",
-            trained[0],
-            "--waveform",
-            trained[1],
-            "--features",
-            features,
-            "--out",
-            tmp_path / seed,
-        ]
-        command = [sys.executable, "-m", "tasks.export", *map(str, arguments)]
-        done = subprocess.run(
-            command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=False
-        )
+    here, there = (
+        words(predictor=trained[0], waveform=trained[1], features=features, out=tmp_path / name)
+        for name in ("here", "there")
+    )
+    command = [sys.executable, "-m", "tasks.export", *there]
+    elsewhere = subprocess.run(
+        command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True
+    )
+    for done in (run_command("tasks.export", *here, cwd=ROOT), elsewhere):
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-        bundles.append(read_bundle(tmp_path / seed))
+    bundles = [read_bundle(tmp_path / name) for name in ("here", "there")]
     assert content_hash(bundles[0]) == content_hash(bundles[1])
     lengths = bundles[0].description.lengths
     assert list(lengths.tokens) == sorted(lengths.tokens)

@@ -6,8 +6,6 @@ from __future__ import annotations
 import base64
 import json
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +21,7 @@ from sonorant.audio.wav import pcm16
 from sonorant.page.server import PageServer
 from sonorant.page.synthesis import LIMITS, Synthesis
 from sonorant.runtime import Voice
+from tests.support.command import run_command
 from tests.support.waiting import PATIENCE, wait_until
 
 LONG = "The rain had stopped, and nobody came. " * 120
@@ -220,8 +219,7 @@ def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: 
 )
 def test_a_page_that_cannot_start_says_why(page: str, two_variants: Path, options: list[str], line: str) -> None:
     filled = [str(urlsplit(page).port) if option == "TAKEN" else option for option in options]
-    command = [sys.executable, "-m", "sonorant.cli", "demo-page", "--voice", str(two_variants), *filled]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = run_command("sonorant.cli", "demo-page", "--voice", two_variants, *filled)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert line in done.stderr

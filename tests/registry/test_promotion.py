@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +30,7 @@ from tests.registry.planted import (
     slowed,
     write_report,
 )
-from tests.support.imports import ROOT
+from tests.support.command import run_command
 
 ALONE = {"wer_above_recordings", "rtf", "parity"}
 BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}
@@ -291,9 +288,6 @@ def test_the_command_says_every_gate_and_exits_by_the_verdict(champion: Path, pr
     settings = {"register": dataclasses.asdict(CONFIG), "promote": dataclasses.asdict(GATES)}
     (project / "params.yaml").write_text(json.dumps(settings))
     register(renamed(champion, project / "worse"), figures(more_errors(9.0)), project / "absent", CONFIG, {})
-    command = [sys.executable, "-m", "tasks.promote", "--strict"]
-    done = subprocess.run(
-        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    done = run_command("tasks.promote", "--strict")
     assert done.returncode == 1 and done.stderr == ""
     assert all(f"gate {name} " in done.stdout for name in ALONE | BESIDE)

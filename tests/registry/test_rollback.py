@@ -16,6 +16,7 @@ from sonorant.registry import promote, register, rollback
 from sonorant.tracking import open_store
 from tests.registry.planted import CONFIG, GATES, figures
 from tests.registry.test_promotion import aliases
+from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 KILLED = """
@@ -66,7 +67,9 @@ def test_a_version_that_was_rolled_back_returns_only_where_a_person_says_so(two:
     assert "rolled_back" not in tags(2)
 
 
-@pytest.mark.parametrize("writes", range(5))
+@pytest.mark.parametrize(
+    "writes", [pytest.param(writes, marks=pytest.mark.long if writes != 2 else ()) for writes in range(5)]
+)
 def test_killed_in_between_nothing_is_lost_and_the_next_call_finishes(two: Path, project: Path, writes: int) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     killed = subprocess.run([sys.executable, "-c", KILLED, str(writes)], cwd=project, env=environment, check=False)
@@ -84,10 +87,7 @@ def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Pat
     register(voice_bundle, figures(), project / "absent", CONFIG, {})
     promote("test-voice", GATES)
     (project / "params.yaml").write_text(json.dumps({"register": dataclasses.asdict(CONFIG)}))
-    command = [sys.executable, "-m", "tasks.rollback", "--reason", "none"]
-    done = subprocess.run(
-        command, cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
+    done = run_command("tasks.rollback", "--reason", "none")
     assert done.returncode == 1 and done.stdout == ""
     assert (
         done.stderr.startswith("error: models:/test-voice: no version has the alias previous")

@@ -24,6 +24,7 @@ from sonorant.runtime.speaking import Limits
 from sonorant.tensorrt.engines import Engine, Engines, cache_folder
 from sonorant.tensorrt.key import MOST, EngineConfig, EngineKey, Machine, missing, profiles_of
 from sonorant.text.phrases import LONGEST_PHRASE
+from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
@@ -198,8 +199,7 @@ def test_engines_are_found_wherever_the_bundle_lies(voice_bundle: Path, tmp_path
 def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
     with pytest.raises(SonorantError, match=r"^TensorRT is not installed; "):
         load_runtime("tensorrt", read_bundle(voice_bundle), LoadOptions())
-    command = [sys.executable, "-m", "tasks.build_engine", "--voice", str(voice_bundle)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    done = run_command("tasks.build_engine", "--voice", voice_bundle, cwd=ROOT)
     assert (done.returncode, done.stderr.count("\n"), "TensorRT is not installed" in done.stderr) == (1, 1, True)
 
 

@@ -20,6 +20,7 @@ def summary_of(*tests: str) -> str:
     return last_line(done.stdout, "passed|failed|skipped|error")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(missing() is None, reason="TensorRT and a GPU are here")
 def test_tests_that_were_skipped_did_not_run() -> None:
     assert not all_ran(summary_of(TESTS))
