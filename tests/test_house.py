@@ -6,8 +6,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.support.imports import ROOT, closure, imported_names
 
 TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
@@ -36,54 +34,43 @@ def test_the_readme_fits_on_three_screens() -> None:
     assert [line for line in lines if len(line) > 120] == []
 
 
-@pytest.mark.parametrize("path", [path for path in PYTHON if path.parts[0] == "sonorant"], ids=str)
-def test_the_library_imports_neither_tasks_nor_flows(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported_names(ROOT / path)} & {
-        "tasks",
-        "flows",
-        "prefect",
-        "yaml",
-        "dvc",
+def files(*folders: str) -> list[Path]:
+    return [path for path in PYTHON if str(path).startswith(tuple(f"{folder}/" for folder in folders))]
+
+
+def importers(of: set[str], *folders: str) -> list[str]:
+    """Files in these folders that import one of these packages."""
+    return [str(path) for path in files(*folders) if of & {name.split(".")[0] for name in imported_names(ROOT / path)}]
+
+
+def test_imports_go_one_way() -> None:
+    assert importers({"tasks", "flows", "prefect", "yaml", "dvc"}, "sonorant") == []
+    assert importers({"flows", "prefect"}, "tasks") == []
+
+
+def test_speaking_needs_no_training_code() -> None:
+    reached = {
+        str(file.relative_to(ROOT))
+        for path in files("sonorant/runtime", "sonorant/text")
+        for file in closure(ROOT / path)
     }
-
-
-@pytest.mark.parametrize("path", [path for path in PYTHON if path.parts[0] == "tasks"], ids=str)
-def test_tasks_import_no_flow_and_no_prefect(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imported_names(ROOT / path)} & {"flows", "prefect"}
-
-
-@pytest.mark.parametrize(
-    "path", [path for path in PYTHON if path.parts[:2] in (("sonorant", "runtime"), ("sonorant", "text"))], ids=str
-)
-def test_speaking_needs_no_training_code(path: Path) -> None:
-    reached = {str(file.relative_to(ROOT)) for file in closure(ROOT / path)}
-    assert not {
-        file for file in reached if file.startswith(("sonorant/training", "sonorant/data", "sonorant/evaluation"))
-    }
+    training = ("sonorant/training", "sonorant/data", "sonorant/evaluation")
+    assert [file for file in reached if file.startswith(training)] == []
 
 
 def test_mlflow_is_imported_in_its_rooms_only() -> None:
     rooms = ("sonorant/tracking/", "sonorant/registry", "sonorant/runtime/pyfunc.py")
-    users = [
-        str(path)
-        for path in PYTHON
-        if path.parts[0] != "tests" and any(n.split(".")[0] == "mlflow" for n in imported_names(ROOT / path))
-    ]
+    users = importers({"mlflow"}, "sonorant", "tasks", "flows", "benchmarks", "infra")
     assert [user for user in users if not user.startswith(rooms)] == []
 
 
 def test_no_path_literal_in_the_library() -> None:
-    literal = re.compile(
-        r"""["'](data/(corpus|prepared|features|raw)|models/|artifacts/|reports/)"""
-    )  # `data/padding` is a metric
-    assert [
-        str(path)
-        for path in PYTHON
-        if path.parts[0] == "sonorant" and literal.search((ROOT / path).read_text(encoding="utf-8"))
-    ] == []
+    # `data/padding` is a metric
+    literal = re.compile(r"""["'](data/(corpus|prepared|features|raw)|models/|artifacts/|reports/)""")
+    found = [path for path in files("sonorant") if literal.search((ROOT / path).read_text(encoding="utf-8"))]
+    assert found == []
 
 
-@pytest.mark.parametrize("path", [path for path in PYTHON if path.parts[0] in ("sonorant", "tasks", "flows")], ids=str)
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    text = (ROOT / path).read_text(encoding="utf-8")
-    assert not text.strip() or text.startswith(('"""', 'r"""')), f"{path} has no docstring"
+def test_every_module_says_what_it_is_for() -> None:
+    texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in files("sonorant", "tasks", "flows")}
+    assert [path for path, text in texts.items() if text.strip() and not text.startswith(('"""', 'r"""'))] == []
