@@ -131,3 +131,35 @@ def test_links_and_files_named_in_the_documentation_exist() -> None:
     for page in PAGES:
         for name in place.findall(page.read_text(encoding="utf-8")):
             assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+DESIGN = (ROOT / "docs" / "DESIGN.md").read_text(encoding="utf-8")
+
+
+def test_the_rooms_name_every_module_and_no_other() -> None:
+    block = DESIGN.split("## The rooms", 1)[1].split("```", 2)[1]
+    named: set[str] = set()
+    room = ""
+    for line in block.strip().splitlines():
+        left = re.split(r"\s{2,}", line.strip())[0]
+        if line.startswith(" "):
+            named |= {room + file for file in left.split(", ")}
+        else:
+            room = left
+    modules = {
+        str(path.relative_to(ROOT)) for top in ("flows", "tasks", "sonorant") for path in (ROOT / top).rglob("*.py")
+    }
+    assert named - modules == set()
+    assert {path for path in modules - named if not path.endswith("__init__.py")} == set()
+
+
+@pytest.mark.parametrize("title", ["Follow one batch", "Follow one sentence"])
+def test_what_is_followed_passes_at_most_eight_files_and_each_has_what_is_said(title: str) -> None:
+    steps = re.findall(
+        r"^\d\. (.+(?:\n   .+)*)", DESIGN.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0], re.MULTILINE
+    )
+    assert 6 <= len(steps) <= 8
+    for step in steps:
+        file, *names = re.findall(r"`([^`]+)`", step)
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert [name for name in names if not all(word in text for word in name.split("."))] == [], file
