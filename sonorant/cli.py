@@ -1,4 +1,4 @@
-"""The command `sonorant`. Knows nothing of what its subcommands do; each is a file of `sonorant.commands`."""
+"""The command `sonorant` and its subcommands; `say` is in `sonorant.say`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ import argparse
 import logging
 import os
 import signal
+import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
 
-from sonorant.commands import demo_page, doctor, plan, say, sync_tracking
 from sonorant.errors import SonorantError
+from sonorant.say import add_say, add_voice, bundle_folder, end_cleanly_on_sigterm
+
+PAGE_EXAMPLES = """\
+examples:
+  sonorant demo-page --voice artifacts/voice
+  sonorant demo-page --voice models:/sonorant-demo@champion --port 0
+"""
+DOCTOR_EXAMPLES = """\
+examples:
+  sonorant doctor                                    versions, devices, machine, network, and the ranks' self-test
+  sonorant doctor --data data/features --runs runs   the disks of these folders too
+  sonorant doctor --json > machine.json              exit status 1 if there is a problem
+"""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -23,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
-    except BrokenPipeError:  # whoever read the output has enough; Python would complain once more when it closes it
+    except BrokenPipeError:  # the reader has had enough; Python would complain again when it closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
 
@@ -33,9 +48,103 @@ def _parser() -> argparse.ArgumentParser:
         prog="sonorant", description="Use a voice that Sonorant trained, and the machine that trains it."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (say, demo_page, doctor, sync_tracking, plan):
-        command.add(commands)
+    for add in (add_say, _add_demo_page, _add_doctor, _add_sync_tracking, _add_plan):
+        add(commands)
     return parser
+
+
+def _add_demo_page(commands: argparse._SubParsersAction) -> None:
+    page = commands.add_parser(
+        "demo-page",
+        help="a page on this machine where one types a text and hears it",
+        description="Serve a page to this machine alone (127.0.0.1): type a text and hear it while it is computed.",
+        epilog=PAGE_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_voice(page)
+    port = "port to listen on; 0 takes any that is free; default 8765"
+    page.add_argument("--port", type=int, default=8765, metavar="N", help=port)
+    page.add_argument("--workers", type=int, metavar="N", help="requests computed at a time (default: one a core)")
+    page.set_defaults(run=_serve_demo_page)
+
+
+def _serve_demo_page(arguments: argparse.Namespace) -> None:
+    """Serve until interrupted or terminated."""
+    from sonorant.page.server import PageServer
+    from sonorant.page.synthesis import Synthesis
+
+    end_cleanly_on_sigterm()
+    with (
+        bundle_folder(arguments.voice) as bundle,
+        closing(Synthesis(bundle, workers=arguments.workers)) as synthesis,
+        PageServer(synthesis, arguments.port) as server,
+    ):
+        print(f"open {server.url} (ctrl-C ends it)", flush=True)
+        server.serve_forever()
+
+
+def _add_doctor(commands: argparse._SubParsersAction) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="is this machine in order for training?",
+        description="Check everything that training needs of this machine; each finding comes with a hint.",
+        epilog=DOCTOR_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = doctor.add_argument
+    add("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
+    add("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
+    add("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
+    add("--no-ranks", action="store_true", help="leave out the ranks' self-test, which takes some ten seconds")
+    add("--json", action="store_true", help="print one JSON object instead of a table")
+    doctor.set_defaults(run=_run_doctor)
+
+
+def _run_doctor(arguments: argparse.Namespace) -> None:
+    """Print the findings; exit status 1 if there is a problem."""
+    from sonorant.doctor.findings import as_json, counts, examine, table
+
+    ranks = not arguments.no_ranks
+    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=ranks))
+    print(as_json(findings) if arguments.json else table(findings))
+    if counts(findings)["problem"]:
+        raise SystemExit(1)
+
+
+def _add_sync_tracking(commands: argparse._SubParsersAction) -> None:
+    sync = commands.add_parser(
+        "sync-tracking",
+        help="send to MLflow what runs still owe it, after its server was away",
+        description="Send to MLflow what run directories still owe it, each point once, to MLFLOW_TRACKING_URI.",
+    )
+    runs = "run directory, or a folder above run directories (default: runs)"
+    sync.add_argument("runs", nargs="*", type=Path, default=[Path("runs")], metavar="RUN", help=runs)
+    sync.set_defaults(run=_sync_tracking)
+
+
+def _sync_tracking(arguments: argparse.Namespace) -> None:
+    from sonorant.tracking import sync, tracked_runs
+
+    for directory in tracked_runs(arguments.runs):
+        print(f"{directory}: MLflow run {sync(directory)} has everything", flush=True)
+
+
+def _add_plan(commands: argparse._SubParsersAction) -> None:
+    summary = "what a training of params.yaml will take in memory, time and money"
+    plan = commands.add_parser("plan", help=summary, add_help=False)
+    plan.add_argument("-h", "--help", action="store_true", dest="wants_help")
+    plan.add_argument("arguments", nargs=argparse.REMAINDER)
+    plan.set_defaults(run=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> None:
+    """Run the project's own tasks/plan.py, which reads params.yaml; neither belongs to the installed library."""
+    if not Path("tasks/plan.py").is_file():
+        raise SonorantError(
+            "sonorant plan: needs the pipeline; run it in the project's folder, which holds params.yaml and tasks/"
+        )
+    given = ["--help"] if arguments.wants_help else arguments.arguments
+    raise SystemExit(subprocess.run([sys.executable, "-m", "tasks.plan", *given]).returncode)
 
 
 if __name__ == "__main__":

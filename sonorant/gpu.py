@@ -1,8 +1,6 @@
-"""What NVIDIA's management library (NVML) says of the GPUs of this machine. Knows nothing of torch or of what runs on
-them.
+"""What NVIDIA's management library (NVML) says about this machine's GPUs.
 
-NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says: a process finds its own by the UUID that CUDA
-gives it.
+NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says; a process finds its own by CUDA's UUID.
 """
 
 from __future__ import annotations
@@ -19,30 +17,30 @@ class NoNvml(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """What stays as it is while a GPU is in use. None: this GPU or its driver does not tell."""
+    """Properties of a GPU that do not change while it is used. None: the GPU or its driver does not tell."""
 
     index: int
-    """NVML's, by PCI bus; CUDA may count otherwise."""
+    """NVML's, by PCI bus; CUDA may number differently."""
     uuid: str
     """`GPU-` and 36 characters."""
     name: str
     memory: int | None
-    """Bytes in all; None too where it is the machine's own."""
+    """Bytes in total; None also where it is the machine's own."""
     mig: bool | None
     """Whether it is divided into instances."""
     ecc: bool | None
     """Whether its memory corrects errors."""
     uncorrected_errors: int | None
-    """Memory errors since the last reset of the counter that ECC could not correct."""
+    """Memory errors that ECC could not correct since the counter was reset."""
     persistence: bool | None
-    """Whether the driver stays loaded while nothing uses the GPU."""
+    """Whether the driver stays loaded while the GPU is idle."""
     power_limit: float | None
     """Watts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLoad:
-    """A GPU at this moment. None: this GPU or its driver does not tell."""
+    """The load of a GPU now. None: the GPU or its driver does not tell."""
 
     utilization: float | None
     """Percent of the last fraction of a second in which a kernel ran."""
@@ -55,8 +53,7 @@ class GpuLoad:
 
 
 class Nvml:
-    """An open NVML; `close` it or use it in a `with`. Raises NoNvml where there is no driver, no GPU or no
-    nvidia-ml-py."""
+    """An open NVML; `close` it or use `with`. Raises NoNvml without a driver, a GPU or nvidia-ml-py."""
 
     def __init__(self) -> None:
         try:
@@ -78,7 +75,7 @@ class Nvml:
         self.close()
 
     def close(self) -> None:
-        """Let NVML go."""
+        """Release NVML."""
         self._library.nvmlShutdown()
 
     @property
@@ -88,20 +85,20 @@ class Nvml:
 
     @property
     def cuda(self) -> tuple[int, int]:
-        """The newest CUDA that the driver can run (major, minor)."""
+        """The newest CUDA that the driver runs (major, minor)."""
         version = self._library.nvmlSystemGetCudaDriverVersion_v2()
         return version // 1000, version % 1000 // 10
 
     def gpus(self) -> list[Gpu]:
-        """All GPUs of the machine. Raises NoNvml where one has fallen off its bus."""
+        """All GPUs of the machine. Raises NoNvml if one does not answer."""
         try:
             return [self._gpu(index) for index in range(self._library.nvmlDeviceGetCount())]
         except self._library.NVMLError as error:
             raise NoNvml(f"a GPU does not answer: {error}") from None
 
     def load(self, uuid: str) -> GpuLoad:
-        """The GPU, or instance of one, of a UUID with or without its prefix (torch leaves it out). Raises NoNvml if it
-        is not here."""
+        """Load of the GPU or instance with a UUID, with or without prefix (torch omits it). Raises NoNvml if it is
+        absent."""
         ask, handle = self._library, self._handle(uuid)
         milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
         return GpuLoad(
@@ -141,7 +138,7 @@ class Nvml:
         raise NoNvml(f"NVML knows no GPU {uuid}")
 
     def _told(self, question: Callable[[], Any]) -> Any:
-        """The answer, or None where this GPU has none: each kind supports another part of NVML."""
+        """The answer, or None: each kind of GPU supports another part of NVML."""
         try:
             return question()
         except self._library.NVMLError:

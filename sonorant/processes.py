@@ -1,4 +1,4 @@
-"""One function over many items in several fresh processes, in order. Knows nothing of what the function does."""
+"""How many cores there are, and one function over many items in several fresh processes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ def spread(
     prepare: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
 ) -> list[Result]:
-    """Return `function` of each item, in the order of the items, with a progress bar on stderr.
+    """Return `function` of each item, in order, with a progress bar on stderr.
 
-    Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime have
-    started. Each runs
-    `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises SonorantError if one
-    of them dies; what `function` raises is raised here.
+    Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime started.
+    Each runs `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises
+    SonorantError if one of them dies, and whatever `function` raises.
     """
     from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
 
@@ -69,7 +68,7 @@ def _begin(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> N
 
 
 def _end_with_parent() -> None:
-    """A killed parent must leave nothing behind: its children would wait for work for ever."""
+    """End when the parent is killed; else its children would wait for work forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

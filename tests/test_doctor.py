@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sonorant.doctor import devices, machine, network, requirements, self_test, storage, versions
-from sonorant.doctor.finding import Finding, counts, ok, table, warning
+from sonorant.doctor.findings import Finding, counts, ok, table, warning
 from sonorant.doctor.versions import Driver
 from sonorant.training.distributed.launch import Node
 from tests.support.tiny_training import tiny_features
@@ -76,7 +76,7 @@ def test_the_table_says_the_same_and_status_1_is_a_problem() -> None:
 
 
 def test_a_finding_that_needs_something_says_what() -> None:
-    with pytest.raises(ValueError, match="needs a mend"):
+    with pytest.raises(ValueError, match="needs a hint"):
         warning("machine", "cores", "few", "")
     findings = [ok("machine", "cores", "2"), warning("machine", "load", "9", "wait")]
     assert counts(findings) == {"ok": 1, "warning": 1, "problem": 0, "not run": 0}
@@ -114,8 +114,8 @@ LOOK = """
 import json, sys
 from dataclasses import asdict
 from pathlib import Path
-from sonorant.doctor.storage import look_at_write
-print(json.dumps({"findings": [asdict(finding) for finding in look_at_write(Path(sys.argv[1]))]}))
+from sonorant.doctor.storage import examine_write
+print(json.dumps({"findings": [asdict(finding) for finding in examine_write(Path(sys.argv[1]))]}))
 """
 
 
@@ -147,7 +147,7 @@ def test_a_read_only_disk_is_found(tmp_path: Path) -> None:
 
 
 def test_features_that_are_not_there_are_found(tmp_path: Path) -> None:
-    (finding,) = storage.look_at_read(tmp_path / "none")
+    (finding,) = storage.examine_read(tmp_path / "none")
     assert (finding.state, "dvc repro" in finding.hint) == ("problem", True)
 
 
@@ -161,35 +161,35 @@ def test_the_file_system_is_that_of_the_longest_mount_point(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("finding", "state", "words"),
     [
-        (versions.find_driver(Driver(version=(550, 54, 15)), (12, 8)), "ok", "550.54.15"),
-        (versions.find_driver(Driver(version=(550, 54, 15)), (13, 0)), "problem", "needs 580"),
-        (versions.find_driver(Driver(version=(470, 1)), (12, 8)), "problem", "needs 525.60.13"),
-        (versions.find_driver(Driver(version=None, why="no NVIDIA driver here"), (13, 0)), "warning", "no NVIDIA driver"),
-        (versions.find_driver(Driver(version=(999,)), (99, 0)), "not run", "no requirement is known"),
-        (versions.find_cudnn((9, 10, 2), (13, 0)), "ok", "9.10.2"),
-        (versions.find_cudnn((8, 9, 7), (13, 0)), "problem", "needs 9"),
-        (versions.find_cudnn(None, (13, 0)), "problem", "none"),
-        (versions.find_linked_cuda({"cudart": 13, "cudnn": 9}, (13, 0)), "ok", "CUDA 13"),
-        (versions.find_linked_cuda({"cudart": 12, "cudnn": 9}, (13, 0)), "warning", "links CUDA 12"),
-        (versions.find_tensorrt((10, 14, 1), 10), "ok", "10.14.1"),
-        (versions.find_tensorrt((11, 2, 0), 10), "warning", "links 10"),
-        (versions.find_tensorrt((8, 6, 1), None), "problem", "8.6.1"),
-        (versions.find_python((3, 14, 0)), "problem", "3.14.0"),
-        (machine.find_cores(16, 16, 2.0, {}), "warning", "2.0 of them"),
-        (machine.find_threads({"OMP_NUM_THREADS": "8", "PET_NPROC_PER_NODE": "4"}, 16, 0), "warning", "16 cores"),
-        (machine.find_threads({"OMP_NUM_THREADS": "4", "PET_NPROC_PER_NODE": "4"}, 16, 0), "ok", "16 cores"),
-        (machine.find_load(30.0, 16), "warning", "30.0"),
-        (machine.find_memory(2**29), "warning", "0.5 GiB"),
-        (machine.find_shared_memory(2**26, 0), "warning", "64 MiB"),
-        (machine.find_shared_memory(2**26, 8), "problem", "64 MiB"),
-        (machine.find_open_files(256), "warning", "256"),
-        (machine.find_clock(False), "warning", "not synchronised"),
-        (machine.find_locale("ascii"), "problem", "ascii"),
-        (network.find_named("gloo", "GLOO_SOCKET_IFNAME", "eth9", {"eth0": "10.0.0.1"}), "problem", "eth9"),
-        (network.find_named("NCCL", "NCCL_SOCKET_IFNAME", "eth", {"eth0": "10.0.0.1"}), "ok", "eth0 10.0.0.1"),
-        (network.find_named("NCCL", "NCCL_SOCKET_IFNAME", "=eth", {"eth0": "10.0.0.1"}), "problem", "=eth"),
-        (network.find_rendezvous(Node(rank=1, count=2, host="nowhere.invalid")), "problem", "nowhere.invalid"),
-        (storage.find_free("runs", 2**31), "warning", "2.0 GiB"),
+        (versions.check_driver(Driver(version=(550, 54, 15)), (12, 8)), "ok", "550.54.15"),
+        (versions.check_driver(Driver(version=(550, 54, 15)), (13, 0)), "problem", "needs 580"),
+        (versions.check_driver(Driver(version=(470, 1)), (12, 8)), "problem", "needs 525.60.13"),
+        (versions.check_driver(Driver(version=None, why="no NVIDIA driver here"), (13, 0)), "warning", "no NVIDIA driver"),
+        (versions.check_driver(Driver(version=(999,)), (99, 0)), "not run", "no requirement is known"),
+        (versions.check_cudnn((9, 10, 2), (13, 0)), "ok", "9.10.2"),
+        (versions.check_cudnn((8, 9, 7), (13, 0)), "problem", "needs 9"),
+        (versions.check_cudnn(None, (13, 0)), "problem", "none"),
+        (versions.check_linked_cuda({"cudart": 13, "cudnn": 9}, (13, 0)), "ok", "CUDA 13"),
+        (versions.check_linked_cuda({"cudart": 12, "cudnn": 9}, (13, 0)), "warning", "links CUDA 12"),
+        (versions.check_tensorrt((10, 14, 1), 10), "ok", "10.14.1"),
+        (versions.check_tensorrt((11, 2, 0), 10), "warning", "links 10"),
+        (versions.check_tensorrt((8, 6, 1), None), "problem", "8.6.1"),
+        (versions.check_python((3, 14, 0)), "problem", "3.14.0"),
+        (machine.check_cores(16, 16, 2.0, {}), "warning", "2.0 of them"),
+        (machine.check_threads({"OMP_NUM_THREADS": "8", "PET_NPROC_PER_NODE": "4"}, 16, 0), "warning", "16 cores"),
+        (machine.check_threads({"OMP_NUM_THREADS": "4", "PET_NPROC_PER_NODE": "4"}, 16, 0), "ok", "16 cores"),
+        (machine.check_load(30.0, 16), "warning", "30.0"),
+        (machine.check_memory(2**29), "warning", "0.5 GiB"),
+        (machine.check_shared_memory(2**26, 0), "warning", "64 MiB"),
+        (machine.check_shared_memory(2**26, 8), "problem", "64 MiB"),
+        (machine.check_open_files(256), "warning", "256"),
+        (machine.check_clock(False), "warning", "not synchronised"),
+        (machine.check_locale("ascii"), "problem", "ascii"),
+        (network.check_named("gloo", "GLOO_SOCKET_IFNAME", "eth9", {"eth0": "10.0.0.1"}), "problem", "eth9"),
+        (network.check_named("NCCL", "NCCL_SOCKET_IFNAME", "eth", {"eth0": "10.0.0.1"}), "ok", "eth0 10.0.0.1"),
+        (network.check_named("NCCL", "NCCL_SOCKET_IFNAME", "=eth", {"eth0": "10.0.0.1"}), "problem", "=eth"),
+        (network.check_rendezvous(Node(rank=1, count=2, host="nowhere.invalid")), "problem", "nowhere.invalid"),
+        (storage.check_free("runs", 2**31), "warning", "2.0 GiB"),
         (self_test.judge("2", {"ranks": 2, "difference": 0.1, "seconds": []}), "problem", "1.0e-01"),
         (self_test.judge("2", {"ranks": 2, "difference": float("nan"), "seconds": []}), "problem", "nan"),
     ],
@@ -200,7 +200,7 @@ def test_what_is_wrong_is_found_and_what_is_right_is_not(finding: Finding, state
 
 def test_a_wrong_requirement_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(requirements.DRIVER_OF_CUDA, 13, (9999,))
-    assert versions.find_driver(Driver(version=(580, 65, 6)), (13, 0)).state == "problem"
+    assert versions.check_driver(Driver(version=(580, 65, 6)), (13, 0)).state == "problem"
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_the_libraries_that_a_library_links_are_read_from_it(tmp_path: Path) -> 
 def test_packages_other_than_the_locked_are_named(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.lock"
     lock.write_text("# seen working\nnumpy==0.1\nno-such-package==1\n")
-    finding = versions.find_lock(lock)
+    finding = versions.check_lock(lock)
     assert finding.state == "warning"
     assert finding.value.startswith("numpy ")
-    assert versions.find_lock(tmp_path / "none").state == "not run"
-    assert versions.find_lock(ROOT / "requirements.lock").state in ("ok", "warning")
+    assert versions.check_lock(tmp_path / "none").state == "not run"
+    assert versions.check_lock(ROOT / "requirements.lock").state in ("ok", "warning")
 
 
 def test_a_containers_share_is_what_counts(tmp_path: Path) -> None:
@@ -250,13 +250,13 @@ def test_a_kernel_runs_on_its_own_major_and_newer_minors() -> None:
 
 
 def test_ranks_that_cannot_meet_are_found() -> None:
-    finding = self_test.find("cpu", 2, {**os.environ, "GLOO_SOCKET_IFNAME": "nosuch0"})
+    finding = self_test.check("cpu", 2, {**os.environ, "GLOO_SOCKET_IFNAME": "nosuch0"})
     assert finding.state == "problem"
     assert "ended with 1" in finding.value
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_gpus_are_looked_at() -> None:
-    findings = list(devices.look())
+    findings = list(devices.examine())
     assert [finding for finding in findings if finding.name == "cuda:0"]
-    assert "gradients are averaged" in self_test.find("cuda", torch.cuda.device_count(), os.environ).value
+    assert "gradients are averaged" in self_test.check("cuda", torch.cuda.device_count(), os.environ).value

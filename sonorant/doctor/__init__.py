@@ -1,2 +1,1 @@
-"""`sonorant doctor`: is this machine in order for training? Each finding with what to do about it. Knows nothing of any
-voice."""
+"""`sonorant doctor`: is this machine in order for training? Each finding comes with a hint."""

@@ -1,5 +1,4 @@
-"""The GPUs that torch sees, and the links between them. Knows nothing of versions; what NVML adds is asked where it is
-there."""
+"""The GPUs that torch sees, the links between them, and what NVML adds."""
 
 from __future__ import annotations
 
@@ -9,18 +8,18 @@ from collections.abc import Iterator
 
 import torch
 
-from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+from sonorant.doctor.findings import Finding, not_run, ok, problem, warning
 from sonorant.gpu import Gpu, NoNvml, Nvml
 
 AREA = "devices"
 GIB = 2**30
 HOT = 85.0
-"""Degrees Celsius from which GPUs slow themselves down."""
+"""Degrees Celsius at which GPUs throttle."""
 TAKEN = 0.1
-"""Share of memory in use by others that is worth a word."""
+"""Share of memory in use by others that deserves a warning."""
 
 
-def look() -> Iterator[Finding]:
+def examine() -> Iterator[Finding]:
     """Findings of every GPU and of the links between them."""
     count = torch.cuda.device_count()
     if not count:
@@ -28,39 +27,31 @@ def look() -> Iterator[Finding]:
         return
     supported = set(torch.cuda.get_arch_list())
     for index in range(count):
-        yield from look_at_one(index, supported)
+        yield from examine_one(index, supported)
     try:
         with Nvml() as nvml:
             for gpu in nvml.gpus():
-                yield from look_at_state(gpu, nvml.load(gpu.uuid).temperature)
+                yield from examine_state(gpu, nvml.load(gpu.uuid).temperature)
     except NoNvml as reason:
         yield not_run(AREA, "state", str(reason), "pip install nvidia-ml-py" if "not installed" in str(reason) else "")
-    yield from look_at_links(count)
+    yield from examine_links(count)
 
 
-def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
+def examine_one(index: int, supported: set[str]) -> Iterator[Finding]:
     """What CUDA says of one GPU, and whether this build of torch has kernels for it."""
     name = f"cuda:{index}"
     try:
         properties = torch.cuda.get_device_properties(index)
         free, size = torch.cuda.mem_get_info(index)
     except RuntimeError as error:
-        yield problem(
-            AREA,
-            name,
-            f"does not answer: {str(error).splitlines()[0]}",
-            "nvidia-smi shows whether another process has it alone",
-        )
+        hint = "nvidia-smi shows whether another process has it alone"
+        yield problem(AREA, name, f"does not answer: {str(error).splitlines()[0]}", hint)
         return
-    what = f"{properties.name}, {size / GIB:.0f} GiB, compute capability {properties.major}.{properties.minor}, UUID {properties.uuid}"
+    capability = f"compute capability {properties.major}.{properties.minor}"
+    what = f"{properties.name}, {size / GIB:.0f} GiB, {capability}, UUID {properties.uuid}"
     if not runs_on(properties.major, properties.minor, supported):
-        build = " ".join(sorted(supported))
-        yield problem(
-            AREA,
-            name,
-            f"{what}: this torch has kernels for {build} only",
-            "install a build of torch that has this GPU's",
-        )
+        value = f"{what}: this torch has kernels for {' '.join(sorted(supported))} only"
+        yield problem(AREA, name, value, "install a build of torch that has this GPU's")
     elif free < (1 - TAKEN) * size:
         value = f"{what}: {(size - free) / GIB:.1f} GiB are in use"
         yield warning(AREA, name, value, "nvidia-smi shows by whom; training takes what is free")
@@ -69,8 +60,10 @@ def look_at_one(index: int, supported: set[str]) -> Iterator[Finding]:
 
 
 def runs_on(major: int, minor: int, supported: set[str]) -> bool:
-    """Whether a GPU runs one of torch's kernels: `sm_86` on its own major from its minor on, `compute_86` (compiled
-    then) on all newer."""
+    """Whether a GPU runs one of torch's kernels.
+
+    `sm_86` runs on its own major from its minor on, `compute_86` (compiled at run time) on all newer ones.
+    """
     for arch in supported:
         kind, _, number = arch.partition("_")
         digits = number.rstrip("af")
@@ -83,28 +76,20 @@ def runs_on(major: int, minor: int, supported: set[str]) -> bool:
     return False
 
 
-def look_at_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
+def examine_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
     """What NVML says of one GPU of the machine."""
     name = f"{gpu.uuid[:12]} state"
     warm = "temperature not told" if temperature is None else f"{temperature:.0f} C"
     limit = "" if gpu.power_limit is None else f", {gpu.power_limit:.0f} W at most"
     value = f"{warm}{limit}, ECC {said(gpu.ecc)}, MIG {said(gpu.mig)}, persistence {said(gpu.persistence)}"
     if gpu.uncorrected_errors:
-        yield problem(
-            AREA,
-            name,
-            f"{gpu.uncorrected_errors} memory errors not corrected; {value}",
-            "nvidia-smi -r, or replace the GPU",
-        )
+        value = f"{gpu.uncorrected_errors} memory errors not corrected; {value}"
+        yield problem(AREA, name, value, "nvidia-smi -r, or replace the GPU")
     elif temperature is not None and temperature >= HOT:
         yield warning(AREA, name, value, "it slows itself down when hot: look at fans and air flow")
     elif gpu.mig:
-        yield warning(
-            AREA,
-            name,
-            value,
-            "NCCL does not join instances of one GPU: train on one of them, or sudo nvidia-smi -mig 0",
-        )
+        hint = "NCCL does not join instances of one GPU: train on one of them, or sudo nvidia-smi -mig 0"
+        yield warning(AREA, name, value, hint)
     elif gpu.persistence is False:
         yield warning(AREA, name, value, "every start waits for the driver: sudo nvidia-smi -pm 1")
     else:
@@ -112,11 +97,11 @@ def look_at_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
 
 
 def said(flag: bool | None) -> str:
-    """on, off, or not told."""
+    """ "on", "off" or "not told"."""
     return "not told" if flag is None else "on" if flag else "off"
 
 
-def look_at_links(count: int) -> Iterator[Finding]:
+def examine_links(count: int) -> Iterator[Finding]:
     """Which pairs of GPUs reach each other's memory, and over what."""
     if count < 2:
         yield not_run("links", "GPU to GPU", "there is one GPU")
@@ -125,17 +110,16 @@ def look_at_links(count: int) -> Iterator[Finding]:
     apart = [pair for pair in pairs if not torch.cuda.can_device_access_peer(*pair)]
     if apart:
         named = ", ".join(f"{one}-{other}" for one, other in apart[:8])
-        yield warning(
-            "links", "peer access", f"{len(apart)} of {len(pairs)} pairs have none ({named}): gradients go through the host's memory",
-            "on servers switch off ACS in the BIOS; in virtual machines pass GPUs of one switch; graphics cards often have none",
-        )  # fmt: skip
+        value = f"{len(apart)} of {len(pairs)} pairs have none ({named}): gradients go through the host's memory"
+        where = "on servers switch off ACS in the BIOS; in virtual machines pass GPUs of one switch"
+        yield warning("links", "peer access", value, f"{where}; graphics cards often have none")
     else:
         yield ok("links", "peer access", f"all {len(pairs)} pairs")
     yield topology()
 
 
 def topology() -> Finding:
-    """nvidia-smi's own matrix of links."""
+    """nvidia-smi's matrix of links."""
     if shutil.which("nvidia-smi") is None:
         return not_run("links", "topology", "nvidia-smi is not on PATH")
     done = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60, check=False)

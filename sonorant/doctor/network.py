@@ -1,5 +1,4 @@
-"""The network that ranks of several nodes talk over. Knows nothing of what they say; where nodes are one, loopback will
-do."""
+"""The network over which ranks of several nodes talk; a single node needs only loopback."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sonorant.doctor.finding import Finding, ok, problem, warning
+from sonorant.doctor.findings import Finding, ok, problem, warning
 from sonorant.errors import SonorantError
 from sonorant.training.distributed.launch import Node, interface_towards
 
@@ -21,7 +20,7 @@ SIOCGIFADDR = 0x8915
 """Linux: ask for an interface's IPv4 address."""
 
 
-def look(env: Mapping[str, str]) -> Iterator[Finding]:
+def examine(env: Mapping[str, str]) -> Iterator[Finding]:
     """Findings of names, interfaces and the rendezvous in the environment `env`."""
     addresses = interface_addresses()
     try:
@@ -32,17 +31,17 @@ def look(env: Mapping[str, str]) -> Iterator[Finding]:
         )
         node = Node()
     else:
-        yield find_rendezvous(node)
+        yield check_rendezvous(node)
     if env.get("GLOO_SOCKET_IFNAME"):
-        yield find_named("gloo", "GLOO_SOCKET_IFNAME", env["GLOO_SOCKET_IFNAME"], addresses)
+        yield check_named("gloo", "GLOO_SOCKET_IFNAME", env["GLOO_SOCKET_IFNAME"], addresses)
     else:
-        yield find_gloo(node, addresses)
+        yield check_gloo(node, addresses)
     if env.get("NCCL_SOCKET_IFNAME"):
-        yield find_named("NCCL", "NCCL_SOCKET_IFNAME", env["NCCL_SOCKET_IFNAME"], addresses)
-    yield from find_infiniband()
+        yield check_named("NCCL", "NCCL_SOCKET_IFNAME", env["NCCL_SOCKET_IFNAME"], addresses)
+    yield from check_infiniband()
 
 
-def find_rendezvous(node: Node) -> Finding:
+def check_rendezvous(node: Node) -> Finding:
     """Whether the first node, where all meet, has an address."""
     if node.count == 1:
         return ok(AREA, "rendezvous", "one node (PET_NNODES is not set above 1)")
@@ -57,9 +56,8 @@ def find_rendezvous(node: Node) -> Finding:
     )
 
 
-def find_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
-    """The interface gloo takes: among several nodes the one towards the first, else the one that this machine's name
-    leads to."""
+def check_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
+    """The interface gloo takes: with several nodes the one towards the first, else that of this machine's name."""
     if node.count > 1:
         try:
             interface = interface_towards(node.host)
@@ -83,9 +81,8 @@ def find_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
     return ok(AREA, "gloo", f"{host} is {address}, interface {name}")
 
 
-def find_named(who: str, variable: str, wanted: str, addresses: Mapping[str, str]) -> Finding:
-    """Whether the interface that an environment variable names is there; NCCL takes prefixes, `=exact` and `^but
-    not`."""
+def check_named(who: str, variable: str, wanted: str, addresses: Mapping[str, str]) -> Finding:
+    """Whether the interface named by an environment variable exists; NCCL accepts prefixes, `=exact` and `^but not`."""
     exact = wanted.startswith("=") or who == "gloo"
     names = [name.strip() for name in wanted.lstrip("=").split(",")]
     present = all(any(name == own if exact else own.startswith(name) for own in addresses) for name in names)
@@ -94,27 +91,20 @@ def find_named(who: str, variable: str, wanted: str, addresses: Mapping[str, str
             f"{own} {address}" for own, address in addresses.items() if any(own.startswith(name) for name in names)
         )
         return ok(AREA, who, f"{variable}={wanted}" + (f": {used}" if used else ""))
-    return problem(
-        AREA,
-        who,
-        f"{variable}={wanted}, which has no IPv4 address here",
-        f"export {variable}=<one of: {', '.join(addresses) or 'none'}>",
-    )
+    value = f"{variable}={wanted}, which has no IPv4 address here"
+    return problem(AREA, who, value, f"export {variable}=<one of: {', '.join(addresses) or 'none'}>")
 
 
-def find_infiniband(devices: Path = Path("/sys/class/infiniband")) -> Iterator[Finding]:
-    """Fast network cards, where there are any, and whether their memory may be locked."""
+def check_infiniband(devices: Path = Path("/sys/class/infiniband")) -> Iterator[Finding]:
+    """InfiniBand cards, if any, and whether their memory may be locked."""
     names = sorted(entry.name for entry in devices.iterdir()) if devices.is_dir() else []
     if not names:
         return
     locked = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     if locked != resource.RLIM_INFINITY and os.geteuid() != 0:
-        yield problem(
-            AREA,
-            "InfiniBand",
-            f"{', '.join(names)}; only {locked // 1024} KiB of memory may be locked",
-            "ulimit -l unlimited (in a container --ulimit memlock=-1), or NCCL_IB_DISABLE=1 to go without",
-        )
+        value = f"{', '.join(names)}; only {locked // 1024} KiB of memory may be locked"
+        hint = "ulimit -l unlimited (in a container --ulimit memlock=-1), or NCCL_IB_DISABLE=1 to go without"
+        yield problem(AREA, "InfiniBand", value, hint)
     else:
         yield ok(AREA, "InfiniBand", ", ".join(names))
 

@@ -1,6 +1,6 @@
-"""What versions need of each other, in one place, with where it is written. Knows nothing of what is installed.
+"""Which versions need which, in one place, with the source of each rule.
 
-What a package says of itself is asked of the package instead: torch's own metadata pins its NVIDIA libraries, and ONNX
+Where a package states its own needs, the package is asked: torch's metadata pins its NVIDIA libraries, and ONNX
 Runtime's libraries name the CUDA, cuDNN and TensorRT that they link.
 """
 
@@ -19,18 +19,18 @@ CUDNN_MAJOR_OF_CUDA: dict[int, tuple[int, ...]] = {11: (8, 9), 12: (8, 9), 13: (
 https://docs.nvidia.com/deeplearning/cudnn/backend/latest/reference/support-matrix.html"""
 
 PYTHON: tuple[Version, Version] = ((3, 11), (3, 13))
-"""From, and below: `requires-python` of pyproject.toml."""
+"""From the first, below the second: `requires-python` of pyproject.toml."""
 
 ONNXRUNTIME: Version = (1, 17)
 """First to run opset 20, which Sonorant exports.
 https://onnxruntime.ai/docs/reference/compatibility.html#onnx-opset-support"""
 
 TENSORRT_MAJORS = (10, 11)
-"""Whose Python interface Sonorant speaks. https://docs.nvidia.com/deeplearning/tensorrt/latest/"""
+"""Majors whose Python interface Sonorant uses. https://docs.nvidia.com/deeplearning/tensorrt/latest/"""
 
 
 def parse(text: str) -> Version:
-    """The numbers that a version begins with; `2.13.0+cpu` is (2, 13, 0) and `580.65.06` is (580, 65, 6)."""
+    """The leading numbers of a version; `2.13.0+cpu` is (2, 13, 0) and `580.65.06` is (580, 65, 6)."""
     numbers = []
     for part in text.split("+")[0].split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -43,11 +43,11 @@ def parse(text: str) -> Version:
 
 
 def show(version: Version) -> str:
-    """The version as people write it."""
+    """The version with dots."""
     return ".".join(map(str, version))
 
 
 def at_least(found: Version, needed: Version) -> bool:
-    """Whether `found` is `needed` or newer; numbers that are left out are zeros."""
+    """Whether `found` is `needed` or newer; missing numbers count as zeros."""
     length = max(len(found), len(needed))
     return found + (0,) * (length - len(found)) >= needed + (0,) * (length - len(needed))

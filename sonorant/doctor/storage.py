@@ -1,7 +1,6 @@
-"""How fast, how full and how trustworthy the disk below a folder is. Knows nothing of what the folder is for, beyond
-read or write.
+"""How fast, how full and how reliable the disk below a folder is.
 
-What is written is a temporary file of bounded size, gone afterwards; in a folder that is only read, nothing is written.
+Writing is measured with a temporary file of bounded size; a folder that training only reads is not written to.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+from sonorant.doctor.findings import Finding, not_run, ok, problem, warning
 
 AREA = "storage"
 MIB = 2**20
 SIZE = 64 * MIB
-"""Bytes written and read at most."""
+"""Most bytes written and read."""
 PLACES = 256
-"""Random reads of a page each."""
+"""Random reads, of one page each."""
 PAGE = mmap.PAGESIZE
 FREE_WANTED = 5 * 2**30
-"""Checkpoints of a run, its samples and its log."""
+"""Bytes for a run's checkpoints, samples and log."""
 FREE_NEEDED = 2**30
 READ_WANTED = 50 * MIB
 WRITE_WANTED = 20 * MIB
@@ -36,8 +35,8 @@ LATENCY_WANTED = 0.005
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "gpfs", "beegfs", "9p", "glusterfs")
 
 
-def look_at_read(folder: Path) -> Iterator[Finding]:
-    """Findings of a folder that training reads (features). Its largest file is read, nothing is written."""
+def examine_read(folder: Path) -> Iterator[Finding]:
+    """Findings of a folder that training reads (features). Reads its largest file, writes nothing."""
     name = str(folder)
     if not folder.is_dir():
         yield problem(AREA, name, "no such folder", "run the stage that makes it (dvc repro features), or name another")
@@ -56,25 +55,25 @@ def look_at_read(folder: Path) -> Iterator[Finding]:
         )
 
 
-def look_at_write(folder: Path) -> Iterator[Finding]:
+def examine_write(folder: Path) -> Iterator[Finding]:
     """Findings of a folder that training writes (run directories)."""
     name = str(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     yield file_system(name, existing)
     try:
         free = os.statvfs(existing).f_bavail * os.statvfs(existing).f_frsize
-        yield find_free(name, free)
+        yield check_free(name, free)
         with tempfile.TemporaryDirectory(prefix=".doctor-", dir=existing) as place:
-            yield find_lock(name, Path(place) / "lock")
+            yield check_lock(name, Path(place) / "lock")
             yield from writing(name, Path(place) / "file", min(SIZE, free // 20))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        mend = "make room there" if full else "give this user the right to write there, or name another folder"
-        yield problem(AREA, f"{name} writing", f"{existing}: {error.strerror}", mend)
+        hint = "make room there" if full else "give this user the right to write there, or name another folder"
+        yield problem(AREA, f"{name} writing", f"{existing}: {error.strerror}", hint)
 
 
-def find_free(name: str, free: int) -> Finding:
-    """Whether `free` bytes are enough for run directories."""
+def check_free(name: str, free: int) -> Finding:
+    """Whether `free` bytes suffice for run directories."""
     value = f"{free / 2**30:.1f} GiB"
     if free < FREE_NEEDED:
         return problem(
@@ -87,8 +86,8 @@ def find_free(name: str, free: int) -> Finding:
     return ok(AREA, f"{name} free", value)
 
 
-def find_lock(name: str, file: Path) -> Finding:
-    """Whether a lock keeps a second process out, which is what protects a run directory from a second trainer."""
+def check_lock(name: str, file: Path) -> Finding:
+    """Whether a lock keeps a second process out, which protects a run directory from a second trainer."""
     with file.open("w") as first, file.open("w") as second:
         try:
             fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -108,7 +107,7 @@ def find_lock(name: str, file: Path) -> Finding:
 
 
 def file_system(name: str, folder: Path) -> Finding:
-    """What kind of file system the folder is on."""
+    """The kind of file system that holds the folder."""
     kind = file_system_kind(folder)
     if kind is None:
         return not_run(AREA, f"{name} kind", "this system has no /proc/mounts")
@@ -117,7 +116,7 @@ def file_system(name: str, folder: Path) -> Finding:
 
 
 def file_system_kind(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """Type of the file system, by the longest mount point that holds the folder."""
+    """Type of the file system, by the longest mount point above the folder."""
     try:
         points = [line.split(" ")[1:3] for line in mounts.read_text().splitlines()]
     except OSError:
@@ -148,7 +147,7 @@ def writing(name: str, file: Path, size: int) -> Iterator[Finding]:
 
 
 def reading(name: str, file: Path) -> Iterator[Finding]:
-    """Read up to SIZE bytes of a file in a row, then single pages at random places of it."""
+    """Read up to SIZE bytes of a file in sequence, then single pages at random."""
     uncached = forget(file)
     start = time.perf_counter()
     done = 0
@@ -171,7 +170,7 @@ def reading(name: str, file: Path) -> Iterator[Finding]:
 
 
 def random_reads(file: Path) -> tuple[float, float]:
-    """Seconds of reading one page through a memory map, as feature stores are read: median and 99th percentile."""
+    """Seconds to read one page through a memory map, as feature stores are read: median and 99th percentile."""
     forget(file)
     seconds = []
     with file.open("rb") as source, mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as view:
@@ -186,7 +185,7 @@ def random_reads(file: Path) -> tuple[float, float]:
 
 
 def forget(file: Path) -> bool:
-    """Ask the system to drop the file from its cache, so that the disk is measured; whether it can be asked."""
+    """Drop the file from the system's cache, so that the disk is measured; False if the system cannot."""
     if not hasattr(os, "posix_fadvise"):
         return False
     with file.open("rb") as source:

@@ -1,5 +1,4 @@
-"""Versions of what training and speaking stand on, against what they need of each other. Knows nothing of how many GPUs
-there are."""
+"""Versions of Python, driver, torch, ONNX Runtime and TensorRT, compared with what they need of each other."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from sonorant.doctor.finding import Finding, not_run, ok, problem, warning
+from sonorant.doctor.findings import Finding, not_run, ok, problem, warning
 from sonorant.doctor.requirements import (
     CUDNN_MAJOR_OF_CUDA,
     DRIVER_OF_CUDA,
@@ -44,29 +43,28 @@ class Driver:
     """Why `version` is None."""
 
 
-def look(lock: Path | None) -> Iterator[Finding]:
-    """Findings of Python, driver, torch and its libraries, ONNX Runtime, TensorRT, and packages against the file
-    `lock`."""
-    yield find_python(sys.version_info[:3])
+def examine(lock: Path | None) -> Iterator[Finding]:
+    """Findings of Python, driver, torch and its libraries, ONNX Runtime, TensorRT, and packages against `lock`."""
+    yield check_python(sys.version_info[:3])
     driver = read_driver()
     cuda = torch.version.cuda and parse(torch.version.cuda)
-    yield find_driver(driver, cuda or None)
-    yield find_torch(driver, cuda or None)
+    yield check_driver(driver, cuda or None)
+    yield check_torch(driver, cuda or None)
     if cuda:
         cudnn = torch.backends.cudnn.version()
-        yield find_cudnn(cudnn and cudnn_version(cudnn), cuda)
-        yield find_nccl()
-        yield find_pins("torch")
+        yield check_cudnn(cudnn and cudnn_version(cudnn), cuda)
+        yield check_nccl()
+        yield check_pins("torch")
     else:
         for name in ("cuDNN", "NCCL"):
             yield not_run(AREA, name, "this torch is built without CUDA")
-    yield from look_at_onnxruntime(cuda or None)
-    yield from look_at_tensorrt()
-    yield find_lock(lock)
+    yield from examine_onnxruntime(cuda or None)
+    yield from examine_tensorrt()
+    yield check_lock(lock)
 
 
 def read_driver(loaded: Path = Path("/proc/driver/nvidia/version")) -> Driver:
-    """Ask NVML, or read what the kernel's module says."""
+    """Ask NVML, or read the kernel module's version."""
     try:
         with Nvml() as nvml:
             return Driver(version=parse(nvml.driver), cuda=nvml.cuda)
@@ -78,8 +76,8 @@ def read_driver(loaded: Path = Path("/proc/driver/nvidia/version")) -> Driver:
         return Driver(version=parse(found[1]) if found else None, why=str(reason))
 
 
-def find_python(version: Version) -> Finding:
-    """Whether this Python is one that Sonorant is tested with."""
+def check_python(version: Version) -> Finding:
+    """Whether Sonorant is tested with this Python."""
     oldest, beyond = PYTHON
     if oldest <= version < beyond:
         return ok(AREA, "Python", show(version))
@@ -88,14 +86,14 @@ def find_python(version: Version) -> Finding:
     )
 
 
-def find_driver(driver: Driver, cuda: Version | None) -> Finding:
+def check_driver(driver: Driver, cuda: Version | None) -> Finding:
     """Whether the driver runs programs of this torch's CUDA."""
     if driver.version is None:
         if cuda is None:
             return not_run(AREA, "driver", driver.why)
         return warning(
             AREA, "driver", f"{driver.why}, and torch is built for CUDA {show(cuda)}",
-            "training will use CPUs: install NVIDIA's driver where there is a GPU; in a container start it with the GPUs (--gpus all)",
+            "training will use CPUs: install NVIDIA's driver if there is a GPU; start a container with --gpus all",
         )  # fmt: skip
     value = show(driver.version) + (f", runs CUDA up to {show(driver.cuda)}" if driver.cuda else "")
     needed = DRIVER_OF_CUDA.get(cuda[0]) if cuda else None
@@ -109,7 +107,7 @@ def find_driver(driver: Driver, cuda: Version | None) -> Finding:
     return ok(AREA, "driver", value)
 
 
-def find_torch(driver: Driver, cuda: Version | None) -> Finding:
+def check_torch(driver: Driver, cuda: Version | None) -> Finding:
     """Whether torch can use the GPUs of this machine."""
     value = f"{torch.__version__}, " + (f"CUDA {show(cuda)}" if cuda else "built without CUDA")
     if driver.version is not None and cuda is None:
@@ -119,29 +117,22 @@ def find_torch(driver: Driver, cuda: Version | None) -> Finding:
     if driver.version is not None and not torch.cuda.is_available():
         return problem(
             AREA, "torch", f"{value}, but CUDA does not start",
-            "look at CUDA_VISIBLE_DEVICES and at the driver above; in a container start it with the GPUs (--gpus all)",
+            "check CUDA_VISIBLE_DEVICES and the driver above; start a container with --gpus all",
         )  # fmt: skip
     return ok(AREA, "torch", value)
 
 
 def cudnn_version(number: int) -> Version:
     """cuDNN's number as a version: 91002 is 9.10.2 and 8902 is 8.9.2."""
-    return (
-        (number // 10000, number % 10000 // 100, number % 100)
-        if number >= 90000
-        else (number // 1000, number % 1000 // 100, number % 100)
-    )
+    major = 10000 if number >= 90000 else 1000
+    return number // major, number % major // 100, number % 100
 
 
-def find_cudnn(found: Version | None, cuda: Version) -> Finding:
-    """Whether the cuDNN that is loaded belongs to torch's CUDA."""
+def check_cudnn(found: Version | None, cuda: Version) -> Finding:
+    """Whether the loaded cuDNN belongs to torch's CUDA."""
     if not found:
-        return problem(
-            AREA,
-            "cuDNN",
-            "torch finds none",
-            "install torch again with its NVIDIA packages: pip install --force-reinstall torch",
-        )
+        hint = "install torch again with its NVIDIA packages: pip install --force-reinstall torch"
+        return problem(AREA, "cuDNN", "torch finds none", hint)
     majors = CUDNN_MAJOR_OF_CUDA.get(cuda[0])
     if majors is not None and found[0] not in majors:
         return problem(
@@ -151,40 +142,34 @@ def find_cudnn(found: Version | None, cuda: Version) -> Finding:
     return ok(AREA, "cuDNN", show(found))
 
 
-def find_nccl() -> Finding:
-    """The NCCL that is loaded."""
+def check_nccl() -> Finding:
+    """The loaded NCCL."""
     if not torch.distributed.is_nccl_available():
-        return problem(
-            AREA,
-            "NCCL",
-            "this torch has none",
-            "several GPUs cannot train together: install torch's build for Linux with CUDA",
-        )
+        hint = "several GPUs cannot train together: install torch's build for Linux with CUDA"
+        return problem(AREA, "NCCL", "this torch has none", hint)
     return ok(AREA, "NCCL", show(torch.cuda.nccl.version()))
 
 
-def find_pins(package: str) -> Finding:
-    """Whether the NVIDIA libraries that a package pins in its metadata are installed as it pins them."""
+def check_pins(package: str) -> Finding:
+    """Whether the NVIDIA libraries that a package's metadata pins are installed in these versions."""
     name = f"{package}'s libraries"
-    pins = dict(
-        re.findall(
-            r"^(nvidia-[\w-]+)==([\w.]+)", "\n".join(importlib.metadata.requires(package) or []), flags=re.MULTILINE
-        )
-    )
+    required = "\n".join(importlib.metadata.requires(package) or [])
+    pins = dict(re.findall(r"^(nvidia-[\w-]+)==([\w.]+)", required, flags=re.MULTILINE))
     if not pins:
         return not_run(AREA, name, f"this build of {package} pins none")
+    have = {library: installed(library) for library in pins}
     wrong = [
-        f"{library} {installed(library) or 'missing'} (pinned {pin})"
+        f"{library} {have[library] or 'missing'} (pinned {pin})"
         for library, pin in pins.items()
-        if installed(library) != pin
+        if have[library] != pin
     ]
     if wrong:
         return problem(AREA, name, "; ".join(wrong), f"pip install --force-reinstall {package}=={installed(package)}")
     return ok(AREA, name, f"{len(pins)} NVIDIA packages as pinned")
 
 
-def look_at_onnxruntime(cuda: Version | None) -> Iterator[Finding]:
-    """ONNX Runtime, and what its GPU providers link."""
+def examine_onnxruntime(cuda: Version | None) -> Iterator[Finding]:
+    """ONNX Runtime, and the CUDA its provider links."""
     both = [name for name in ("onnxruntime", "onnxruntime-gpu") if installed(name)]
     if not both:
         yield not_run(AREA, "ONNX Runtime", "not installed", "pip install onnxruntime, where voices are to speak")
@@ -203,11 +188,11 @@ def look_at_onnxruntime(cuda: Version | None) -> Iterator[Finding]:
         yield ok(AREA, "ONNX Runtime", f"{show(version)} ({both[-1]})")
     library = provider("cuda")
     if library is not None:
-        yield find_linked_cuda(linked(library), cuda)
+        yield check_linked_cuda(linked(library), cuda)
 
 
 def provider(name: str) -> Path | None:
-    """ONNX Runtime's shared library of a provider, where its package has one."""
+    """ONNX Runtime's shared library of a provider, if its package has one."""
     package = importlib.util.find_spec("onnxruntime")
     for folder in (package and package.submodule_search_locations) or []:
         library = Path(folder) / f"capi/libonnxruntime_providers_{name}.so"
@@ -216,21 +201,22 @@ def provider(name: str) -> Path | None:
     return None
 
 
-def find_linked_cuda(needs: dict[str, int], cuda: Version | None) -> Finding:
-    """Whether ONNX Runtime's CUDA provider and torch link the same CUDA, as they must within one process."""
+def check_linked_cuda(needs: dict[str, int], cuda: Version | None) -> Finding:
+    """Whether ONNX Runtime's CUDA provider and torch link the same CUDA, as one process needs."""
     name = "ONNX Runtime on CUDA"
     value = "links " + ", ".join(
-        f"{LIBRARIES[name]} {major}" for name, major in sorted(needs.items()) if name in LIBRARIES
+        f"{LIBRARIES[key]} {major}" for key, major in sorted(needs.items()) if key in LIBRARIES
     )
     if cuda is not None and "cudart" in needs and needs["cudart"] != cuda[0]:
         return warning(
             AREA, name, f"{value}, torch CUDA {show(cuda)}",
-            f"the provider finds no libraries beside this torch: install onnxruntime-gpu for CUDA {cuda[0]}, or voices speak on the CPU",
+            "the provider finds no libraries beside this torch: "
+            f"install onnxruntime-gpu for CUDA {cuda[0]}, or voices speak on the CPU",
         )  # fmt: skip
     return ok(AREA, name, value)
 
 
-def look_at_tensorrt() -> Iterator[Finding]:
+def examine_tensorrt() -> Iterator[Finding]:
     """TensorRT, and which one ONNX Runtime's provider links."""
     try:
         import tensorrt
@@ -238,32 +224,25 @@ def look_at_tensorrt() -> Iterator[Finding]:
         yield not_run(AREA, "TensorRT", "not installed", "optional: pip install 'sonorant[gpu]'")
         return
     except (ImportError, OSError, RuntimeError) as error:
-        yield problem(
-            AREA,
-            "TensorRT",
-            f"installed, but does not load: {str(error).splitlines()[0]}",
-            "pip install --force-reinstall tensorrt",
-        )
+        value = f"installed, but does not load: {str(error).splitlines()[0]}"
+        yield problem(AREA, "TensorRT", value, "pip install --force-reinstall tensorrt")
         return
     version = parse(tensorrt.__version__)
     library = provider("tensorrt")
-    yield find_tensorrt(version, linked(library).get("nvinfer") if library else None)
+    yield check_tensorrt(version, linked(library).get("nvinfer") if library else None)
 
 
-def find_tensorrt(version: Version, provider: int | None) -> Finding:
-    """Whether this TensorRT is known here and is the one that ONNX Runtime's `provider` links (its major)."""
+def check_tensorrt(version: Version, provider: int | None) -> Finding:
+    """Whether Sonorant supports this TensorRT, and whether ONNX Runtime's `provider` links it (its major)."""
     if version[0] not in TENSORRT_MAJORS:
         known = " or ".join(map(str, TENSORRT_MAJORS))
-        return problem(
-            AREA,
-            "TensorRT",
-            show(version),
-            f"Sonorant speaks to {known}: pip install 'tensorrt~={TENSORRT_MAJORS[-1]}.0'",
-        )
+        hint = f"Sonorant supports {known}: pip install 'tensorrt~={TENSORRT_MAJORS[-1]}.0'"
+        return problem(AREA, "TensorRT", show(version), hint)
     if provider is not None and provider != version[0]:
         return warning(
             AREA, "TensorRT", f"{show(version)}; ONNX Runtime's provider links {provider}",
-            f"use TensorRT directly, or pip install 'tensorrt~={provider}.0' for the provider; one environment holds one of them",
+            f"use TensorRT directly, or pip install 'tensorrt~={provider}.0' for the provider; "
+            "one environment holds one of them",
         )  # fmt: skip
     return ok(AREA, "TensorRT", show(version))
 
@@ -275,15 +254,13 @@ def linked(library: Path) -> dict[str, int]:
     return {name.decode(): int(major) for name, major in found}
 
 
-def find_lock(lock: Path | None) -> Finding:
-    """Whether what is installed is what was seen working together."""
+def check_lock(lock: Path | None) -> Finding:
+    """Whether the installed packages are those that were tested together."""
     if lock is None or not lock.is_file():
         return not_run(AREA, "packages", f"no {lock or 'lock'} here")
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(encoding="utf-8"), flags=re.MULTILINE))
     have = {name: found.split("+")[0] for name in pins if (found := installed(name))}
-    wrong = [
-        f"{name} {found} (locked {pins[name]})" for name, found in have.items() if found != pins[name].split("+")[0]
-    ]
+    wrong = [f"{name} {v} (locked {pins[name]})" for name, v in have.items() if v != pins[name].split("+")[0]]
     if wrong:
         more = f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""
         return warning(AREA, "packages", "; ".join(wrong[:6]) + more, f"pip install -r {lock}")

@@ -1,2 +1,1 @@
-"""`sonorant plan`: what a training will take in memory, time and money, before it starts. Knows nothing of
-params.yaml."""
+"""`sonorant plan`: what a training will take in memory, time and money, before it starts."""

@@ -1,10 +1,7 @@
-"""GPUs one may not have at hand, by their published peaks, and how long a step must at least take there. Measures
-nothing.
+"""From measurements to a forecast: time, energy, cost, advice, and a lower bound for GPUs that are not at hand.
 
-From what was measured to what to expect: time, energy, cost, and what would help. What was not given or measured is no
-number.
-
-A forecast as aligned text for people. Computes nothing."""
+What was not given or measured stays a sentence, never a number.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +15,25 @@ from sonorant.processes import usable_cores
 from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
-"""What the host needs to issue one operation in eager mode: assumed, and what small models are bound by on a fast
-GPU."""
+"""Seconds the host needs to issue an operation in eager mode: assumed; it bounds small models on a fast GPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuModel:
-    """Dense peaks, without sparsity."""
+    """Published peaks of a GPU, dense, without sparsity."""
 
     fp32: float
-    """FLOP/s outside tensor cores, which is what torch uses for fp32 unless told otherwise."""
+    """FLOP/s outside tensor cores, torch's default for fp32."""
     half: float
-    """FLOP/s of tensor cores in bf16 (fp16 where there is no bf16), accumulated in fp32."""
+    """FLOP/s of tensor cores in bf16 (fp16 if there is no bf16), accumulated in fp32."""
     bandwidth: float
     """Bytes/s of its memory."""
     memory: float
     """Bytes."""
     watts: float
-    """Board power, at most."""
+    """Highest board power."""
     bf16: bool = True
-    """Whether tensor cores take it."""
+    """Whether tensor cores support it."""
     source: str
     """The vendor's document."""
 
@@ -68,17 +64,16 @@ GPUS: dict[str, GpuModel] = {
 
 
 def gpu_named(name: str) -> GpuModel:
-    """Raises SonorantError naming those that are known."""
+    """A GPU of the table. Raises SonorantError listing those that are known."""
     if name not in GPUS:
         raise SonorantError(f"no GPU '{name}' is in the table; known: {', '.join(GPUS)}")
     return GPUS[name]
 
 
 def least_seconds(gpu: GpuModel, work: Work, precision: str) -> dict[str, float]:
-    """Seconds that each of the three limits of `work` takes at its peak: arithmetic, memory traffic and issuing
-    operations.
+    """Seconds that each limit of `work` takes at its peak: arithmetic, memory traffic, issuing operations.
 
-    After the roofline of Williams et al. 2009, arithmetic and traffic added up, since eager operations do one after the
+    The roofline of Williams et al. 2009, with arithmetic and traffic added, since eager operations do one after the
     other.
     """
     peak = gpu.fp32 if precision == "fp32" else gpu.half
@@ -92,13 +87,13 @@ def least_seconds(gpu: GpuModel, work: Work, precision: str) -> dict[str, float]
 def forecast(
     job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None, gpu: str | None
 ) -> dict[str, Any]:
-    """All that `sonorant plan` says, as plain data.
+    """Everything that `sonorant plan` reports, as plain data.
 
     Args:
         steps: optimizer steps to plan for.
-        price: of an hour of the named GPU, without one of this machine, in any currency.
-        watts: what this machine draws.
-        gpu: a key of GPUS to estimate for besides.
+        price: of an hour of the named GPU, or else of this machine, in any currency.
+        watts: power that this machine draws.
+        gpu: key of GPUS to estimate for as well.
     """
     hours = steps * speed.seconds_per_step / 3600
     return {
@@ -131,7 +126,7 @@ def forecast(
 
 
 def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None) -> dict[str, Any]:
-    """A step on one GPU of the table, at best: a bound from counted work and published peaks, not a measurement."""
+    """A step on one GPU of the table at best: a bound from counted work and published peaks, not a measurement."""
     gpu, precision = gpu_named(name), job.train["precision"]
     limits = least_seconds(gpu, needs.work, precision)
     seconds = max(limits["arithmetic"] + limits["memory"], limits["issuing"])
@@ -157,7 +152,7 @@ def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None)
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
-    """What would make this training faster or fit, by rule from what was measured."""
+    """What would make this training faster or fit, by rules on what was measured."""
     on_gpu, train = needs.device.type == "cuda", job.train
     section, shares = f"train_{job.recipe}", speed.shares
     found = []
@@ -169,7 +164,8 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
         found.append(f"data.preload: memory, or more data.workers: {shares['data']:.0%} of a step waits for data")
     if shares.get("communication", 0.0) > 0.2:
         found.append(
-            f"more {section}.micro_batches_per_step, or larger ones: {shares['communication']:.0%} of a step is communication"
+            f"more {section}.micro_batches_per_step, or larger ones: "
+            f"{shares['communication']:.0%} of a step is communication"
         )
     if shares.get("optimizer", 0.0) > 0.15:
         found.append(
@@ -184,7 +180,7 @@ def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
     cores = usable_cores()
     if not on_gpu and speed.processes < cores:
         found.append(
-            f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores have nothing to do"
+            f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores are idle"
         )
     return found
 
@@ -201,7 +197,7 @@ TITLES = {
 
 
 def table(forecast: dict[str, Any]) -> str:
-    """A block a part of the forecast, what would help last."""
+    """The forecast as aligned text, a block a part, advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:

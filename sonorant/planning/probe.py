@@ -1,7 +1,4 @@
-"""Short real runs of a training on this machine: one process for memory and work, the launcher's processes for speed.
-
-Knows nothing of prices or of other machines.
-"""
+"""Short real runs of a training on this machine: one process for memory and work, torchrun's processes for speed."""
 
 from __future__ import annotations
 
@@ -36,35 +33,35 @@ WARM_UP = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What a training takes, whatever its speed."""
+    """What a training needs, whatever its speed."""
 
     parameters: dict[str, int]
     bytes: dict[str, int]
     """See `bytes_by_component`."""
     device: torch.device
     allowed: int
-    """Bytes of its memory that training may take."""
+    """Bytes of the device's memory that training may use."""
     budget: int
-    """What a micro-batch holds."""
+    """Size of a micro-batch."""
     largest: int
-    """The largest budget that was run and fitted."""
+    """The largest budget that was run and fits."""
     bounded: bool
-    """Whether `largest` is bounded by an epoch's steps and not by memory."""
+    """Whether an epoch's steps bound `largest`, not memory."""
     work: Work
-    """Of a step."""
+    """Of one step."""
     frames_a_step: float
-    """Mel frames, on the average of an epoch."""
+    """Mel frames, averaged over an epoch."""
     seconds_per_frame: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speed:
-    """How fast it ran."""
+    """The measured speed."""
 
     processes: int
     seconds_per_step: float
     shares: dict[str, float]
-    """Of a step's time, as `metrics.jsonl` names them."""
+    """Shares of a step's time, named as in `metrics.jsonl`."""
 
 
 def needs_of(job: Job) -> Needs:
@@ -72,7 +69,7 @@ def needs_of(job: Job) -> Needs:
     device = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with _alone():
         needs = _needs(job, device)
-    release(device)  # the speed is measured by other processes, which need the memory
+    release(device)  # for the processes that measure the speed
     return needs
 
 
@@ -99,8 +96,7 @@ def _needs(job: Job, device: torch.device) -> Needs:
 
 
 def speed_of(job: Job, steps: int) -> Speed:
-    """Train `steps` steps, and a few before them, under torchrun as a stage would, in a folder that is removed
-    afterwards."""
+    """Train `steps` steps after a warm-up, under torchrun as a stage would, in a temporary folder."""
     total = steps + WARM_UP
     train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
     with tempfile.TemporaryDirectory() as folder, _output_to_stderr():
@@ -140,7 +136,7 @@ def _alone() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _output_to_stderr() -> Iterator[None]:
-    """What the ranks print is not the answer."""
+    """Keep the ranks' output out of the answer."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)

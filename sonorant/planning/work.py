@@ -1,7 +1,5 @@
-"""How much work a step of training is: arithmetic, memory traffic, operations. Counted while it runs; knows nothing of
-any device.
-
-What of a training is in memory, by component. Knows nothing of speed."""
+"""The work of a training step (arithmetic, memory traffic, operations) and what it keeps in memory, counted as it
+runs."""
 
 from __future__ import annotations
 
@@ -20,18 +18,18 @@ from sonorant.training.step import TrainStep
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Of one call."""
+    """Work of one call."""
 
     flops: int
     """Of matrix products and convolutions; the rest is bound by memory."""
     bytes: int
-    """Read and written by operations that are not views, nothing kept in caches between them."""
+    """Read and written by operations that are not views, as if no cache helped."""
     operations: int
-    """Issued one by one."""
+    """Number of operations issued."""
 
 
 def work_of(call: Callable[[], object]) -> Work:
-    """Run `call` and count what it does, its backward passes included."""
+    """Run `call` and count its work, backward passes included."""
     traffic, flops = _Traffic(), FlopCounterMode(display=False)
     with flops, traffic:
         call()
@@ -62,7 +60,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def parameter_counts(recipe: Recipe) -> dict[str, int]:
-    """Parameters of each part of the model, and of the adversaries where there are some."""
+    """Parameters of each part of the model, and of the discriminators if there are any."""
     counts = {name: _count(part) for name, part in recipe.model.named_children()}
     counts |= {name: parameter.numel() for name, parameter in recipe.model.named_parameters(recurse=False)}
     counts |= {phase.name: _count(phase.module) for phase in recipe.phases[1:]}
@@ -70,8 +68,8 @@ def parameter_counts(recipe: Recipe) -> dict[str, int]:
 
 
 def bytes_by_component(trained: TrainStep) -> dict[str, int]:
-    """Weights with their buffers, gradients, AdamW's two averages, the averaged weights, and what the heaviest
-    micro-batch of the plan keeps for its backward pass."""
+    """Bytes of weights with buffers, gradients, AdamW's two averages, the EMA, and the heaviest micro-batch's
+    activations."""
     modules = [phase.module for phase in trained.recipe.phases]
     gradients = sum(parameter.nbytes for module in modules for parameter in module.parameters())
     return {
@@ -84,7 +82,7 @@ def bytes_by_component(trained: TrainStep) -> dict[str, int]:
 
 
 def activations_of_heaviest(trained: TrainStep) -> int:
-    """Bytes that the heaviest micro-batch of the plan keeps from its forward for its backward pass."""
+    """Bytes that the heaviest micro-batch of the plan keeps from its forward pass for its backward pass."""
     batches = trained.recipe.dataset(trained.recipe.heaviest())
     device = trained.ranks.device
     moved = ({name: value.to(device) for name, value in batches[index].items()} for index in range(len(batches)))  # type: ignore[arg-type]
@@ -92,7 +90,7 @@ def activations_of_heaviest(trained: TrainStep) -> int:
 
 
 def _kept(trained: TrainStep, batch: Batch) -> int:
-    """Phases run one after the other: the most that one of them keeps."""
+    """The most that one phase keeps; phases run one after the other."""
     kept: dict[int, int] = {}
     own = {parameter.data_ptr() for phase in trained.recipe.phases for parameter in phase.module.parameters()}
 

@@ -1,2 +1,1 @@
-"""A voice under TensorRT: rules for its graphs, engines built from them, the runtime that runs these. Knows nothing of
-training."""
+"""A voice under TensorRT: rules for its graphs, engines built from them, and the runtime that runs the engines."""

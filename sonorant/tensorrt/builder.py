@@ -1,12 +1,8 @@
-"""What TensorRT says: errors are kept for the exception, the rest goes to the log. Importing it needs TensorRT.
+"""Build a TensorRT engine from an ONNX graph, under TensorRT 10 or 11. Importing it needs TensorRT.
 
-How far a build has come, as bars in the terminal. Knows nothing of what is built; importing it needs TensorRT.
-
-An ONNX graph becomes a TensorRT engine, under TensorRT 10 or 11. Knows nothing of keys and bundles; importing it needs
-TensorRT.
-
-Networks are strongly typed: 11 knows no others, and in 10 it is a flag. So precision is what the graph says, int8 by
-its QuantizeLinear and DequantizeLinear, and none of the flags and calibrators that 11 removed is used."""
+Networks are strongly typed: 11 has no others, and in 10 it is a flag. The graph states the precision, int8 by its
+QuantizeLinear and DequantizeLinear, so none of the flags and calibrators that 11 removed is used.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +23,21 @@ _log = logging.getLogger(__name__)
 
 
 class Messages(trt.ILogger):
-    """A logger for builders, parsers and runtimes; it must outlive them."""
+    """A logger for builders, parsers and runtimes, which it must outlive: errors are kept for an exception, the rest is
+    logged."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
         self.errors: deque[str] = deque(maxlen=8)
 
     def log(self, severity: trt.ILogger.Severity, msg: str) -> None:
-        """TensorRT says something."""
+        """Called by TensorRT."""
         if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR):
             self.errors.append(msg)
         _log.log(logging.WARNING if severity == trt.ILogger.WARNING else logging.DEBUG, "%s", msg)
 
     def told(self) -> str:
-        """The errors since this was last asked, the first one first, in one line for an exception."""
+        """The errors since the last call, in one line for an exception."""
         said = []
         while self.errors:
             said.append(" ".join(self.errors.popleft().split()))
@@ -48,10 +45,10 @@ class Messages(trt.ILogger):
 
 
 class ProgressBars(trt.IProgressMonitor):
-    """A bar a phase, phases within phases below each other. TensorRT calls it from several threads."""
+    """A progress bar a phase, nested like the phases. TensorRT calls it from several threads."""
 
     def __init__(self, label: str) -> None:
-        """`label` stands before the name of the outermost phase."""
+        """`label` precedes the name of the outermost phase."""
         trt.IProgressMonitor.__init__(self)  # bound classes take no `super().__init__`
         self._label = label
         self._bars: dict[str, tqdm] = {}
@@ -62,7 +59,7 @@ class ProgressBars(trt.IProgressMonitor):
         self._bars[phase_name] = tqdm(total=num_steps, desc=name, unit="step", leave=not parent_phase, file=sys.stderr)
 
     def step_complete(self, phase_name: str, step: int) -> bool:
-        """A step of a phase is done; True: go on."""
+        """A step of a phase is done; returning True continues."""
         if phase_name in self._bars:
             self._bars[phase_name].update(step + 1 - self._bars[phase_name].n)
         return True
@@ -88,13 +85,13 @@ def build_engine(
 
     Args:
         graph: the ONNX file.
-        inputs: its inputs; dimensions that have a name are those of the profiles.
+        inputs: its inputs; named dimensions are those of the profiles.
         profiles: ranges of sizes, each an optimisation profile.
         config: how to build.
-        timing_cache: file of kernels timed earlier, read and written; one of another GPU or TensorRT is begun anew.
-        label: what the progress bars are called.
+        timing_cache: file of kernel timings, read and written; one of another GPU or TensorRT is discarded.
+        label: name of the progress bars.
 
-    Returns the engine, serialised. Raises SonorantError naming the file if TensorRT does not parse or build it.
+    Returns the serialised engine. Raises SonorantError naming the file if TensorRT cannot parse or build it.
     """
     messages = Messages()
     builder = trt.Builder(messages)

@@ -1,8 +1,6 @@
-"""The GPU's memory, streams and graphs through NVIDIA's cuda-bindings. Knows nothing of TensorRT; importing it needs
-cuda-bindings.
+"""The GPU's memory, streams and CUDA graphs through NVIDIA's cuda-bindings; importing it needs that package.
 
-cuda-bindings and not torch: a machine that only speaks need not carry torch's gigabytes, and the package is NVIDIA's
-own, of 10 MB.
+Not torch: a machine that only speaks need not install gigabytes; cuda-bindings has 10 MB.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ def describe_gpu() -> tuple[str, tuple[int, int]]:
 
 
 class Stream:
-    """An ordered queue of work on the GPU, apart from all others."""
+    """An ordered queue of work on the GPU, independent of all others."""
 
     def __init__(self) -> None:
         self._stream = _checked(cuda.cudaStreamCreateWithFlags(cuda.cudaStreamNonBlocking))
@@ -33,12 +31,12 @@ class Stream:
         weakref.finalize(self, cuda.cudaStreamDestroy, self._stream)
 
     def synchronize(self) -> None:
-        """Wait until all that was queued is done."""
+        """Wait until all queued work is done."""
         _checked(cuda.cudaStreamSynchronize(self._stream))
 
     def capture(self, enqueue: Callable[[], bool]) -> CudaGraph | None:
-        """Record what `enqueue` queues, without running it; None if it says False or cannot be recorded."""
-        # Of this thread alone: other threads may allocate and copy on their own streams meanwhile.
+        """Record what `enqueue` queues, without running it; None if it returns False or cannot be recorded."""
+        # This thread alone: others may allocate and copy on their own streams meanwhile.
         _checked(cuda.cudaStreamBeginCapture(self._stream, cuda.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal))
         queued = enqueue()
         error, graph = cuda.cudaStreamEndCapture(self._stream)
@@ -62,19 +60,19 @@ class CudaGraph:
 
 
 class Buffer:
-    """Memory on the GPU. It never moves while the buffer lives, because recorded graphs hold its address."""
+    """Memory on the GPU. Its address never changes, because recorded graphs hold it."""
 
     def __init__(self, size: int) -> None:
-        """`size` in bytes. Raises SonorantError where the GPU has not that much left."""
+        """`size` in bytes. Raises SonorantError if the GPU has less left."""
         self.address = _checked(cuda.cudaMalloc(max(1, size)))
         weakref.finalize(self, cuda.cudaFree, self.address)
 
     def write(self, values: NDArray[Any], stream: Stream) -> None:
-        """Queue a copy of a contiguous array into the buffer; the array must live until the stream was synchronised."""
+        """Queue a copy of a contiguous array into the buffer; the array must live until the stream is synchronised."""
         _copy(self.address, values.ctypes.data, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyHostToDevice, stream)
 
     def read(self, shape: tuple[int, ...], dtype: np.dtype, stream: Stream) -> NDArray[Any]:
-        """Queue a copy out of the buffer; the array holds it once the stream was synchronised."""
+        """Queue a copy out of the buffer; the array is filled once the stream is synchronised."""
         values = np.empty(shape, dtype)
         _copy(values.ctypes.data, self.address, values.nbytes, cuda.cudaMemcpyKind.cudaMemcpyDeviceToHost, stream)
         return values
@@ -85,7 +83,7 @@ def _copy(target: int, source: int, size: int, kind: cuda.cudaMemcpyKind, stream
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """What a call returned beside its error code. Raises SonorantError with CUDA's words if there was an error."""
+    """The results of a CUDA call without its error code. Raises SonorantError with CUDA's message on an error."""
     error, *values = answer
     if error != cuda.cudaError_t.cudaSuccess:
         _, words = cuda.cudaGetErrorString(error)

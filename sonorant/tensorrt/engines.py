@@ -1,5 +1,4 @@
-"""A folder of engines of one voice bundle, each beside its key: built there, and refused when stale. Knows nothing of
-how one is built."""
+"""A folder of a voice bundle's engines, each beside its key: built here, and refused when stale."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ REBUILD = "build it again: python -m tasks.build_engine --voice"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
-    """What lies beside an engine's file."""
+    """Content of the JSON file beside an engine."""
 
     key: EngineKey
     """What it was built from and for."""
@@ -29,14 +28,13 @@ class Engines:
     """The engines of a bundle on a machine."""
 
     def __init__(self, bundle: Bundle, machine: Machine, folder: Path | None = None) -> None:
-        """`folder`: where they lie; None = the one of this bundle in the user's cache."""
+        """`folder`: where the engines lie; None = this bundle's folder in the user's cache."""
         self.bundle = bundle
         self.machine = machine
         self.folder = folder or cache_folder(bundle)
 
     def load(self, graph: str, variant: str) -> tuple[Path, EngineKey]:
-        """The file of a graph's engine and its key. Raises SonorantError naming it if it is absent, damaged or
-        stale."""
+        """File and key of a graph's engine. Raises SonorantError naming it if it is absent, damaged or stale."""
         path = self._path(graph, variant)
         mend = f"{REBUILD} {self.bundle.folder} --variant {variant} --engines {self.folder}"
         if not path.is_file() or not self._description(path).is_file():
@@ -50,9 +48,9 @@ class Engines:
         return path, engine.key
 
     def build(self, graph: str, variant: str, config: EngineConfig) -> str:
-        """Build a graph's engine where there is none that fits. Returns what was done and why, for a person.
+        """Build a graph's engine unless one fits. Return what was done and why, for a person.
 
-        Raises SonorantError naming the graph if TensorRT does not take it.
+        Raises SonorantError naming the graph if TensorRT refuses it.
         """
         source, path = self.bundle.graph_file(graph, variant), self._path(graph, variant)
         profiles = profiles_of(graph, self.bundle.description.lengths, config.max_batch)
@@ -63,7 +61,7 @@ class Engines:
 
         inputs = self.bundle.description.graphs[graph].inputs
         built = build_engine(source, inputs, profiles, config, self.folder / "timing.cache", label=f"{graph} {variant}")
-        self._description(path).unlink(missing_ok=True)  # an engine without its key is no engine, whenever this ends
+        self._description(path).unlink(missing_ok=True)  # an engine without its key does not count, if this is killed
         with atomic_file(path) as temporary:
             temporary.write_bytes(built)
         key = EngineKey(onnx=sha256_file(source), machine=self.machine, config=config, profiles=profiles)
@@ -100,9 +98,9 @@ class Engines:
 
 
 def cache_folder(bundle: Bundle) -> Path:
-    """Where the engines of a bundle lie if nobody says otherwise: in the user's cache, by its content.
+    """Default folder of a bundle's engines: in the user's cache, by its content.
 
-    Not by its place: a voice from the registry lies in another folder every time. Raises SonorantError naming a damaged
+    Not by its path: a voice from the registry lies in another folder every time. Raises SonorantError naming a damaged
     file.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -1,9 +1,8 @@
-"""One engine at work on one stream: buffers, contexts, CUDA graphs. Knows nothing of voices; importing it needs
-TensorRT.
+"""One engine on one stream: buffers, contexts, CUDA graphs. Importing it needs TensorRT.
 
-A recorded graph is bound to the shapes, the addresses and the context it was recorded with. So buffers are laid out
-once, for the largest request that the engine takes, and each graph has a context of its own. All contexts share one
-piece of scratch memory, because on one stream they run in turn.
+A recorded graph is bound to its shapes, addresses and context. So buffers are allocated once, for the engine's largest
+request, and each graph has its own context. All contexts share one piece of scratch memory, because on one stream they
+run in turn.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _log = logging.getLogger(__name__)
 def load_engine(file: Path, messages: Messages, *, version_compatible: bool) -> trt.ICudaEngine:
     """Deserialise an engine. Raises SonorantError naming the file if TensorRT refuses it."""
     runtime = trt.Runtime(messages)
-    runtime.engine_host_code_allowed = version_compatible  # such an engine brings code of its own, a runtime
+    runtime.engine_host_code_allowed = version_compatible  # such an engine brings its own runtime code
     engine = runtime.deserialize_cuda_engine(file.read_bytes())
     if engine is None:
         raise SonorantError(f"{file}: TensorRT does not load it ({messages.told()}); delete it and build it again")
@@ -38,12 +37,12 @@ def load_engine(file: Path, messages: Messages, *, version_compatible: bool) -> 
 
 
 class Execution:
-    """Runs an engine. Not for several threads at once: each takes an execution of its own."""
+    """Runs an engine, for one thread at a time."""
 
     def __init__(self, engine: trt.ICudaEngine, stream: Stream, messages: Messages) -> None:
         """`engine` is shared between executions, `stream` between those that run in turn.
 
-        Raises SonorantError if the GPU has not memory enough for the largest request; none is taken later.
+        Raises SonorantError if the GPU lacks memory for the largest request; none is allocated later.
         """
         self._engine, self._stream, self._messages = engine, stream, messages
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
@@ -63,14 +62,14 @@ class Execution:
         return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
-        """Run the engine on arrays of sizes that the profile of that index covers.
+        """Run the engine on arrays whose sizes a profile covers.
 
         Args:
             inputs: by the names and dtypes of the graph's inputs.
             profile: index of the optimisation profile.
             record: whether these shapes will come again and are worth a CUDA graph.
 
-        Returns the outputs by name. Raises SonorantError with TensorRT's words if it fails.
+        Returns the outputs by name. Raises SonorantError with TensorRT's message if it fails.
         """
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
@@ -91,7 +90,7 @@ class Execution:
         }
         self._stream.synchronize()
         if record and first:
-            # Only after a run: TensorRT does the rest of its preparations in the first one, which cannot be recorded.
+            # Only after a run: the first one finishes TensorRT's preparations, which cannot be recorded.
             self._recorded[shapes] = context, self._record(context, shapes)
         return outputs
 
@@ -112,7 +111,8 @@ class Execution:
         context = self._engine.create_execution_context(trt.ExecutionContextAllocationStrategy.USER_MANAGED)
         if context is None:
             raise SonorantError(
-                f"TensorRT: no context for an engine ({self._messages.told()}); see nvidia-smi for what else uses the GPU"
+                f"TensorRT: no context for an engine ({self._messages.told()}); "
+                "see nvidia-smi for what else uses the GPU"
             )
         context.set_device_memory(self._scratch.address, max(1, self._engine.device_memory_size_v2))
         if not context.set_optimization_profile_async(profile, self._stream.handle):
@@ -121,7 +121,7 @@ class Execution:
         return context
 
     def _most_bytes(self) -> dict[str, int]:
-        """What each input and output takes at the largest sizes of any profile."""
+        """Bytes of each input and output at the largest sizes of any profile."""
         most = dict.fromkeys([*self._inputs, *self._outputs], 0)
         for profile, context in enumerate(self._contexts):
             largest = {name: tuple(self._engine.get_tensor_profile_shape(name, profile)[2]) for name in self._inputs}

@@ -1,8 +1,4 @@
-"""Is TensorRT on this machine, with a GPU to run on? Imports it only to see. Knows nothing of engines.
-
-The ranges of sizes that engines are made for, after how long the corpus' utterances are. Knows nothing of TensorRT.
-
-What an engine was built from and for, so that a stale one is known by name. Knows nothing of files."""
+"""What an engine is built from and for: machine, shape profiles, settings; so that a stale one is recognised."""
 
 from __future__ import annotations
 
@@ -16,18 +12,18 @@ from sonorant.runtime.bundle import Lengths
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What an engine is tied to."""
+    """The machine that an engine is bound to."""
 
     tensorrt: str
     """Version of TensorRT, such as 11.4.0.106."""
     gpu: str
     """The GPU's name."""
     compute_capability: tuple[int, int]
-    """Its generation, such as (9, 0)."""
+    """Such as (9, 0)."""
 
 
 def missing() -> str | None:
-    """What keeps TensorRT from running here, in a few words without a full stop; None: nothing."""
+    """Why TensorRT cannot run here, in a few words without a full stop; None: it can."""
     for module, product in (("tensorrt", "TensorRT"), ("cuda.bindings.runtime", "cuda-bindings")):
         try:
             __import__(module)
@@ -42,7 +38,7 @@ def missing() -> str | None:
 
 
 def this_machine() -> Machine:
-    """The machine at hand. Raises SonorantError, beginning with what `missing` says, where TensorRT cannot run."""
+    """This machine. Raises SonorantError, beginning with what `missing` says, if TensorRT cannot run."""
     lacking = missing()
     if lacking is not None:
         raise SonorantError(f"{lacking}; on a machine with an NVIDIA GPU run: pip install 'sonorant[gpu]'")
@@ -57,18 +53,17 @@ def this_machine() -> Machine:
 LEAST = {"tokens": 2, "frames": 1}
 """Every utterance has a start and an end token."""
 STRETCH = 2
-"""How far beyond the corpus' longest utterance engines reach: the slowest speed doubles the frames."""
+"""How far engines reach beyond the corpus' longest utterance: the slowest speed doubles the frames."""
 MOST = {"tokens": 800, "frames": 1024}
-"""What engines reach in any case, however short the corpus: twice the characters of the longest piece that a text is
-spoken in (`sonorant.text.phrases`), and twice the frames that are computed at once (`sonorant.runtime.speaking`), for
-those around them."""
+"""What engines reach in any case: twice the characters of the longest phrase (`sonorant.text.phrases`), and twice the
+frames computed at once (`sonorant.runtime.speaking`), for those around them."""
 Sizes = tuple[int, int, int]
-"""Least, tuned for, most."""
+"""Least, optimal, most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeProfile:
-    """Sizes that one optimisation profile covers."""
+    """Sizes that an optimisation profile covers."""
 
     batch: Sizes
     """Rows."""
@@ -78,15 +73,15 @@ class ShapeProfile:
     """Mel frames of a row."""
 
     def covers(self, sizes: Mapping[str, int]) -> bool:
-        """Whether all of the sizes, by dimension, lie in the profile."""
+        """Whether all sizes, by dimension, lie in the profile."""
         return all(getattr(self, name)[0] <= size <= getattr(self, name)[2] for name, size in sizes.items())
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """A graph's two profiles: for the usual utterance, tuned for the median, and for long ones, tuned for the longest.
+    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest.
 
-    They hold the buckets that requests are padded to, so that one of the usual length meets the profile that is tuned
-    for it.
+    They match the buckets that requests are padded to, so that an utterance of usual length meets the profile tuned for
+    it.
     """
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
@@ -103,23 +98,23 @@ def _ranges(name: str, lengths: tuple[int, int, int, int]) -> tuple[Sizes, Sizes
 
 
 AMPERE = (8, 0)
-"""The least generation that hardware-compatible engines run on."""
+"""The oldest generation that runs hardware-compatible engines."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """How engines are built."""
+    """Section `engine` of params.yaml: how engines are built."""
 
     workspace_mib: int
-    """Most device memory in MiB that a kernel may take as scratch while it is chosen and when it runs."""
+    """Most device memory in MiB that a kernel may use as scratch."""
     max_batch: int
     """Most rows at once."""
     tf32: bool
-    """Whether float32 products may be computed in TF32: faster, and only 10 bits of mantissa."""
+    """Whether float32 products may use TF32: faster, with only 10 bits of mantissa."""
     version_compatible: bool
-    """Whether later releases of the same major TensorRT may run the engine too: larger, and may be slower."""
+    """Whether later releases of the same major TensorRT may run the engine: larger, and may be slower."""
     hardware_compatible: bool
-    """Whether any GPU from Ampere on may run the engine, not only this one: may be slower."""
+    """Whether any GPU from Ampere on may run the engine: may be slower."""
 
     def __post_init__(self) -> None:
         if min(self.workspace_mib, self.max_batch) < 1:
@@ -128,7 +123,7 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineKey:
-    """Two engines of the same key are interchangeable."""
+    """Engines with equal keys are interchangeable."""
 
     onnx: str
     """SHA-256 of the graph's file, hexadecimal."""
@@ -140,17 +135,15 @@ class EngineKey:
     """The sizes it takes."""
 
     def stale(self, onnx: str, machine: Machine) -> list[str]:
-        """Why this engine cannot stand for the graph of that hash on that machine, a reason each; empty: it can."""
+        """Why this engine does not fit the graph with that hash on that machine; empty: it fits."""
         reasons = []
         if self.onnx != onnx:
             reasons.append(f"built from another graph ({self.onnx[:12]}, now {onnx[:12]})")
         if not self._runs_under(machine.tensorrt):
             reasons.append(f"built by TensorRT {self.machine.tensorrt}, here is {machine.tensorrt}")
         if not self._runs_on(machine):
-            built = self.machine
-            reasons.append(
-                f"built on {built.gpu} {_dotted(built.compute_capability)}, here is {machine.gpu} {_dotted(machine.compute_capability)}"
-            )
+            built, here = (f"{m.gpu} {_dotted(m.compute_capability)}" for m in (self.machine, machine))
+            reasons.append(f"built on {built}, here is {here}")
         return reasons
 
     def changed(self, config: EngineConfig, profiles: tuple[ShapeProfile, ...]) -> list[str]:

@@ -1,18 +1,13 @@
-"""What TensorRT's ONNX parser takes: operators, element types, operator sets. Knows nothing of the graphs it is
-compared with.
+"""Would TensorRT accept a graph? A static check against its published rules, without TensorRT.
 
-After docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11 (maximum 25); where
-they differ, what both take. Operators with restrictions that no speech model here needs (images, sequences, recurrent
-cells, control flow) are left out, so they count as not supported. TensorRT 11.2 and later also take DFT.
+Operators and types: docs/operators.md of onnx-tensorrt for TensorRT 10.15 and the ONNX opset guide of TensorRT 11
+(maximum 25); where they differ, what both accept. Operators with restrictions that no speech model here needs (images,
+sequences, recurrent cells, control flow) are left out, so they count as not supported. TensorRT 11.2 also takes DFT.
 
-Would TensorRT take a graph? Compared with its published rules, without TensorRT: "static: not built". Knows nothing of
-engines.
-
-The rules: onnx-tensorrt's docs/operators.md (`sonorant.tensorrt.rules`). TensorRT documentation 10.15 and 11, "Explicit
-Quantization" and the operator reference of Quantize and Dequantize: symmetric, so zero points are zero; scales are
-build-time constants of the type that is computed in; activations have one scale, weights may have one for each output
-channel. "Strongly Typed Networks": types come from the graph alone, so each must be one that the operator takes.
-"Dynamic Shapes" and "CUDA Graphs": no shape may follow from a value."""
+The other rules: TensorRT documentation 10.15 and 11. "Explicit Quantization": zero points are zero; scales are
+build-time constants of the computed type, one for activations, one or one an output channel for weights. "Strongly
+Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a value.
+"""
 
 from __future__ import annotations
 
@@ -27,61 +22,62 @@ from onnx import helper, numpy_helper
 from sonorant.errors import SonorantError
 
 OPSETS = (9, 24)
-"""Operator sets that are read, the lowest and the highest."""
+"""Lowest and highest operator set that is read."""
 _FLOATS = frozenset({"float32", "float16", "bfloat16"})
 _NUMBERS = _FLOATS | {"int32", "int64"}
 _ANY = _NUMBERS | {"bool"}
 _BY_TYPES: tuple[tuple[frozenset[str], str], ...] = (
     (
         _FLOATS,
-        "BatchNormalization Ceil Celu Clip Conv ConvTranspose Cos Cosh CumSum Dropout Einsum Elu Erf Exp Floor Gelu Gemm GlobalAveragePool "
-        "GroupNormalization HardSigmoid HardSwish InstanceNormalization IsInf LayerNormalization LeakyRelu Log LogSoftmax MatMul PRelu "
-        "QuantizeLinear Reciprocal RMSNormalization Round Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh",
+        "BatchNormalization Ceil Celu Clip Conv ConvTranspose Cos Cosh CumSum Dropout Einsum Elu Erf Exp Floor Gelu "
+        "Gemm GlobalAveragePool GroupNormalization HardSigmoid HardSwish InstanceNormalization IsInf LayerNormalization "
+        "LeakyRelu Log LogSoftmax MatMul PRelu QuantizeLinear Reciprocal RMSNormalization Round Selu Sigmoid Sin Sinh "
+        "Softmax Softplus Softsign Sqrt Tan Tanh",
     ),
     (
         _NUMBERS,
-        "Abs Add ArgMax ArgMin Div Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Max Mean Min Mod Mul Neg Pad Pow Range ReduceL1 "
-        "ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu ScatterElements "
-        "ScatterND Sign Sub Sum TopK",
+        "Abs Add ArgMax ArgMin Div Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Max Mean Min Mod Mul Neg Pad "
+        "Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+        "ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK",
     ),
     (
         _ANY,
-        "Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity OneHot Reshape Shape Size Slice Split "
-        "Squeeze Tile Transpose Trilu Unsqueeze Where",
+        "Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity OneHot Reshape Shape "
+        "Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where",
     ),
     (_ANY | {"uint8"}, "Cast CastLike"),
     (frozenset({"bool"}), "And Not Or Xor"),
     (frozenset({"int8"}), "DequantizeLinear"),
 )
 TYPES: dict[str, frozenset[str]] = {operator: types for types, operators in _BY_TYPES for operator in operators.split()}
-"""Operator to the element types it takes, by numpy's names: of its data, not of its indices, axes and scales."""
+"""Operator to the element types of its data (not of indices, axes and scales), by numpy's names."""
 CONSTANT_INPUTS = {
-    "CumSum": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2), "OneHot": (1,), "Pad": (3,),
-    "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,), "ReduceMax": (1,), "ReduceMean": (1,),
-    "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,), "ReduceSumSquare": (1,),
+    "CumSum": (1,), "Squeeze": (1,), "Unsqueeze": (1,), "QuantizeLinear": (1, 2), "DequantizeLinear": (1, 2),
+    "OneHot": (1,), "Pad": (3,), "ReduceL1": (1,), "ReduceL2": (1,), "ReduceLogSum": (1,), "ReduceLogSumExp": (1,),
+    "ReduceMax": (1,), "ReduceMean": (1,), "ReduceMin": (1,), "ReduceProd": (1,), "ReduceSum": (1,),
+    "ReduceSumSquare": (1,),
 }  # fmt: skip
-"""Operator to the places of inputs that must be known when the engine is built."""
+"""Operator to the positions of inputs that must be known at build time."""
 SHAPE_INPUTS = {
-    "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,),
-    "Tile": (1,), "TopK": (1,),
+    "ConstantOfShape": (0,), "Expand": (1,), "Pad": (1,), "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4),
+    "Split": (1,), "Tile": (1,), "TopK": (1,),
 }  # fmt: skip
-"""Operator to the places of inputs that decide its output's shape."""
+"""Operator to the positions of inputs that determine its output's shape."""
 WEIGHT_AXIS = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}
-"""Operator to the axis of its weights (input 1, of two dimensions for products) along which they may have a scale each:
-the output's."""
+"""Operator to the axis of its weights (input 1) along which scales may differ: the output's."""
 MOST_DIMENSIONS = 8
 """`Dims::MAX_DIMS`."""
 
 
 def check_graph(path: Path) -> list[str]:
-    """Findings of the static check of an ONNX file, a line each, naming the node; none: by its published rules TensorRT
-    takes the graph.
+    """Findings of the static check of an ONNX file, a line each, naming the node; none: TensorRT should accept the
+    graph.
 
-    Raises SonorantError if the file is no ONNX graph.
+    Raises SonorantError if the file is not an ONNX graph.
     """
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
-    except Exception as error:  # onnx raises classes of protobuf, of its own and of Python for a damaged file
+    except Exception as error:  # for a damaged file onnx raises protobuf's, its own and Python's exceptions
         raise SonorantError(
             f"{path}: not an ONNX graph ({' '.join(str(error).split())[:120]}); export it again"
         ) from None
@@ -90,7 +86,7 @@ def check_graph(path: Path) -> list[str]:
 
 
 class _Graph:
-    """A model's graph with what the rules ask of its tensors, by name."""
+    """A model's graph, with its tensors by name."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
@@ -119,9 +115,9 @@ class _Graph:
         return helper.tensor_dtype_to_np_dtype(element).name if element else "unknown"
 
     def _follow_values(self) -> set[str]:
-        """Tensors whose content follows from the content of the graph's inputs, not from their shapes alone."""
+        """Tensors whose content depends on the content of the graph's inputs, not only on their shapes."""
         valued = {value.name for value in self.model.graph.input} - set(self.constants)
-        for node in self.nodes:  # in the order of computation, as ONNX demands
+        for node in self.nodes:  # in the order of computation, as ONNX requires
             if node.op_type not in ("Shape", "Size") and valued & set(node.input):
                 valued.update(node.output)
         return valued
@@ -133,7 +129,8 @@ def _of_the_file(graph: _Graph) -> Iterator[str]:
         yield f"operator set {graph.opset}: TensorRT reads {lowest} to {highest}"
     for value in [*graph.model.graph.input, *graph.model.graph.output]:
         if graph.type_of(value.name) not in TYPES["Cast"]:
-            yield f"input or output '{value.name}' is {graph.type_of(value.name)}; it may be {', '.join(sorted(TYPES['Cast']))}"
+            allowed = ", ".join(sorted(TYPES["Cast"]))
+            yield f"input or output '{value.name}' is {graph.type_of(value.name)}; it may be {allowed}"
 
 
 def _of_the_nodes(graph: _Graph) -> Iterator[str]:
@@ -156,7 +153,7 @@ def _types(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _data(graph: _Graph, node: onnx.NodeProto) -> list[str]:
-    """The tensors that are an operator's data: those of the type variable that ONNX calls T, or the first one."""
+    """The tensors that are an operator's data: those of ONNX's type variable T, or else the first."""
     schema = onnx.defs.get_schema(node.op_type, graph.opset)
     variables = {constraint.type_param_str for constraint in schema.type_constraints}
     wanted = {"Cast": {"T1", "T2"}, "ConstantOfShape": {"T2"}, "OneHot": {"T3"}}.get(
@@ -197,7 +194,7 @@ def _outputs(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _quantization(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
-    """QuantizeLinear and DequantizeLinear: symmetric int8, by constant scales, in the type that is computed in."""
+    """QuantizeLinear and DequantizeLinear: symmetric int8, by constant scales, in the computed type."""
     if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
         return
     quantizes = node.op_type == "QuantizeLinear"
@@ -208,7 +205,8 @@ def _quantization(graph: _Graph, node: onnx.NodeProto) -> Iterator[str]:
     if zero and np.any(graph.constants.get(zero[0], 0)):
         yield f"zero point '{zero[0]}' must be 0: TensorRT quantises symmetrically"
     if graph.type_of(computed) != graph.type_of(scale_name):
-        yield f"scale '{scale_name}' is {graph.type_of(scale_name)}, '{computed}' is {graph.type_of(computed)}; they must be of one type"
+        types = f"scale '{scale_name}' is {graph.type_of(scale_name)}, '{computed}' is {graph.type_of(computed)}"
+        yield f"{types}; they must be of one type"
     if not quantizes and source not in graph.constants and not _made_by(graph, source, "QuantizeLinear"):
         yield f"'{source}' is neither a constant nor the output of a QuantizeLinear"
     scale = graph.constants.get(scale_name)
@@ -247,4 +245,4 @@ RULES: tuple[Callable[[_Graph, onnx.NodeProto], Iterator[str]], ...] = (
     _outputs,
     _quantization,
 )
-"""What is asked of every node whose operator is supported."""
+"""Applied to every node whose operator is supported."""

@@ -1,5 +1,5 @@
-"""A voice's three graphs under TensorRT; see `sonorant.runtime.runtimes.Runtime`. Knows nothing of text; importing it
-needs TensorRT."""
+"""The three graphs of a voice under TensorRT; implements `sonorant.runtime.runtimes.Runtime`. Importing it needs
+TensorRT."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ from sonorant.tensorrt.execution import Arrays, Execution, load_engine
 _log = logging.getLogger(__name__)
 
 STREAMS = 2
-"""Requests that the GPU works on at once; more wait. Each stream has memory and CUDA graphs of its own."""
+"""Requests that the GPU computes at once; others wait. Each stream has its own memory and CUDA graphs."""
 
 Lane = dict[str, Execution]
 
 
 def load_tensorrt(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """A bundle's engines behind buckets: what fits one is padded to it and run by a CUDA graph, all else runs in its
-    own shape.
+    """A bundle's engines behind buckets: what fits a bucket is padded to it and run by a CUDA graph, the rest as it is.
 
-    Raises SonorantError naming an engine that is absent or stale, `batches` of more rows than the engines take, and
-    where the GPU has not memory enough for the largest request.
+    Raises SonorantError naming an engine that is absent or stale, for `batches` beyond the engines' rows, and if the
+    GPU lacks memory for the largest request.
     """
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
@@ -51,12 +50,12 @@ def load_tensorrt(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buc
 
 @dataclass(frozen=True)
 class TensorRTRuntime:
-    """Engines at work, for any number of threads. What no profile covers runs under ONNX Runtime."""
+    """Engines for any number of threads. Shapes outside every profile run under ONNX Runtime."""
 
     work: _Work
     """Shared by the runtimes of a bundle."""
     record: bool
-    """Whether every shape met will come again, and so is worth a CUDA graph."""
+    """Whether every shape will come again, and so is worth a CUDA graph."""
 
     def encode(
         self,
@@ -65,7 +64,7 @@ class TensorRTRuntime:
         speaker: NDArray[np.int64],
         speed: NDArray[np.float32],
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Phonemes to states and ends, as `Runtime.encode`."""
+        """Phonemes to states and ends; see `Runtime.encode`."""
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         out = self.work.run("encoder", inputs, self.record)
         return out["states"], out["ends"]
@@ -73,11 +72,11 @@ class TensorRTRuntime:
     def decode(
         self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """States to mel, as `Runtime.decode`."""
+        """States to mel; see `Runtime.decode`."""
         return self.work.run("decoder", {"states": states, "ends": ends, "time": time}, self.record)["mel"]
 
     def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Mel to samples, as `Runtime.vocode`."""
+        """Mel to samples; see `Runtime.vocode`."""
         return self.work.run("vocoder", {"mel": mel, "lengths": lengths}, self.record)["samples"]
 
 
@@ -98,7 +97,7 @@ class _Work:
             for graph, (file, key) in loaded.items()
         }
         self._all_lanes = [self._new_lane(shared, Stream()) for _ in range(STREAMS)]
-        self._lanes: LifoQueue[Lane] = LifoQueue()  # the last used is taken first: its memory is the warmest
+        self._lanes: LifoQueue[Lane] = LifoQueue()  # the last used first: its memory is the warmest
         for lane in self._all_lanes:
             self._lanes.put(lane)
         self._met: set[tuple[str, tuple[tuple[int, ...], ...]]] = set()
@@ -108,7 +107,7 @@ class _Work:
         return {graph: Execution(engine, stream, self._messages) for graph, engine in shared.items()}
 
     def prepared(self) -> int:
-        """How many shapes have a CUDA graph on every stream, all graphs together."""
+        """How many shapes have a CUDA graph on every stream, over all graphs."""
         return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
     def run(self, graph: str, inputs: Mapping[str, NDArray[Any]], record: bool) -> Arrays:
@@ -125,8 +124,8 @@ class _Work:
     def _record(
         self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Mapping[str, NDArray[Any]], profile: int
     ) -> Arrays:
-        """Run on every stream, so that whichever the next request gets has the graph."""
-        with self._recording:  # two threads that both collect all lanes would wait for each other
+        """Run on every stream, so that the next request finds the CUDA graph on whichever it gets."""
+        with self._recording:  # two threads collecting all lanes would wait for each other
             lanes = [self._lanes.get() for _ in range(STREAMS)]
             try:
                 outputs = [lane[met[0]].run(inputs, profile, record=True) for lane in lanes]
@@ -165,13 +164,13 @@ class _Work:
 
     @cached_property
     def _any_size(self) -> OnnxRuntime:
-        """For what no profile covers. The CPU has no kernels for some precisions (bfloat16): there fp32 speaks."""
+        """For shapes outside every profile. The CPU lacks kernels for some precisions (bfloat16); then fp32 is used."""
         try:
             return self._on_cpu(self._variants)
         except SonorantError as error:
             if not all("fp32" in self._bundle.description.graphs[graph].variants for graph in self._bundle.graphs):
                 raise
-            _log.warning("what no TensorRT profile covers is spoken in fp32: %s", error)
+            _log.warning("shapes outside every TensorRT profile are spoken in fp32: %s", error)
             return self._on_cpu(dict.fromkeys(self._bundle.graphs, "fp32"))
 
     def _on_cpu(self, variants: Mapping[str, str]) -> OnnxRuntime:
@@ -180,9 +179,9 @@ class _Work:
 
 
 def _check_batches(batches: tuple[int, ...], most: int, engines: Engines) -> None:
-    """Rows beyond the engines' own would pass for prepared and run on the CPU."""
+    """Reject more rows than the engines take: they would count as prepared and run on the CPU."""
     if max(batches) > most:
         raise SonorantError(
-            f"batches of {max(batches)} rows: the engines in {engines.folder} take {most} at most; ask for fewer, or build them again with "
-            "a larger engine.max_batch in params.yaml"
+            f"batches of {max(batches)} rows: the engines in {engines.folder} take {most} at most; "
+            "ask for fewer, or build them again with a larger engine.max_batch in params.yaml"
         )

@@ -1,16 +1,19 @@
-"""What one look at the machine found, and how findings are shown. Knows nothing of what was looked at."""
+"""Findings about this machine: all checks in order, and how their results are shown."""
 
 from __future__ import annotations
 
 import json
+import os
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 State = Literal["ok", "warning", "problem", "not run"]
 
-WIDTH = 132
+WIDTH = 120
+"""Columns of the table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,15 +21,15 @@ class Finding:
     """One thing about the machine."""
 
     area: str
-    """The kind of thing: versions, devices, links, machine, network, storage, ranks."""
+    """Kind of thing: versions, devices, links, machine, network, storage, ranks."""
     name: str
     """The thing."""
     state: State
-    """problem: training fails or is wrong; warning: it is slow or at risk; not run: could not be looked at."""
+    """problem: training fails or is wrong; warning: it is slow or at risk; not run: could not be checked."""
     value: str
-    """What was seen; why, where it was not run."""
+    """What was found, or why it was not run."""
     hint: str = ""
-    """What to do; empty where nothing is."""
+    """What to do; empty if nothing."""
 
     def __post_init__(self) -> None:
         if self.state in ("warning", "problem") and not self.hint:
@@ -49,12 +52,12 @@ def problem(area: str, name: str, value: str, hint: str) -> Finding:
 
 
 def not_run(area: str, name: str, why: str, hint: str = "") -> Finding:
-    """Could not be looked at."""
+    """Could not be checked."""
     return Finding(area=area, name=name, state="not run", value=why, hint=hint)
 
 
 def table(findings: Iterable[Finding]) -> str:
-    """Findings as aligned text, an area a block, the hint under its finding."""
+    """Findings as aligned text, a block an area, the hint below its finding."""
     findings = list(findings)
     name_width = max(len(finding.name) for finding in findings)
     lines = []
@@ -81,8 +84,31 @@ def counts(findings: Iterable[Finding]) -> dict[str, int]:
 def as_json(findings: Iterable[Finding]) -> str:
     """Findings as one JSON object."""
     findings = list(findings)
-    return json.dumps(
-        {"findings": [asdict(finding) for finding in findings], "counts": counts(findings)},
-        indent=2,
-        ensure_ascii=False,
-    )
+    value = {"findings": [asdict(finding) for finding in findings], "counts": counts(findings)}
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def examine(*, features: Path | None, runs: Path | None, lock: Path | None, ranks: bool) -> Iterator[Finding]:
+    """Findings of this machine, as they are made.
+
+    `features`: feature store that training reads; `runs`: folder of run directories; `lock`: requirements.lock;
+    `ranks`: whether to start ranks that average gradients, which takes some ten seconds.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError:
+        hint = "pip install 'sonorant[pipeline]'"
+        yield not_run("versions", "torch", "not installed, so nothing can be checked for training", hint)
+        return
+    from sonorant.doctor import devices, machine, network, self_test, storage, versions
+
+    yield from versions.examine(lock)
+    yield from devices.examine()
+    yield from machine.examine(os.environ, torch.cuda.device_count())
+    no_features = [not_run("storage", "features", "no folder given", "--data <feature store>")]
+    yield from storage.examine_read(features) if features else no_features
+    no_runs = [not_run("storage", "runs", "no folder given", "--runs <folder>")]
+    yield from storage.examine_write(runs) if runs else no_runs
+    yield from network.examine(os.environ)
+    left_out = [not_run("ranks", "self-test", "left out (--no-ranks)")]
+    yield from self_test.examine(os.environ) if ranks else left_out
