@@ -32,12 +32,12 @@ examples:
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
-A voice of the family codec_lm draws its speech code by code. At temperature 0, with which most are shipped, it always says
-a text the same way:
+A voice of the family codec_lm draws its speech code by code. At temperature 0, with which most are shipped, it always
+says a text the same way:
   sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
   sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
-A sentence that fails to end properly is spoken again; if it never succeeds, standard error says so. With --stream it has
-been heard already, so standard error says so at once. Such a voice keeps its own pace: --speed is refused.
+A sentence that fails to end properly is spoken again; if it never succeeds, standard error says so. With --stream it
+has been heard already, so standard error says so at once. Such a voice keeps its own pace: --speed is refused.
 """
 _BYTES_AT_ONCE = 4096
 _TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")

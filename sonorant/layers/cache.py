@@ -110,7 +110,7 @@ class StaticCache(StoringCache):
         Args:
             layers, batch, heads, slots, width: of the keys and values; each layer's are (batch, heads, slots, width).
             dtype, device: of the buffers.
-            memory: flat tensors to use as buffers, two a layer; caches used one at a time may share them. None = its own.
+            memory: flat tensors to use as buffers, two a layer; caches used in turn may share them. None = its own.
         """
         size = batch * heads * slots * width
         memory = memory or cache_memory(layers, size, dtype, device)

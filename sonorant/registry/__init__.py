@@ -1,7 +1,4 @@
-"""Voices as versions of a model in the MLflow registry, and what decides which of them is the champion.
-
-Knows nothing of how voices are made. What each part does stands in its own file; these are the names that others use.
-"""
+"""Voices as versions of a model in the MLflow registry, and what decides which of them is the champion."""
 
 from sonorant.registry.aliases import RolledBack, rollback
 from sonorant.registry.download import download_bundle

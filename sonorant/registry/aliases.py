@@ -1,10 +1,7 @@
-"""The aliases `challenger`, `champion` and `previous`, moved so that a process that dies in between loses nothing.
+"""The aliases `challenger`, `champion` and `previous`, moved so that a process killed in between loses nothing.
 
-MLflow moves one alias at a time. What is to be done is therefore noted on the model first, and whoever comes next
-finishes it.
-Knows nothing of why an alias moves.
-
-The former champion becomes champion again. Knows nothing of figures: a person has seen what no gate measured."""
+MLflow moves one alias at a time. So a move is first noted on the model, and the next process finishes it if need be.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +18,24 @@ from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"
-"""On the registered model while aliases move: what was begun."""
+"""On the registered model while aliases move: the move."""
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
-"""On versions: when, why and in whose favour one was rolled back, and returned."""
+"""On versions: when, why and in whose favour one was rolled back, and the other returned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Move:
-    """The alias `champion` goes from one version to another."""
+    """A move of the alias `champion` from one version to another."""
 
     action: Literal["promote", "rollback"]
     champion: int
     """The version that becomes `champion`."""
     previous: int | None
-    """The version that was, and becomes `previous`; None = there was none."""
+    """The version that was `champion` and becomes `previous`; None = there was none."""
     time: str
     """UTC, ISO 8601."""
     reason: str = ""
-    """Why, where a person gave one."""
+    """Why, if a person gave a reason."""
 
 
 @contextmanager
@@ -49,7 +46,7 @@ def registry() -> Iterator[Store]:
 
 
 def now() -> str:
-    """The time of a record: UTC, ISO 8601, to the second."""
+    """The time for a record: UTC, ISO 8601, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -59,7 +56,7 @@ def all_versions(store: Store, model: str) -> dict[int, Any]:
 
 
 def read_aliases(store: Store, model: str) -> dict[str, int]:
-    """Aliases of a model that exists, by name."""
+    """Aliases of an existing model, by name."""
     return {name: int(version) for name, version in store.client.get_registered_model(model).aliases.items()}
 
 
@@ -70,7 +67,7 @@ def begin(store: Store, model: str, move: Move) -> None:
 
 
 def finish(store: Store, model: str) -> Move | None:
-    """Finish a move that was begun and not ended, and return it. The model must exist."""
+    """Finish an interrupted move and return it. The model must exist."""
     noted = store.client.get_registered_model(model).tags.get(MOVE_TAG)
     if not noted:
         return None
@@ -80,15 +77,12 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Each step may be done twice with the same result."""
+    """Each step may be repeated with the same result."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
-        client.set_model_version_tag(
-            model, str(move.previous), GONE_TAG, f"{move.time} to version {move.champion}{because}"
-        )
-        client.set_model_version_tag(
-            model, str(move.champion), BACK_TAG, f"{move.time} from version {move.previous}{because}"
-        )
+        gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"
+        client.set_model_version_tag(model, str(move.previous), GONE_TAG, gone + because)
+        client.set_model_version_tag(model, str(move.champion), BACK_TAG, back + because)
     if GONE_TAG in client.get_model_version(model, str(move.champion)).tags:
         client.delete_model_version_tag(model, str(move.champion), GONE_TAG)
     client.set_registered_model_alias(model, BEST, str(move.champion))
@@ -105,9 +99,9 @@ class RolledBack:
     champion: int
     """The version that is `champion` again."""
     previous: int
-    """The version that was, and is `previous` now."""
+    """The version that was `champion`, now `previous`."""
     finished: bool
-    """True: this rollback had been begun before and was only finished."""
+    """True: this only finished a rollback that had been interrupted."""
 
     def says(self) -> str:
         """One line for a person."""
@@ -116,11 +110,11 @@ class RolledBack:
 
 
 def rollback(model: str, reason: str = "") -> RolledBack:
-    """Let `champion` and `previous` change places; when and why is recorded on both versions.
+    """Swap `champion` and `previous`; when and why is recorded on both versions.
 
-    Twice in a row is back where it began. A rollback that was killed in between is finished, not undone, by the next
-    call. A version that was rolled back is not promoted again unless that is asked for by name. Raises SonorantError if
-    there is nothing to return to, TrackingUnavailable if MLflow does not answer.
+    Twice in a row restores the first state. An interrupted rollback is finished, not undone, by the next call. A
+    version that was rolled back is promoted again only if asked for by name. Raises SonorantError if there is nothing
+    to return to, TrackingUnavailable if MLflow does not answer.
     """
     with registry() as store:
         versions = all_versions(store, model)
@@ -133,8 +127,8 @@ def rollback(model: str, reason: str = "") -> RolledBack:
         champion, former = aliases.get(BEST), aliases.get(FORMER)
         if champion is None or former is None or champion == former:
             raise SonorantError(
-                f"models:/{model}: no version has the alias {FORMER}, so there is nothing to return to; it is set when a version takes "
-                f"the place of another {BEST}; there are versions {', '.join(map(str, sorted(versions)))}"
+                f"models:/{model}: no version has the alias {FORMER}, so there is nothing to return to; it is set when "
+                f"one {BEST} replaces another; there are versions {', '.join(map(str, sorted(versions)))}"
             )
         begin(store, model, Move(action="rollback", champion=former, previous=champion, time=now(), reason=reason))
         return RolledBack(name=model, champion=former, previous=champion, finished=False)

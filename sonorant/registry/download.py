@@ -1,9 +1,8 @@
-"""A registered voice back as files on this machine. Knows nothing of aliases, figures and gates.
+"""Get a registered voice back as files: its bundle to speak with, its trained models to fine-tune.
 
-The trained models of a registered voice, kept beside it so that any machine can fine-tune them. Knows nothing of
-training.
-
-They are artifacts of the version's run and not of the model, so whoever only wants to speak does not download them."""
+Trained models are artifacts of the version's run, not of the model, so that a machine that only speaks does not
+download them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from sonorant.tracking.store import Store, answering
 
 
 def use(store: Store) -> None:
-    """Some of mlflow's functions take no client, only the process's setting."""
+    """Set the process's store for those functions of mlflow that take no client."""
     import mlflow
 
     mlflow.set_tracking_uri(store.uri)
@@ -25,10 +24,9 @@ def use(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    """Download the voice bundle of a registered model (models:/<name>@<alias> or models:/<name>/<version>).
+    """Download the voice bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`.
 
-    Returns the bundle's folder, below `out`. Raises SonorantError if there is no such model, TrackingUnavailable if
-    MLflow does not answer.
+    Returns the folder. Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer.
     """
     with answering(uri) as store:
         import mlflow
@@ -47,8 +45,7 @@ FILES = ("weights.pt", "model.json")
 
 
 def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None:
-    """Send trained model folders, by kind, to the artifacts of a version's run; kinds that are there already are left
-    alone."""
+    """Send trained model folders, by kind, to the artifacts of a version's run, unless they are there already."""
     present = {Path(file.path).name for file in store.client.list_artifacts(run_id, FOLDER)}
     for kind, folder in folders.items():
         for name in FILES if kind not in present else ():
@@ -56,18 +53,17 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
-    """Download the trained model of `kind` (such as acoustic or codec) that belongs to models:/<name>@<alias> or
-    models:/<name>/<version>.
+    """Download the trained model of `kind` (such as acoustic or codec) of a registered voice to a folder below `out`.
 
-    Returns its folder, below `out`. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not
-    answer.
+    Returns the folder. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
     """
     with answering(uri) as store:
         version = _version(store, uri)
         present = {Path(file.path).name for file in store.client.list_artifacts(version.run_id, f"{FOLDER}/{kind}")}
         if not set(FILES) <= present:
             raise SonorantError(
-                f"{uri}: was registered without the trained {kind} model; register it again beside its models, or name a checkpoint"
+                f"{uri}: was registered without the trained {kind} model; "
+                "register it again beside its models, or name a checkpoint"
             )
         return Path(store.client.download_artifacts(version.run_id, f"{FOLDER}/{kind}", str(out)))
 

@@ -1,8 +1,4 @@
-"""Where a figure stands in reports/metrics.json, and which variant of a bundle is its default. Knows nothing of MLflow
-and of limits.
-
-What a version was registered with: its figures, the sentences it was judged on, its bundle. Knows nothing of what is
-good enough."""
+"""What a version was registered with: its figures, the sentences it was judged on, its bundle."""
 
 from __future__ import annotations
 
@@ -25,54 +21,53 @@ from sonorant.tracking.store import Store
 
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
 JUDGE = ("recognizer", "revision", "normalizer")
-"""What must be the same for two word error rates to be compared."""
+"""What must agree for two word error rates to be comparable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A version with all that the gates look at."""
+    """Everything that the gates look at of a version."""
 
     version: int
     metrics: Mapping[str, Any]
     """Content of metrics.json."""
     sentences: tuple[Mapping[str, Any], ...]
-    """Rows of sentences.jsonl; empty where the version was registered without them."""
+    """Rows of sentences.jsonl; empty if the version was registered without them."""
     bundle: Bundle
 
     @property
     def shipped(self) -> Shipped:
-        """What the bundle speaks with when nothing else is asked for."""
+        """The bundle's default variant."""
         return shipped(self.bundle)
 
     @property
     def judge(self) -> dict[str, Any]:
-        """Recogniser, its revision, and the normaliser of the shipped variant's word error rate."""
+        """Recogniser, its revision, and the normaliser behind the shipped variant's word error rate."""
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
     def word_errors(self) -> NDArray[np.int64]:
-        """Of the shipped variant, one entry a sentence. Raises SonorantError if there are none."""
+        """Word errors of the shipped variant, (S,). Raises SonorantError if there are none."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
         except (KeyError, TypeError):
             raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
 
     def opinions(self) -> dict[tuple[str, str], float]:
-        """Overall DNSMOS of the shipped variant by id and reference, for the sentences that were rated."""
+        """Overall DNSMOS of the shipped variant by id and reference, for the rated sentences."""
         found = {(row["id"], row["reference"]): number(row, "dnsmos", self.shipped.variant) for row in self.sentences}
         return {text: score for text, score in found.items() if score is not None}
 
     def words(self) -> NDArray[np.int64]:
-        """Of the references, one entry a sentence."""
+        """Words of the references, (S,)."""
         return np.array([row["words"] for row in self.sentences], dtype=np.int64)
 
     def texts(self) -> tuple[tuple[str, str, int], ...]:
-        """Id, reference and number of words of each sentence."""
+        """Id, reference and word count of each sentence."""
         return tuple((str(row["id"]), str(row["reference"]), int(row["words"])) for row in self.sentences)
 
 
 def read_evidence(store: Store, version: Any, folder: Path) -> Evidence:
-    """Download what a version was registered with into `folder`. Raises SonorantError if its bundle cannot be read
-    here."""
+    """Download what a version was registered with to `folder`. Raises SonorantError if its bundle cannot be read."""
     place = folder / str(version.version)
     place.mkdir()
     metrics = read_json(Path(store.client.download_artifacts(version.run_id, METRICS, str(place))))

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Where a figure stands in reports/metrics.json, and which variant of a bundle ships."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
-"""Of `intelligibility` and `naturalness`: what is no variant of the voice."""
+"""Entries of `intelligibility` and `naturalness` that are not variants of the voice."""
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "decoding", "size")
-"""Parts of the figures that have an entry a variant; the others have one a candidate."""
+"""Sections with an entry a variant; the others have one a candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shipped:
-    """What a bundle speaks with when nothing else is asked for."""
+    """What a bundle speaks with by default."""
 
     runtime: str
     """Key of `sonorant.runtime.runtimes.RUNTIMES`."""
     variant: str
     """Precision of the graphs."""
     bytes: int
-    """Size of the graphs of this variant."""
+    """Size of this variant's graphs."""
 
     @property
     def candidate(self) -> str:
@@ -34,7 +34,7 @@ class Shipped:
 
 
 def shipped(bundle: Bundle) -> Shipped:
-    """What the stage `choose` wrote into the bundle; where nobody chose, the default variant under ONNX Runtime."""
+    """The choice of the stage `choose` in the bundle; without one, the default variant under ONNX Runtime."""
     choice, graphs = bundle.description.choice, bundle.description.graphs
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
@@ -42,7 +42,7 @@ def shipped(bundle: Bundle) -> Shipped:
 
 
 def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
-    """Raises SonorantError unless the figures were measured with the very graphs of the bundle's default variant."""
+    """Raise SonorantError unless the figures were measured with the very graphs of the bundle's default variant."""
     variant = shipped(bundle).variant
     judged = entry(metrics, "size", variant, "sha256")
     if not isinstance(judged, Mapping):
@@ -55,7 +55,7 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
 
 
 def number(values: Any, *keys: str) -> float | None:
-    """The finite number at a path of keys; None where there is something else, NaN too: it is neither above nor below a
+    """The finite number at a path of keys; None for anything else, NaN too, which is neither above nor below a
     limit."""
     value = entry(values, *keys)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -66,32 +66,28 @@ def number(values: Any, *keys: str) -> float | None:
 def interval(values: Any, *keys: str) -> tuple[float, float] | None:
     """The finite interval at a path of keys, or None."""
     value = entry(values, *keys)
-    if (
-        not isinstance(value, (list, tuple))
-        or len(value) != 2
-        or not all(number({"bound": bound}, "bound") is not None for bound in value)
-    ):
+    bounds = [number(bound) for bound in value] if isinstance(value, (list, tuple)) else []
+    if len(bounds) != 2 or bounds[0] is None or bounds[1] is None:
         return None
-    return float(value[0]), float(value[1])
+    return bounds[0], bounds[1]
 
 
 def entry(values: Any, *keys: str) -> Any:
-    """What stands at a path of keys, or None."""
+    """The value at a path of keys, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, Mapping) else None
     return values
 
 
 def variants(metrics: Mapping[str, Any]) -> list[str]:
-    """All variants that were judged in some way."""
+    """All variants that were judged in any way."""
     candidates = [key for section in ("speed", "parity", "memory") for key in metrics.get(section) or {} if "/" in key]
     heard = [key for key in metrics.get("intelligibility") or {} if key not in BESIDE]
     return sorted({candidate.split("/", 1)[1] for candidate in candidates} | set(heard))
 
 
 def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
-    """The part of the figures that concerns one variant; the same keys for every variant, so that they can be laid side
-    by side."""
+    """The figures of one variant, with the same keys for every variant, so that they can be compared."""
     found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
         found[section] = {

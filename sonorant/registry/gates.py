@@ -1,8 +1,8 @@
-"""The gates of the alias `champion`: tests of non-inferiority with statistics. Knows nothing of MLflow.
+"""The gates of the alias `champion`: tests of non-inferiority with statistics.
 
-A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %): what the
-sentences are too few to show is not passed, and of fewer than `statistics.LEAST` there is no interval. What was not
-measured does not pass either, except DNSMOS, which is an optional extra.
+A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %). So a gate
+fails if there are too few sentences to tell, and with fewer than `statistics.LEAST` there is no interval. It also fails
+if nothing was measured, except for DNSMOS, an optional extra.
 """
 
 from __future__ import annotations
@@ -19,29 +19,31 @@ from sonorant.registry.side_by_side import latency_ratios
 from sonorant.statistics import bootstrap, check_enough, rate
 
 RESAMPLES = 2000
-HINT = "judge version {} anew on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
+HINT = (
+    "judge version {} again on these sentences and register its figures (docs/deploy.md), "
+    "or promote with --without-champion"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig:
-    """Section `promote` of params.yaml: what a voice must reach to become `champion`. Each gate has the name of its
+    """Section `promote` of params.yaml: what a voice must reach to become `champion`. A gate is named after its
     limit."""
 
     max_wer_above_recordings: dict[str, float]
-    """By family: points of word error rate that the voice may lie above the recordings."""
+    """By family: points of word error rate above the recordings'."""
     max_rtf: dict[str, float]
     """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
     max_runaways: float
-    """Fraction of sentences that an autoregressive voice may run away in; a family that cannot run away has no such
-    gate."""
+    """Fraction of sentences in which an autoregressive voice may run away; other families have no such gate."""
     max_wer_above_champion: float
-    """Points of word error rate that the voice may lie above the champion on the same sentences."""
+    """Points of word error rate above the champion's on the same sentences."""
     max_latency_over_champion: float
-    """Latency over the champion's, both timed in turn."""
+    """Latency divided by the champion's, both timed in turn."""
     max_dnsmos_below_champion: float
-    """Points of overall DNSMOS that the voice may lie below the champion."""
+    """Points of overall DNSMOS below the champion's."""
     max_size_over_champion: float
-    """Bytes of the shipped variant's graphs over the champion's."""
+    """Bytes of the shipped variant's graphs divided by the champion's."""
 
     def __post_init__(self) -> None:
         for name in ("max_runaways", "max_latency_over_champion", "max_size_over_champion"):
@@ -55,7 +57,7 @@ class PromoteConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
-    """One condition of the alias `champion` and what came of it."""
+    """One condition of the alias `champion`, and whether it was met."""
 
     name: str
     """That of its limit in section `promote`, without "max_"."""
@@ -68,12 +70,12 @@ class Gate:
     limit: float | None = None
 
     def says(self) -> str:
-        """The verdict with its figures."""
+        """The result with its figures."""
         return f"{'passed' if self.passed else 'failed'}: {self.reason}"
 
 
 def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
-    """What a voice must reach whoever is champion."""
+    """The gates that need no comparison."""
     family = voice.bundle.description.family
     gates = [
         _wer_above_recordings(voice, config.max_wer_above_recordings[family]),
@@ -86,7 +88,7 @@ def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
 
 
 def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
-    """What a voice must reach to take the place of this champion."""
+    """The gates that compare with the champion."""
     gates = {
         "wer_above_champion": (_wer_above_champion, config.max_wer_above_champion),
         "latency_over_champion": (_latency_over_champion, config.max_latency_over_champion),
@@ -103,7 +105,7 @@ def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> 
 
 
 def not_compared(name: str, why: str) -> Gate:
-    """A gate that could not be asked, and so does not pass."""
+    """A gate that failed because it could not be judged."""
     return Gate(name=name, passed=False, reason=f"not compared: {why}")
 
 
@@ -139,21 +141,22 @@ def _rtf(voice: Evidence, limit: float) -> Gate:
 
 
 def _runaways(voice: Evidence, limit: float) -> Gate:
-    """First attempts that a guard had to end, as the stage `evaluate` counted them."""
+    """First attempts that a guard had to end, counted by the stage `evaluate`."""
     name, found = "runaways", entry(voice.metrics, "decoding", voice.shipped.variant)
     rate, bounds = number(found, "runaway_rate"), interval(found, "runaway_rate_ci95")
     runaways, sentences = number(found, "runaways"), number(found, "sentences")
     if rate is None or bounds is None or runaways is None or sentences is None:
         return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}", limit=limit)
+    low, high = (100 * bound for bound in bounds)
     reason = (
-        f"{runaways:.0f} of {sentences:.0f} sentences ran away (95 % interval {100 * bounds[0]:.1f} - {100 * bounds[1]:.1f} %), "
+        f"{runaways:.0f} of {sentences:.0f} sentences ran away (95 % interval {low:.1f} - {high:.1f} %), "
         f"its upper end at most {100 * limit:.1f} %"
     )
     return Gate(name=name, passed=bounds[1] <= limit, reason=reason, value=rate, interval=bounds, limit=limit)
 
 
 def _parity(voice: Evidence) -> Gate:
-    """As the stage `verify` judged the shipped candidate; its limits stand in section `verify`."""
+    """The result of the stage `verify` for the shipped candidate; its limits are in section `verify`."""
     candidate = voice.shipped.candidate
     found = entry(voice.metrics, "parity", candidate)
     passed = entry(found, "passed")
@@ -178,8 +181,9 @@ def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
     _check_same_judge(voice, champion)
     ours, theirs, words = voice.word_errors(), champion.word_errors(), voice.words()
     check_enough(len(words))
-    text = f"{rate(ours, words):.1f} %, version {champion.version} {rate(theirs, words):.1f} % on the same {len(words)} sentences"
-    above = rate(ours, words) - rate(theirs, words)
+    our, their = rate(ours, words), rate(theirs, words)
+    text = f"{our:.1f} %, version {champion.version} {their:.1f} % on the same {len(words)} sentences"
+    above = our - their
     return _points("wer_above_champion", text, above, bootstrap(rate, ours - theirs, words, resamples=RESAMPLES), limit)
 
 
@@ -208,9 +212,10 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
     ratios = latency_ratios(voice.bundle, champion.bundle, [reference for _, reference, _ in voice.texts()])
     check_enough(len(ratios))
     ratio, (low, high) = float(np.median(ratios)), bootstrap(np.median, ratios, resamples=RESAMPLES)
+    theirs = f"version {champion.version}'s {champion.shipped.candidate}"
     reason = (
-        f"{voice.shipped.candidate} takes {ratio:.2f} times as long as version {champion.version}'s {champion.shipped.candidate}, timed in "
-        f"turn on {len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
+        f"{voice.shipped.candidate} takes {ratio:.2f} times as long as {theirs}, timed in turn on "
+        f"{len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
         f"its upper end at most {limit:.2f}"
     )
     return Gate(
@@ -246,24 +251,24 @@ def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
     ours, theirs = voice.shipped, champion.shipped
     ratio = ours.bytes / theirs.bytes
     reason = (
-        f"{ours.variant} has {ours.bytes / 1e6:.2f} MB, version {champion.version}'s {theirs.variant} {theirs.bytes / 1e6:.2f} MB: "
-        f"{ratio:.2f} times, at most {limit:.2f}"
+        f"{ours.variant} has {ours.bytes / 1e6:.2f} MB, version {champion.version}'s {theirs.variant} "
+        f"{theirs.bytes / 1e6:.2f} MB: {ratio:.2f} times, at most {limit:.2f}"
     )
     return Gate(name="size_over_champion", passed=ratio <= limit, reason=reason, value=ratio, limit=limit)
 
 
 def _points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
-    """A difference where lower is better."""
+    """A gate on a difference where lower is better."""
     low, high = bounds
     reason = (
-        f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; {_finding(low, high, 0.0)}), "
-        f"its upper end at most {limit:+.{digits}f}"
+        f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; "
+        f"{_finding(low, high, 0.0)}), its upper end at most {limit:+.{digits}f}"
     )
     return Gate(name=name, passed=high <= limit, reason=reason, value=value, interval=bounds, limit=limit)
 
 
 def _finding(low: float, high: float, equal: float) -> str:
-    """What an interval tells where lower is better."""
+    """What an interval shows where lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"

@@ -1,8 +1,5 @@
-"""Whether a registered voice becomes `champion`: the gates are asked, their verdict is kept with the version, the
-aliases move.
-
-Knows nothing of how a gate comes to its answer.
-"""
+"""Decide whether a registered voice becomes `champion`: ask the gates, keep their verdict with the version, move
+aliases."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ GATE_TAG, VERDICT_TAG = "gate.", "verdict"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the gates said of a version, and what was done."""
+    """The gates' results for a version, and what was done."""
 
     name: str
     version: int
@@ -46,19 +43,19 @@ class Verdict:
     champion: int | None
     """The version that was `champion` before, if it is another one."""
     reigning: bool
-    """Whether the version was `champion` before; then nothing moves."""
+    """Whether the version already was `champion`; then nothing moves."""
     without_champion: str
-    """Why a person wanted no comparison with it; empty = it was compared."""
+    """Why a person wanted no comparison with the champion; empty = compared."""
     time: str
     """UTC, ISO 8601."""
 
     @property
     def passed(self) -> bool:
-        """Whether every gate did."""
+        """Whether every gate passed."""
         return all(gate.passed for gate in self.gates)
 
     def outcome(self) -> str:
-        """What came of it, for a person."""
+        """The outcome in words."""
         if self.passed:
             return f"is {BEST}" + (f"; version {self.champion} is {FORMER}" if self.champion else "")
         refused = ", ".join(gate.name for gate in self.gates if not gate.passed)
@@ -67,14 +64,14 @@ class Verdict:
         return f"is refused by {refused}; {BEST} does not move"
 
     def says(self) -> list[str]:
-        """Lines for a person."""
+        """The verdict line by line."""
         return [
             *(f"gate {gate.name} {gate.says()}" for gate in self.gates),
             f"models:/{self.name}/{self.version} {self.outcome()}",
         ]
 
     def rows(self) -> list[dict[str, str]]:
-        """A table for a person: a row a gate."""
+        """The verdict as a table, a row a gate."""
         return [
             {
                 "gate": gate.name,
@@ -95,14 +92,18 @@ class Verdict:
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; keep on it what each
-    said.
+    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; record the verdict on
+    it.
 
-    `without_champion`: the reason for which the champion is not compared with, where it cannot be. `again`: also a
-    version that was rolled back. The champion itself is judged by the gates that need no comparison, and keeps the
-    verdict that made it champion.
+    Args:
+        model: name of the registered model.
+        config: the gates' limits.
+        version: which to judge.
+        without_champion: reason not to compare with the champion, where that is impossible.
+        again: also accept a version that was rolled back.
 
-    Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not answer.
+    The champion itself is judged only by the gates that need no comparison, and keeps the verdict that made it
+    champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not answer.
     """
     with registry() as store:
         versions = all_versions(store, model)
@@ -113,9 +114,8 @@ def promote(
         chosen = None if wanted is None else versions.get(wanted)
         if chosen is None:
             known = ", ".join(map(str, sorted(versions))) or "none"
-            raise SonorantError(
-                f"models:/{model}: no version {NEWEST if version is None else version}; there are: {known}; register a voice first"
-            )
+            asked = NEWEST if version is None else version
+            raise SonorantError(f"models:/{model}: no version {asked}; there are: {known}; register a voice first")
         number, best = int(chosen.version), aliases.get(BEST)
         former = best if best != number else None
         gates = _judge(store, chosen, versions.get(former or 0), config, without_champion)
@@ -156,20 +156,19 @@ def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, with
 
 
 def _never_again(chosen: Any) -> tuple[Gate, ...]:
-    """A person's verdict on a version outlives the gates': the next run of the pipeline must not bring it back."""
+    """Keep the next pipeline run from promoting a version that a person rolled back."""
     gone = chosen.tags.get(GONE_TAG)
-    return (
-        (Gate(name=GONE_TAG, passed=False, reason=f"was rolled back {gone}; --again judges it anew"),) if gone else ()
-    )
+    reason = f"was rolled back {gone}; --again judges it anew"
+    return (Gate(name=GONE_TAG, passed=False, reason=reason),) if gone else ()
 
 
 def _keep(store: Store, chosen: Any, verdict: Verdict) -> None:
-    """The verdict as tags, for the list of versions, and with all figures as a file of the version's run."""
+    """Record the verdict as tags, for the list of versions, and with all figures as a file of the version's run."""
     tags = {f"{GATE_TAG}{gate.name}": gate.says() for gate in verdict.gates}
     tags[VERDICT_TAG] = f"{verdict.time} {verdict.outcome()}"
     if verdict.without_champion:
         tags["without_champion"] = verdict.without_champion
-    for key in chosen.tags:  # what an earlier verdict said would stand beside this one
+    for key in chosen.tags:  # remove gates of an earlier verdict
         if key.startswith(GATE_TAG) and key not in tags:
             store.client.delete_model_version_tag(chosen.name, str(chosen.version), key)
     for key, value in tags.items():

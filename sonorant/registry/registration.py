@@ -1,5 +1,4 @@
-"""A voice bundle becomes a version of a registered model, with its figures and its report. Knows nothing of what is
-good enough."""
+"""Register a voice bundle as a version of a model, with its figures and its report."""
 
 from __future__ import annotations
 
@@ -27,15 +26,8 @@ HASH_TAG = "bundle_sha256"
 METRICS, CHOICE, REPORT = "metrics.json", "choice.json", "report"
 """Artifacts of a version's run."""
 PACKAGE = Path(__file__).parents[1]
-REQUIREMENTS = (
-    "mlflow",
-    "numpy",
-    "pandas",
-    "soundfile",
-    "onnxruntime",
-    "gruut",
-    "array-api-compat",
-)  # what speaking needs; no torch
+# What speaking needs; no torch.
+REQUIREMENTS = ("mlflow", "numpy", "pandas", "soundfile", "onnxruntime", "gruut", "array-api-compat", "pydantic")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +49,16 @@ class Registered:
     name: str
     version: int
     run_id: str
-    """MLflow run with the report; a run below it for each variant."""
+    """MLflow run with the report; each variant has a run below it."""
     new: bool
-    """False: the same bundle was there already."""
+    """False: the same bundle was registered already."""
     without: tuple[str, ...]
-    """Kinds of trained models that were not at hand and so cannot be fine-tuned from this version."""
+    """Kinds of trained models that were absent, so that they cannot be fine-tuned from this version."""
 
     def says(self) -> str:
         """One line for a person."""
-        line = f"models:/{self.name}/{self.version}: " + (
-            "registered" if self.new else "this bundle is registered already"
-        )
+        found = "registered" if self.new else "this bundle is registered already"
+        line = f"models:/{self.name}/{self.version}: {found}"
         return line + (f", without the trained {' and '.join(self.without)} to fine-tune" if self.without else "")
 
 
@@ -80,16 +71,19 @@ def register(
     execution: str | None = None,
     trained: Mapping[str, Path] | None = None,
 ) -> Registered:
-    """Make a version of the voice bundle, or find the one that has the same content, and give it the newest figures.
+    """Make a version of the voice bundle, or find the one with the same content, and give it the newest figures.
 
-    What was measured when the default variant was chosen is no content: a voice that is measured again is the same
-    version.
+    Measurements made to choose the default variant do not count as content: a voice measured again is the same version.
+    The newest version gets the alias `challenger`.
 
-    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged
-    sentences, may be absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to
-    stand below; `trained`: trained model folders by kind, kept for fine-tuning where they are what the bundle was
-    exported from. The newest version gets the alias
-    `challenger`.
+    Args:
+        bundle: folder of the bundle.
+        metrics: content of reports/metrics.json.
+        report: folder with the page and, in `evaluation`, the judged sentences; may be absent.
+        config: section `register`.
+        origin: tags that say where the voice comes from.
+        execution: pipeline execution to stand below.
+        trained: trained model folders by kind, kept for fine-tuning if the bundle was exported from them.
 
     Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
@@ -98,9 +92,7 @@ def register(
     belonging = {kind: folder for kind, folder in (trained or {}).items() if _exported_from(voice, kind, folder)}
     with registry() as store:
         _ensure_model(store, config.model)
-        found = [
-            version for version in all_versions(store, config.model).values() if version.tags.get(HASH_TAG) == content
-        ]
+        found = [known for known in all_versions(store, config.model).values() if known.tags.get(HASH_TAG) == content]
         if found:
             version = found[0]
         else:
@@ -147,23 +139,19 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, DataType, Schema
 
-    text: list[Any] = [
-        ColSpec(DataType.string, "text"),
-        ColSpec(DataType.string, "speaker", False),
-        ColSpec(DataType.double, "speed", False),
-    ]
+    string, number = DataType.string, DataType.double
+    text: list[Any] = [ColSpec(string, "text"), ColSpec(string, "speaker", False), ColSpec(number, "speed", False)]
     audio: list[Any] = [
-        ColSpec(DataType.string, "audio"),
+        ColSpec(string, "audio"),
         ColSpec(DataType.long, "sample_rate"),
-        ColSpec(DataType.double, "seconds"),
-        ColSpec(DataType.string, "warning"),
-        ColSpec(DataType.string, "error"),
+        ColSpec(number, "seconds"),
+        ColSpec(string, "warning"),
+        ColSpec(string, "error"),
     ]
     use(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message=".*input example", category=UserWarning
-        )  # it would load the voice to try it
+        # Without an input example, which would load the voice to try it.
+        warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)
         return mlflow.pyfunc.log_model(
             name="voice",
             python_model=str(PACKAGE / "runtime" / "pyfunc.py"),
@@ -175,8 +163,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
 
 def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
-    """Tags of the version and figures of its run are those of the shipped variant; every variant has a run of its own
-    below it.
+    """Tag the version and log its figures: the shipped variant's on its own run, every variant's on a run below it.
 
     MLflow attaches a run's metrics to every model logged in it, so variants in one run would all seem to be the
     model's.
@@ -185,9 +172,7 @@ def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, A
     for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
         store.client.set_model_version_tag(version.name, str(version.version), key, value)
     beside = {kind: figures.entry(metrics, "intelligibility", kind) or {} for kind in figures.BESIDE}
-    model_id = version.source.removeprefix(
-        "models:/"
-    )  # a version that was read back no longer names its model otherwise
+    model_id = version.source.removeprefix("models:/")  # of a version read back, only `source` names the model
     _log_numbers(store, version.run_id, figures.of_variant(metrics, default.variant) | beside, model_id)
     for variant in figures.variants(metrics):
         chosen = str(variant == default.variant).lower()
@@ -198,7 +183,7 @@ def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, A
 
 
 def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[str, str]:
-    """What a person reads in the list of versions; a figure that is absent has no tag."""
+    """Figures for the list of versions; an absent figure has no tag."""
     heard = figures.entry(metrics, "intelligibility", default.variant)
     medium = figures.entry(metrics, "speed", default.candidate, "medium", "threads_1")
     table = voice.description.choice.get("table") or []

@@ -1,7 +1,6 @@
-"""Two voices timed in turn on the same sentences, in this process. Knows nothing of registries and limits.
+"""Two voices timed in turn on the same sentences, in this process.
 
-Milliseconds of another day, or of a machine that did something else then, cannot be compared; a ratio of two things
-measured in turn can.
+Milliseconds of another day, or of a busier machine, cannot be compared; a ratio of two voices timed in turn can.
 """
 
 from __future__ import annotations
@@ -17,21 +16,19 @@ from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.voice import Voice
 
 SENTENCES = 40
-"""Timed, spread evenly over the lengths there are."""
+"""Sentences timed, spread evenly over the lengths."""
 ROUNDS = 5
-"""Timed runs of each sentence and voice, after one that is not."""
+"""Timed rounds of each sentence, after a warm-up."""
 LONGEST, LEAST = 2.0, 2
 """Seconds of rounds of one sentence after which no more begin, once so many were timed: a voice that speaks code by
 code takes its time."""
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Time from phoneme ids to samples of `challenger` over that of `champion`, one ratio a sentence (S,); below 1 =
-    faster.
+    """Time from phoneme ids to samples of `challenger` divided by that of `champion`, a ratio a sentence (S,).
 
-    Each with its own default variant and runtime, on one thread, the least of `ROUNDS`, or of fewer where they take
-    longer than `LONGEST`, because other work on the machine only adds time; who goes first alternates. Raises
-    SonorantError if one of them cannot run here.
+    Each speaks with its default variant and runtime on one thread; the fastest of up to `ROUNDS` rounds counts, because
+    other work on the machine only adds time; who goes first alternates. Raises SonorantError if one cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
     chosen = [

@@ -29,21 +29,21 @@ _ANY = _NUMBERS | {"bool"}
 _BY_TYPES: tuple[tuple[frozenset[str], str], ...] = (
     (
         _FLOATS,
-        "BatchNormalization Ceil Celu Clip Conv ConvTranspose Cos Cosh CumSum Dropout Einsum Elu Erf Exp Floor Gelu "
-        "Gemm GlobalAveragePool GroupNormalization HardSigmoid HardSwish InstanceNormalization IsInf LayerNormalization "
-        "LeakyRelu Log LogSoftmax MatMul PRelu QuantizeLinear Reciprocal RMSNormalization Round Selu Sigmoid Sin Sinh "
-        "Softmax Softplus Softsign Sqrt Tan Tanh",
+        "BatchNormalization Ceil Celu Clip Conv ConvTranspose Cos Cosh CumSum Dropout Einsum Elu Erf Exp Floor "
+        "Gelu Gemm GlobalAveragePool GroupNormalization HardSigmoid HardSwish InstanceNormalization IsInf "
+        "LayerNormalization LeakyRelu Log LogSoftmax MatMul PRelu QuantizeLinear Reciprocal RMSNormalization Round "
+        "Selu Sigmoid Sin Sinh Softmax Softplus Softsign Sqrt Tan Tanh",
     ),
     (
         _NUMBERS,
-        "Abs Add ArgMax ArgMin Div Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Max Mean Min Mod Mul Neg Pad "
-        "Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-        "ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK",
+        "Abs Add ArgMax ArgMin Div Equal Greater GreaterOrEqual IsNaN Less LessOrEqual Max Mean Min Mod Mul Neg "
+        "Pad Pow Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
+        "ReduceSum ReduceSumSquare Relu ScatterElements ScatterND Sign Sub Sum TopK",
     ),
     (
         _ANY,
-        "Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity OneHot Reshape Shape "
-        "Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where",
+        "Concat Constant ConstantOfShape Expand Flatten Gather GatherElements GatherND Identity OneHot Reshape "
+        "Shape Size Slice Split Squeeze Tile Transpose Trilu Unsqueeze Where",
     ),
     (_ANY | {"uint8"}, "Cast CastLike"),
     (frozenset({"bool"}), "And Not Or Xor"),

@@ -1,8 +1,7 @@
-"""What happened in a run, kept in MLflow; training itself knows nothing of it and writes plain files.
+"""Keeps what happens in a run in MLflow; training itself only writes plain files.
 
-A stage's process opens `stage_run`; a thread beside it (follower.py) carries the run directory's points, samples and
-the machine's load to the store (store.py). A store that is away never stops or slows the stage. Knows nothing of what
-is trained.
+A stage's process opens `stage_run`; a thread (follower.py) carries the run directory's points, samples and the
+machine's load to the store (store.py). A store that is away never stops or slows the stage.
 """
 
 from sonorant.tracking.follower import sync, tracked_runs

@@ -1,8 +1,7 @@
-"""Carries a run directory to MLflow while it grows, each point once. Knows nothing of what writes the directory.
+"""Carry a run directory to MLflow while it grows, each point once.
 
-What was sent is written down in `tracking.json` beside the points. Before a batch leaves, the file says "in doubt";
-where that word is met again (the answer was lost, the process killed), the store is asked what it has before anything
-is sent twice.
+`tracking.json` beside the points records what was sent. Before a batch leaves, the file says "in doubt"; if it still
+does later (the answer was lost, the process killed), the store is asked what it has before anything is sent again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sonorant.tracking.store import Store, TrackingUnavailable, locked, open_sto
 log = logging.getLogger(__name__)
 STATE = "tracking.json"
 END = "tracking_end.json"
-"""How the stage ended, written by the stage itself: its thread may be waiting for the store when it ends."""
+"""How the stage ended, written by the stage itself: its thread may still be waiting for the store."""
 BATCH = 500  # points a request; MLflow takes 1000
 
 
@@ -37,33 +36,31 @@ class Sent:
     """What the store is known to have."""
 
     run_id: str | None = None
-    """None before the run was made."""
+    """None until the run exists."""
     steps: dict[str, int] = field(default_factory=dict)
-    """The newest step sent, for each curve."""
+    """For each curve, the newest step sent."""
     samples: list[str] = field(default_factory=list)
     """Names of the samples whose pictures and sound were sent."""
     in_doubt: bool = False
-    """A batch left and no answer was written down."""
+    """A batch left and no answer was recorded."""
 
 
 class Delivery:
-    """Sends what a run directory has and the store has not. One at a time for a directory, over all processes."""
+    """Sends what a run directory has and the store lacks, one process at a time."""
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
-        """`spec` is what the run is the first time; later the directory remembers it. Raises SonorantError if neither
-        says it."""
+        """`spec` describes a new run; the directory remembers it later. Raises SonorantError if neither has it."""
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
-        self.arrived = (
-            0  # batches, samples and files that the store has taken, so that who waits sees that it is worth it
-        )
+        self.arrived = 0  # batches, samples and files that the store has taken: a sign of progress to whoever waits
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with self._alone():
             saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
             if not saved and spec is None:
                 raise SonorantError(
-                    f"{directory}: was never tracked (no {STATE}); name a run directory such as runs/train_acoustic/<fingerprint>"
+                    f"{directory}: was never tracked (no {STATE}); "
+                    "name a run directory such as runs/train_acoustic/<fingerprint>"
                 )
             remembered = RunSpec(**saved["spec"]) if saved else None
             if remembered:
@@ -76,7 +73,7 @@ class Delivery:
     def send(self) -> None:
         """Send everything new.
 
-        Raises TrackingUnavailable or what mlflow raises; the next call then starts from what is known to be there.
+        Raises TrackingUnavailable or what mlflow raises; the next call then resumes from what is known to be sent.
         """
         try:
             with self._alone():
@@ -96,7 +93,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Say how the run ended: FINISHED, FAILED or KILLED. One that did not come to say so is still running, or to be
+        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it is still running, or to be
         resumed."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
@@ -108,7 +105,7 @@ class Delivery:
         if self._store is None:
             store = open_store()
             run_id, new = open_run(store, self.spec, self.sent.run_id)
-            # A new run has nothing; one that was found by its key alone may have anything.
+            # A new run has nothing; one found only by its key may have anything.
             if run_id != self.sent.run_id:
                 self.sent = Sent(run_id=run_id, in_doubt=not new)
                 self._save()
@@ -163,15 +160,14 @@ class Delivery:
             self.arrived += 1
 
     def _save(self) -> None:
-        write_json(
-            self.directory / STATE, {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)}
-        )
+        state = {"spec": dataclasses.asdict(self.spec), "sent": dataclasses.asdict(self.sent)}
+        write_json(self.directory / STATE, state)
 
 
 class Follower(threading.Thread):
-    """Sends a run directory every `interval` seconds until `finish`, and the machine's load with it.
+    """Sends a run directory and the machine's load every `interval` seconds until `finish`.
 
-    A store that is away is named once in the log and asked again ever more seldom; the thread never raises.
+    A store that is away is logged once and asked less and less often; the thread never raises.
     """
 
     def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
@@ -184,7 +180,7 @@ class Follower(threading.Thread):
         self._done = threading.Event()
 
     def run(self) -> None:
-        """The thread's life: send, wait, send once more, close."""
+        """Send until told to finish, then send the rest and close."""
         wait, load_due = 0.0, 0.0
         while not self._done.wait(wait):
             if time.monotonic() >= load_due:
@@ -197,8 +193,7 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close the run, as long as something arrives every `patience` seconds. Returns whether
-        everything did."""
+        """Send the rest and close, waiting while something arrives every `patience` seconds. True if everything did."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
@@ -226,13 +221,13 @@ class Follower(threading.Thread):
 
 
 def tracked_runs(folders: Iterable[Path]) -> list[Path]:
-    """The tracked run directories at or below these folders. Raises SonorantError naming a folder that has none."""
+    """The tracked run directories at or below these folders. Raises SonorantError naming a folder without any."""
     found = []
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
         if not below:
             raise SonorantError(
-                f"{folder}: no run that was ever tracked is here (no {STATE}); name runs/<stage>/<fingerprint>"
+                f"{folder}: holds no run that was ever tracked (no {STATE}); name runs/<stage>/<fingerprint>"
             )
         found += below
     return found

@@ -1,9 +1,4 @@
-"""The points of a run directory's `metrics.jsonl`, read while another process writes it. Knows nothing of where they
-go.
-
-Pictures of a validation sample: its mel spectrograms and its alignment. Knows nothing of MLflow.
-
-The machine's load as points of a run. Knows nothing of training."""
+"""What is sent of a run directory: points of its curves, pictures of its samples, and the machine's load."""
 
 from __future__ import annotations
 
@@ -31,7 +26,7 @@ class Point:
 
 
 class Tail:
-    """Reads whole new lines of a growing file, and starts over where the file was cut back and written anew.
+    """Reads whole new lines of a growing file, and starts over if the file was truncated and rewritten.
 
     A trainer that resumes from a checkpoint may drop the lines after it. The last line read is compared before reading
     on, because the file's size alone cannot tell.
@@ -47,8 +42,7 @@ class Tail:
         self._position, self._last = 0, b""
 
     def read(self) -> list[Point]:
-        """Return the points of all whole lines since the last call, without damaged ones (a writer was killed in
-        them)."""
+        """The points of all whole lines since the last call; damaged lines (a killed writer) are skipped."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position - len(self._last))
@@ -75,9 +69,11 @@ def _points(line: bytes) -> list[Point]:
 
 
 def draw_sample(sample: Path, out: Path) -> None:
-    """Draw what the folder `sample` holds into `out`: `mel.npz` (target and predicted, (M, T) log-mel) becomes
-    `mel.png`,
-    `alignment.npz` (alignment, (T, N) or (N, T)) becomes `alignment.png`. What is absent or damaged is left out."""
+    """Draw the folder `sample` into `out`; what is absent or damaged is left out.
+
+    `mel.npz` (target and predicted, (M, T) log-mel) becomes `mel.png`, `alignment.npz` (alignment, (T, N) or (N, T))
+    becomes `alignment.png`.
+    """
     mels = {name: mel for name, mel in _arrays(sample / "mel.npz").items() if name in ("target", "predicted")}
     _draw(mels, "frame", "mel bin", out / "mel.png")
     _draw(_arrays(sample / "alignment.npz"), "frame", "phoneme", out / "alignment.png")
@@ -109,16 +105,15 @@ def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> Non
 
 
 def append_load(path: Path) -> None:
-    """Append one line of the machine's load now, in the format of `metrics.jsonl`; its step counts the lines."""
+    """Append the machine's current load in the format of `metrics.jsonl`; its step counts the lines."""
     step = path.read_bytes().count(b"\n") + 1 if path.exists() else 1
+    row = {"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}
     with path.open("a", encoding="utf-8") as file:
-        file.write(
-            json.dumps({"step": step, "time": time.time(), "metrics": {**processor_load(), **gpu_load()}}) + "\n"
-        )
+        file.write(json.dumps(row) + "\n")
 
 
 def processor_load() -> dict[str, float]:
-    """Share of all cores in use since the last call (percent), memory in use (MB, percent of the machine's)."""
+    """Cores in use since the last call (percent) and memory in use (MB, percent)."""
     import psutil
 
     memory = psutil.virtual_memory()
@@ -130,7 +125,7 @@ def processor_load() -> dict[str, float]:
 
 
 def gpu_load() -> dict[str, float]:
-    """Use (percent) and memory (MB) of each NVIDIA device; nothing where there is none or NVML is not installed."""
+    """Use (percent) and memory (MB) of each NVIDIA GPU; empty without GPU or NVML."""
     try:
         with Nvml() as nvml:
             loads = {gpu.index: nvml.load(gpu.uuid) for gpu in nvml.gpus()}

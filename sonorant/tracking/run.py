@@ -1,5 +1,4 @@
-"""MLflow runs that are found again: one for a pipeline execution, below it one a stage. Knows nothing of threads or
-files."""
+"""MLflow runs that are found again: one a pipeline execution, with one a stage below it."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
 SERVED_TAG = "sonorant.executions"
-"""Ids of all executions a run has served. It stands below the newest one, which continues it and uses what it made."""
+"""Ids of all executions a run has served. It stands below the newest, which continued it."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
-"""What a stage's tags say of its whole execution."""
+"""Those of a stage's tags that hold for its whole execution."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """What a run is, before any store was asked."""
+    """Description of a run, independent of the store."""
 
     key: str
-    """Unique name of the run, kept as a tag: a run whose creation was not answered is found by it, never made twice."""
+    """Unique name, kept as a tag: a run whose creation was not answered is found by it instead of made twice."""
     stage: str
-    """The stage's name, shown as the run's name."""
+    """The stage's name, also the run's."""
     execution: str | None = None
-    """Id of the pipeline execution it belongs to; None = a run of its own."""
+    """Id of the pipeline execution above it; None = a run of its own."""
     params: dict[str, str] = field(default_factory=dict)
     """Flat settings."""
     tags: dict[str, str] = field(default_factory=dict)
@@ -36,7 +35,7 @@ class RunSpec:
 
 
 def execution_id() -> str | None:
-    """Id of the pipeline execution this process is part of: SONORANT_EXECUTION, or from the `dvc` process above it, or
+    """Id of the pipeline execution that started this process, from SONORANT_EXECUTION or the `dvc` process above it, or
     None."""
     named = os.environ.get("SONORANT_EXECUTION")
     if named:
@@ -67,11 +66,9 @@ def flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[str, bool]:
-    """Return (id, whether it is new) of the running MLflow run for `spec`: the one known as `run_id`, or by its key,
-    else made now.
+    """Find the MLflow run for `spec` by `run_id` or by its key, or make it. Returns (id, whether it is new).
 
-    The run is set to RUNNING and stands below its execution's run. Raises whatever mlflow raises when the store is
-    away.
+    The run is set to RUNNING, below its execution's run. Raises what mlflow raises when the store is away.
     """
     client = store.client
     run = _existing(store, run_id) or _newest(store, KEY_TAG, spec.key)
@@ -90,9 +87,9 @@ def open_run(store: Store, spec: RunSpec, run_id: str | None = None) -> tuple[st
 
 
 def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
-    """Id of the run above the stages of one pipeline execution, found by its id or made.
+    """Id of the run above the stages of one pipeline execution, found or made.
 
-    It takes the origin of its newest stage: the hash of the data is known only once the corpus has been imported.
+    It takes the origin of its newest stage: the hash of the data is known only once the corpus is imported.
     """
     with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
         run = find_execution(store, execution)
@@ -112,13 +109,12 @@ def find_execution(store: Store, execution: str) -> Any:
 
 
 def add_origin(store: Store, run: Any, tags: Mapping[str, str]) -> None:
-    """Set those of `tags` that say where a whole execution comes from."""
+    """Set those of `tags` that hold for a whole execution."""
     _add(store, run, {key: value for key, value in tags.items() if key in ORIGIN_TAGS}, {})
 
 
 def close_run(store: Store, run_id: str, status: str) -> None:
-    """Set the run's end, and that of its execution: FINISHED, FAILED or KILLED. The execution's next stage opens it
-    again."""
+    """End the run and its execution: FINISHED, FAILED or KILLED. The execution's next stage opens it again."""
     parent = store.client.get_run(run_id).data.tags.get(PARENT_TAG)
     for run in filter(None, (run_id, parent)):
         store.client.set_terminated(run, status)
@@ -145,7 +141,7 @@ def _newest(store: Store, tag: str, value: str) -> Any:
 
 
 def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -> None:
-    """Log what the run does not have yet: MLflow refuses a param that changes, so the first value stays."""
+    """Log what the run lacks; MLflow refuses to change a param, so the first value stays."""
     from mlflow.entities import Param, RunTag
 
     new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]

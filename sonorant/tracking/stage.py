@@ -1,4 +1,4 @@
-"""The MLflow run of one stage's process. Knows nothing of what the stage does."""
+"""The MLflow run of one stage's process."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sonorant.tracking.run import RunSpec, add_origin, execution_id, find_execut
 from sonorant.tracking.store import open_store, shown
 
 log = logging.getLogger(__name__)
-PATIENCE = 20.0  # seconds a finished stage waits for the store to take something
+PATIENCE = 20.0  # seconds a finished stage waits for the store to accept something
 
 
 class StageRun:
-    """What a stage may add to its run. Nothing here waits for MLflow, and nothing raises because of it."""
+    """What a stage may add to its run. Nothing here waits for MLflow or raises because of it."""
 
     def __init__(self, directory: Path, follower: Follower) -> None:
         self.directory = directory
         self._follower = follower
 
     def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
-        """Add points; nested mappings become "a.b", what is not a number is left out."""
+        """Add points; nested mappings become "a.b", values that are not finite numbers are left out."""
         numbers = {}
         for key, text in flat(dict(values)).items():
             try:
@@ -43,16 +43,14 @@ class StageRun:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Add a file, or a folder's content, to the run's artifacts below `folder`; it is sent before the stage
-        ends."""
+        """Add a file, or a folder's content, to the run's artifacts below `folder`; sent before the stage ends."""
         self._follower.delivery.files.append((path, folder))
 
 
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
-    """Give the run above an execution's stages the origin that is known only when they are over: DVC writes its lock
-    after a stage.
+    """Set the origin on the run above an execution's stages: DVC writes its lock only after a stage.
 
-    Nothing where the execution has no run, because no stage had anything to do, or where the store is away.
+    Does nothing if the execution has no run, because no stage had anything to do, or the store is away.
     """
     try:
         store = open_store()
@@ -72,11 +70,14 @@ def stage_run(
 ) -> Iterator[StageRun]:
     """Keep this process's work as an MLflow run named `stage`, below the run of its pipeline execution.
 
-    `params`: settings, may be nested. `tags`: where the work comes from. `run_directory`: folder with `metrics.jsonl`
-    and
-    `samples/` that is followed while it grows; the same folder again continues the same MLflow run. Without one, the
-    run has what `log_metrics` and `log_file` add. If the store is away the stage goes on; what a run directory owes is
-    sent by `sync` or the next time.
+    Args:
+        stage: the stage's name.
+        params: settings, may be nested.
+        tags: where the work comes from.
+        run_directory: folder with `metrics.jsonl` and `samples/` that is followed while it grows; the same folder later
+            continues the same MLflow run. None: the run has only what `log_metrics` and `log_file` add.
+
+    If the store is away the stage goes on; what a run directory owes is sent by `sync` or the next time.
     """
     spec = RunSpec(
         key=uuid.uuid4().hex,

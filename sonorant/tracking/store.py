@@ -1,7 +1,4 @@
-"""A store of files that was moved or copied with its project. Knows nothing of what the runs in it hold.
-
-The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project. Knows nothing of
-stages."""
+"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project."""
 
 from __future__ import annotations
 
@@ -18,6 +15,21 @@ from typing import TYPE_CHECKING
 
 from sonorant.errors import SonorantError
 
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+DEFAULT_DATABASE = Path("runs/mlflow.db")
+EXPERIMENT = "sonorant"
+# Read by mlflow when it is imported or at each request; a value the user set stays.
+MLFLOW_ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # a request that mlflow repeats may arrive twice; the follower asks first
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "DO_NOT_TRACK": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
 ARTIFACTS = "mlartifacts"
 """Folder of the artifacts, beside the database."""
 PLACES = {
@@ -26,19 +38,19 @@ PLACES = {
     "logged_models": "artifact_location",
     "model_versions": "storage_location",
 }
-"""Columns in which MLflow keeps absolute places of artifacts."""
+"""Columns in which MLflow keeps absolute paths of artifacts."""
 
 
 def place_of_artifacts(database: Path) -> str:
-    """Where the artifacts of an sqlite store are kept, as a URI: a plain folder, readable with and without a server."""
+    """URI of an sqlite store's artifacts: a plain folder, readable with and without a server."""
     return (database.parent / ARTIFACTS).as_uri()
 
 
 def follow_move(database: Path, former: str) -> None:
-    """Let the store's runs and models have their artifacts beside `database`, if `former` was beside it where it was
-    before.
+    """After the project was moved or copied, point the store's artifacts at the folder beside `database`.
 
-    Otherwise new artifacts would go to the place where the project once was, or into the project it is a copy of.
+    Only if `former` lay beside the database too. Otherwise new artifacts would go to the project's former place, or
+    into the project it was copied from.
     """
     now = place_of_artifacts(database)
     if former == now or not former.endswith(f"/{ARTIFACTS}"):
@@ -51,26 +63,6 @@ def follow_move(database: Path, former: str) -> None:
             )
 
 
-if TYPE_CHECKING:
-    from mlflow.tracking import MlflowClient
-
-
-DEFAULT_DATABASE = Path("runs/mlflow.db")
-EXPERIMENT = "sonorant"
-
-
-# Read by mlflow when it is imported or at each request; a value the user set stays.
-MLFLOW_ENVIRONMENT = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",  # what mlflow itself sends again may arrive twice; the follower asks first
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "DO_NOT_TRACK": "true",
-    "GIT_PYTHON_REFRESH": "quiet",
-}
-
-
 class TrackingUnavailable(SonorantError):
     """MLflow is not installed or its store does not answer. The same call may succeed later."""
 
@@ -81,26 +73,25 @@ class Store:
 
     client: MlflowClient
     uri: str
-    """Address with credentials, if it has any: show `shown(uri)` to people."""
+    """Address, with credentials if it has any: show people `shown(uri)`."""
     experiment: str
     """Id of the experiment that holds the project's runs."""
 
 
 def store_uri() -> str:
-    """Address of the store; the default is absolute, so that it means the same file from any folder."""
+    """Address of the store; the default is absolute, so that it means the same file in any folder."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
 
 
 def shown(text: object) -> str:
-    """`text` on one line and without the user and password of any address in it."""
+    """`text` on one line, without user and password of any address in it."""
     return re.sub(r"(\w+://)[^/@\s]+@", r"\1", " ".join(str(text).split()))
 
 
 def open_store() -> Store:
-    """Connect, make the experiment where it is absent, and return the store.
+    """Connect and return the store, with the experiment made if it is absent.
 
-    Raises TrackingUnavailable with one line if mlflow is not installed or the store does not answer within its bounded
-    retries.
+    Raises TrackingUnavailable if mlflow is not installed or the store does not answer within its bounded retries.
     """
     uri = store_uri()
     for name, value in MLFLOW_ENVIRONMENT.items():
@@ -129,8 +120,7 @@ def open_store() -> Store:
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """The store, for `what`: an answer that does not come becomes TrackingUnavailable, a refusal a SonorantError of one
-    line."""
+    """The store, for `what`: a missing answer becomes TrackingUnavailable, a refusal a SonorantError of one line."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -144,7 +134,7 @@ def answering(what: str) -> Iterator[Store]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock between processes of this machine; it ends with the process, whatever ends it."""
+    """Hold an exclusive lock between processes of this machine; it ends with the process."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -49,11 +49,11 @@ FAULTS = [  # file, what is there, what is planted instead, the versions that do
     ("execution.py", "trt.nptype(", "trt.nptypes(", {"10", "11"}),
     (
         "execution.py",
-        "receptive_field.execute_async_v3(self._stream.handle)",
-        "receptive_field.execute_async_v3(stream=1)",
+        "context.execute_async_v3(self._stream.handle)",
+        "context.execute_async_v3(stream=1)",
         {"10", "11"},
     ),
-    ("progress.py", "self, phase_name: str, step: int", "self, phase_name: str", {"10", "11"}),
+    ("builder.py", "self, phase_name: str, step: int", "self, phase_name: str", {"10", "11"}),
     ("device.py", "cuda.cudaGraphInstantiate(", "cuda.cudaGraphInstanciate(", {"10", "11"}),
     ("device.py", "cuda.cudaStreamEndCapture(self._stream)", "cuda.cudaStreamEndCapture()", {"10", "11"}),
 ]
