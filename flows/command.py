@@ -1,4 +1,4 @@
-"""Runs a command whose every process can be ended again. Knows nothing of Prefect, DVC or training."""
+"""Run a command all of whose processes can be ended again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import psutil
 
 from sonorant.errors import SonorantError
 
-TOKEN = "SONORANT_COMMAND"  # its value is inherited by all descendants, also those in sessions of their own (torchrun's workers)
+TOKEN = "SONORANT_COMMAND"  # inherited by all descendants, also those in other sessions (torchrun's workers)
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow itself after 30
 PROGRESS_EVERY = 10.0  # seconds between two shown states of a progress bar
 
@@ -33,11 +33,11 @@ def run_command(
     environment: Mapping[str, str],
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `command` in a session of its own, passing each line it prints to `say`; progress bars are thinned out.
+    """Run `command` in its own session, passing each line it prints to `say`; progress bars are thinned out.
 
-    Call it from the main thread: whatever is raised here by a signal (cancelling, Ctrl-C) or by `check`, which is
-    called at least every second, ends the command, with SIGTERM and after `GRACE` seconds SIGKILL, and is raised on
-    once no process of it is left. Raises CommandFailed for a status other than 0.
+    Call it from the main thread. If a signal (cancelling, Ctrl-C) or `check`, called at least every second, raises, the
+    command is ended with SIGTERM, after `GRACE` seconds with SIGKILL, and the exception continues once no process of it
+    is left. Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -65,8 +65,7 @@ def run_command(
 
 
 def end_group(process: subprocess.Popen[bytes], token: str) -> None:
-    """End the command's processes, also those that outlived it: SIGTERM to its group, SIGKILL to what is left after
-    `GRACE` seconds."""
+    """End all of the command's processes: SIGTERM to its group, SIGKILL to those left after `GRACE` seconds."""
     with _signals_held():
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
@@ -95,7 +94,7 @@ def members(token: str) -> list[psutil.Process]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """A second Ctrl-C or SIGTERM must not interrupt the ending: it is bounded anyway."""
+    """Ignore a second Ctrl-C or SIGTERM while processes are ended, which takes bounded time anyway."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -108,7 +107,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
-    """Lines as they are printed, until the command has ended (not until its last descendant has closed the pipe)."""
+    """Lines as they are printed, until the command has ended, even if a descendant still holds the pipe."""
     assert process.stdout is not None
     descriptor, text, shown = process.stdout.fileno(), b"", time.monotonic()
     while True:
@@ -130,6 +129,6 @@ def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Itera
 
 
 def _last_state(line: bytes) -> str:
-    """What a terminal would show of a line that was overwritten by carriage returns."""
+    """What a terminal shows of a line overwritten by carriage returns."""
     states = [state for state in line.decode("utf-8", "replace").split("\r") if state.strip()]
     return states[-1].rstrip() if states else ""

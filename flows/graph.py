@@ -1,4 +1,4 @@
-"""The pipeline's graph as dvc.yaml has it. Knows nothing of Prefect and of what the stages do."""
+"""The pipeline's graph, read from dvc.yaml."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The stages of a project and what lies around them."""
+    """The stages of a project, and their files."""
 
     stages: tuple[str, ...]
-    """Names; each stands behind those it needs."""
+    """Names; each follows those it needs."""
     needs: dict[str, tuple[str, ...]]
-    """All stages, near and far, that a stage needs."""
+    """All stages, direct and indirect, that a stage needs."""
     inputs: dict[str, tuple[Path, ...]]
-    """What a stage reads that another one writes, all of it or a part, relative to the project."""
+    """What a stage reads of the others' outputs, relative to the project."""
     outs: tuple[Path, ...]
     """What stages write, relative to the project."""
     commands: dict[str, str]
-    """What each stage runs."""
+    """The command of each stage."""
     sources: tuple[Path, ...]
-    """What stages read and no stage writes, relative to the project."""
+    """What stages read and none writes, relative to the project."""
     cache: Path
     """Absolute folder of DVC's cache."""
 
     def order(self, wanted: Sequence[str] | None) -> list[str]:
-        """Names of the wanted stages (None = all) and of all they need, in the order to run them; as `dvc repro
-        <wanted>` would.
+        """The wanted stages (None = all) and all they need, in the order that `dvc repro <wanted>` would run them.
 
         Raises SonorantError for a stage that does not exist.
         """
@@ -46,8 +45,7 @@ class Pipeline:
 
 
 def up_to_date(root: Path, stage: str) -> bool:
-    """Whether `dvc repro --single-item` of this stage would find nothing to do. Raises SonorantError if DVC refuses the
-    project."""
+    """Whether `dvc repro --single-item` would find nothing to do. Raises SonorantError if DVC refuses the project."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
 
@@ -59,8 +57,7 @@ def up_to_date(root: Path, stage: str) -> bool:
 
 
 def read_graph(root: Path) -> Pipeline:
-    """Read dvc.yaml in the folder `root`, its templates filled in from params.yaml. Raises SonorantError if DVC refuses
-    it."""
+    """Read dvc.yaml in the folder `root`, filled in from params.yaml. Raises SonorantError if DVC refuses it."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from dvc.stage import PipelineStage
@@ -102,5 +99,5 @@ def read_graph(root: Path) -> Pipeline:
 
 
 def _overlap(one: Path, other: Path) -> bool:
-    """Whether one of them is, or is in, the other."""
+    """Whether one path equals or contains the other."""
     return one.is_relative_to(other) or other.is_relative_to(one)

@@ -1,5 +1,4 @@
-"""A command as part of a Prefect run: what it prints is in the run's log, its failure is one line. Knows nothing of
-stages."""
+"""Run a command as part of a Prefect run: its output goes to the run's log, its failure becomes one line."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ def run_logged(
 ) -> None:
     """Run `command` in the folder `where`, with `extra` in its environment and this interpreter as `python`.
 
-    `check` is called every second or so; what it raises ends the command. Raises SonorantError naming `what` and the
-    command's own last error if it fails.
+    `check` is called about every second; an exception from it ends the command. Raises SonorantError naming `what` and
+    the command's own last error if it fails.
     """
     logger, errors = get_run_logger(), []
 

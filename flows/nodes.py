@@ -1,6 +1,6 @@
-"""The other machines of a training: a flow run of the deployment `train-node` on each, started, watched, cancelled.
+"""The other machines of a training: start, watch and cancel a run of the deployment `train-node` on each.
 
-The first node is the stage's own process, as in a training on one machine; knows nothing of what it does.
+The first node is the stage's own process, as in a training on one machine.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ WORKER = "prefect worker start --pool sonorant-nodes --limit 1"
 ADDRESS = "SONORANT_NODE_ADDRESS"
 POLL_SECONDS = 2.0
 FINISH_SECONDS = 30.0
-"""How long the other nodes may take to end once the first one has finished."""
+"""How long the other nodes may take to end after the first one."""
 CANCEL_SECONDS = 45.0
 """How long a cancelled node may take to end; Prefect's worker gives its processes 30."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """How many machines train, and how they come by what they need."""
+    """How many machines train, and how they get the project's files."""
 
     count: int
     shared: bool
     """Whether all see the project's folder under the same path; if not, they fetch features from DVC's remote."""
     join_seconds: int
-    """Until all must have met."""
+    """Time limit for all to meet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What one node is to do, and how it meets the others. Travels as the parameter of a flow run."""
+    """One node's part in a training, and how it meets the others; the parameter of its flow run."""
 
     stage: str
     rank: int
@@ -61,16 +61,16 @@ class Part:
     endpoint: str
     """host:port of the first node."""
     meeting: str
-    """Id of this attempt, so that a node left over from another one meets nobody."""
+    """Id of this attempt, so that a node left over from another attempt meets nobody."""
     join_seconds: int
     commit: str
-    """Of the first node's project."""
+    """Commit of the first node's project."""
     folder: str | None = None
-    """The first node's project, where all nodes see it; None: the node makes a copy of its own and fetches features."""
+    """The first node's project, if all nodes see it; None: the node makes its own copy and fetches features."""
     params: str = ""
     """Content of the first node's params.yaml, for that copy."""
     lock: str = ""
-    """Content of the first node's dvc.lock: which features are fetched."""
+    """Content of the first node's dvc.lock, which names the features to fetch."""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -87,7 +87,7 @@ class Part:
 def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
     """The first node's part in training `stage` in the folder `where` of the project `root`.
 
-    Unless that folder is shared, what the stage reads is pushed to DVC's remote, from which the other nodes fetch it.
+    Unless that folder is shared, the stage's inputs are pushed to DVC's remote, from which the other nodes fetch them.
     """
     if not nodes.shared:
         push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
@@ -113,10 +113,9 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
 
 @contextmanager
 def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
-    """Start the nodes beside the first and yield a check to call now and then, which raises SonorantError when one has
-    failed.
+    """Start the other nodes and yield a check to call now and then; it raises SonorantError if one has failed.
 
-    When the body is done the nodes are waited for, when it raises they are cancelled: no node outlives it.
+    When the body ends the nodes are waited for; when it raises they are cancelled: no node outlives it.
     """
     others = OtherNodes(first)
     try:
@@ -142,8 +141,7 @@ class OtherNodes:
         self._runs: dict[int, Any] = {}
 
     def start(self) -> None:
-        """Ask Prefect for a flow run a node. Where it raises, those that were started before are there to be
-        cancelled."""
+        """Start a flow run a node. If this raises, those already started can be cancelled."""
         first = self._first
         try:
             for rank in range(1, first.count):
@@ -160,7 +158,7 @@ class OtherNodes:
         self._logger.info("%s meets %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
 
     def check(self) -> None:
-        """Ask after the nodes, every few seconds at most. A Prefect server that is away does not end a training."""
+        """Ask Prefect about the nodes, every few seconds at most. A server that is away does not end a training."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -178,13 +176,12 @@ class OtherNodes:
                     )
 
     def finish(self) -> None:
-        """Wait for the nodes to end by themselves; one that had nothing to do is still waiting to be met, and is
-        cancelled."""
+        """Wait for the nodes to end; one that had nothing to do still waits to be met, and is cancelled."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """End all nodes. One that does not answer for `patience` seconds is given up, so that it holds no place in its
+        """Cancel all nodes. One that does not answer for `patience` seconds is given up, to free its place in the
         pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
@@ -219,10 +216,9 @@ class OtherNodes:
 
 
 def own_address() -> str:
-    """This machine's address as other nodes see it: SONORANT_NODE_ADDRESS, or the one by which it reaches Prefect's
-    server.
+    """This machine's address for other nodes: SONORANT_NODE_ADDRESS, or the one that reaches Prefect's server.
 
-    Raises SonorantError where that is loopback.
+    Raises SonorantError if that is loopback.
     """
     named = os.environ.get(ADDRESS)
     if named:

@@ -1,7 +1,7 @@
-"""What is tried again, and how often. Knows nothing of the stages.
+"""What is retried, and how often.
 
-Stages are not retried: the same input fails the same way, and a trainer resumes from its checkpoint when a person asks.
-Actions talk to servers, so an answer that did not come is asked for again; a refusal is not.
+Stages are not: the same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions
+talk to servers, so a missing answer is asked for again; a refusal is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from prefect.cache_policies import NO_CACHE
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Whether the failure may be gone later: an exception may; bad input is a state without one."""
+    """Whether the failure may be temporary: an exception may; bad input is a state without one."""
     return isinstance(state.data, Exception)
 
 

@@ -1,5 +1,4 @@
-"""What a pipeline run found, for people: rows and Markdown from what the stages wrote. Knows nothing of Prefect and of
-files."""
+"""The results of a pipeline run for people: rows and Markdown."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ COPIED = {"parallel": "vocoder's copy of them", "codec_lm": "codec's copy of the
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """Who speaks: the recordings, the copy of them that what makes sound gives (the key `vocoder`), or a variant of the
+    """Who speaks: the recordings, the vocoder's or codec's copy of them (the key `vocoder`), or a variant of the
     voice."""
     names = {"recordings": "the recordings", "vocoder": COPIED[metrics.get("family", "parallel")]}
     return names.get(kind, f"the voice, {kind}")
 
 
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for recordings, vocoder's copy and each variant: error rates in percent, the 95 % interval, points above
-    fp32 in pairs."""
+    """A row for recordings, copy and each variant: error rates in percent, 95 % interval, points above fp32 in
+    pairs."""
     rows = []
     for key, found in metrics.get("intelligibility", {}).items():
         row = {"spoken by": spoken_by(key, metrics)}
@@ -44,8 +43,7 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row a candidate, the chosen one marked: median latency, speed beside fp32's, error rate, size, and why it
-    ships or not."""
+    """A row a candidate, the chosen one marked: median latency, speedup over fp32, error rate, size, and the reason."""
     chosen = f"{choice.get('runtime')}/{choice.get('variant')}"
     return [
         {
@@ -61,8 +59,8 @@ def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for the recordings, vocoder's copy and each variant: distances from the recordings, DNSMOS; what did not
-    run is a dash."""
+    """A row for recordings, copy and each variant: distances from the recordings, DNSMOS; a dash for what did not
+    run."""
     return [
         {
             "spoken by": spoken_by(key, metrics),
@@ -78,7 +76,7 @@ def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for the codec, where there is one: what its codes take and how many of them are in use."""
+    """A row for the codec, if there is one: its bit rate and how many of its codes are used."""
     found = metrics.get("codec")
     if not found:
         return []
@@ -93,8 +91,7 @@ def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row a variant of an autoregressive voice: how often a sentence ran away, whether another attempt helped, how
-    soon it is heard."""
+    """A row a variant of an autoregressive voice: runaways, retries, time to the first audio."""
     return [
         {
             "variant": variant,
@@ -113,8 +110,7 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row for each candidate, sentence class and number of threads: real-time factor, milliseconds, times fp32's
-    speed in turn."""
+    """A row a candidate, sentence class and thread count: real-time factor, milliseconds, speedup over fp32 in turn."""
     rows = []
     for candidate, lengths in metrics.get("speed", {}).items():
         if isinstance(lengths, str):
@@ -140,7 +136,7 @@ def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def memory_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """One row a candidate that ran: what its process takes when loaded, and at most while it speaks."""
+    """A row a candidate that ran: memory of its process when loaded, and its peak while speaking."""
     return [
         {"candidate": candidate, "loaded MiB": f"{found['loaded_mib']:.0f}", "peak MiB": f"{found['peak_mib']:.0f}"}
         for candidate, found in metrics.get("memory", {}).items()
@@ -149,12 +145,12 @@ def memory_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def stage_rows(seconds: Mapping[str, float]) -> list[dict[str, str]]:
-    """One row a stage: how long it took."""
+    """A row a stage: how long it took."""
     return [{"stage": stage, "seconds": f"{value:.1f}"} for stage, value in seconds.items()]
 
 
 def gate_rows(gates: Mapping[str, str]) -> list[dict[str, str]]:
-    """One row a gate of the alias `champion`: what it said."""
+    """A row a gate of the alias `champion`: its result."""
     return [{"gate": name, "verdict": verdict} for name, verdict in gates.items()]
 
 

@@ -1,6 +1,6 @@
 """From recordings to a registered voice: each stage of dvc.yaml as a Prefect task, then register and promote.
 
-Knows nothing of what the stages do; DVC decides which of them have anything to do.
+DVC decides which stages have anything to do.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from tasks import promote as promoting
 from tasks import register as registering
 from tasks.origin import origin_tags
 
-# pydantic would remark on every run that this parameter's name is also that of a method of the model prefect makes of
-# it.
+# pydantic would warn on every run that the parameter shadows a method of the model that prefect makes of it.
 warnings.filterwarnings("ignore", message='Field name "register"', category=UserWarning)
 
 METRICS = Path("reports/metrics.json")
@@ -52,8 +51,7 @@ def train_and_export(
     shared: bool = False,
     join_timeout: int = 600,
 ) -> Any:
-    """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates decide on
-    `champion`.
+    """Run the pipeline of dvc.yaml in the current folder, then register its voice and let the gates judge it.
 
     Args:
         overrides: Settings of params.yaml for this run alone, such as {"train_acoustic.steps": 300}. The run then works
@@ -93,8 +91,8 @@ def train_and_export(
 
 @task(task_run_name="{stage}", **STAGE)
 def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None) -> State[Any] | None:
-    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`, with its output in this
-    task's log."""
+    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`; its output goes to the
+    log."""
     environment = {"SONORANT_EXECUTION": execution}
     if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
@@ -133,8 +131,8 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
 
 @task(task_run_name="promote", **ACTION)
 def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
-    """Let the gates of params.yaml decide whether the version becomes `champion`; return what each said and what came
-    of it."""
+    """Let the gates of params.yaml decide whether the version becomes `champion`; return their results and the
+    outcome."""
     try:
         verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
     except SonorantError as error:
@@ -146,7 +144,7 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Bad input as a failed state: one line, and no retry. A store that was away is raised on, and asked again
+    """Bad input as a failed state: one line, no retry. A store that was away is raised again and retried
     (policy.py)."""
     if isinstance(error, TrackingUnavailable):
         raise error
@@ -154,8 +152,7 @@ def refused(error: SonorantError) -> State[Any]:
 
 
 def outcome(state: Any) -> Any:
-    """A task's result. Raises SonorantError with its one line if it failed, and whatever ended it if that was something
-    else."""
+    """A task's result. Raises SonorantError with its one line if it failed, or else the original exception."""
     if state.is_failed() and state.message:
         raise SonorantError(" ".join(state.message.split()))
     return state.result()

@@ -1,8 +1,4 @@
-"""One of the machines of a training that Prefect starts on several; the first is the stage's own process
-(train_and_export.py).
-
-Knows nothing of the others but where to meet them.
-"""
+"""One of the other machines of a training that Prefect starts on several; the first is the stage's own process."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from tasks.origin import origin_tags
 
 @flow(name="train-node")
 def train_node(part: Part) -> Any:
-    """Train as one node of several, in the current folder or in the first node's where that is shared.
+    """Train as one node of several, in the current folder or in the first node's if that is shared.
 
     Args:
         part: What to train and whom to meet; train-and-export sends it.
@@ -49,7 +45,8 @@ def own_copy(root: Path, part: Part) -> Path:
     commit = origin_tags(root).get("git_commit", "unknown")
     if commit != part.commit:
         raise SonorantError(
-            f"{root} is at commit {commit}, the first node's project at {part.commit}; there: git checkout {part.commit}"
+            f"{root} is at commit {commit}, the first node's project at {part.commit}; "
+            f"there: git checkout {part.commit}"
         )
     where = make_workspace(root, root / "runs" / "workspaces" / str(flow_run.id), {})
     write_text(where / "params.yaml", part.params)

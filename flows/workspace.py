@@ -1,8 +1,5 @@
 """A copy of the project to run with other settings: the working tree stays as it is, cache and run directories are
-shared.
-
-Knows nothing of Prefect and of the stages.
-"""
+shared."""
 
 from __future__ import annotations
 
@@ -24,12 +21,11 @@ from tasks import params
 
 SHARED = "runs"  # run directories, MLflow's default store and the workspaces themselves
 SIDE_BY_SIDE = Path("reports/families")
-"""Folders that runs of different settings leave for each other's report."""
+"""Folders that runs with different settings leave for each other's report."""
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse an override of a key that `file` (params.yaml) does not have, or by a value of another type, in one
-    line."""
+    """Refuse an override of a key that `file` (params.yaml) lacks, or by a value of another type."""
     settings = params.read(file)
     for key, value in overrides.items():
         here: Any = settings
@@ -48,13 +44,13 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
-    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml, and return
+    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml; return
     `folder`.
 
-    What is in `folder` goes, as when Prefect runs a flow run again: DVC's cache has what its stages wrote. Copied is
-    what git tracks and what it neither tracks nor ignores, and what other runs left in `SIDE_BY_SIDE`. Shared by links
-    are `runs/` and sources that git ignores; DVC's cache is the project's own.
-    Raises SonorantError for a wrong override or if `root` is not a git repository.
+    The content of `folder` is deleted, as when Prefect repeats a flow run: DVC's cache has what its stages wrote.
+    Copied is what git tracks, what it neither tracks nor ignores, and what other runs left in `SIDE_BY_SIDE`. Links
+    share `runs/` and ignored sources; DVC's cache is the project's. Raises SonorantError for a wrong override or if
+    `root` is not a git repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
@@ -77,17 +73,16 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy what the workspace `folder` has for others' reports to the project `root`; what the project's own stages
-    write stays theirs."""
+    """Copy what the workspace leaves for others' reports to the project `root`, except outputs of the project's own
+    stages."""
     _copy_side_by_side(folder, root, not_these=read_graph(root).outs)
 
 
 def _copy_side_by_side(source: Path, target: Path, not_these: Collection[Path]) -> None:
     for path in sorted((source / SIDE_BY_SIDE).glob("[!.]*/")):
         if SIDE_BY_SIDE / path.name not in not_these:
-            with atomic_folder(
-                target / SIDE_BY_SIDE / path.name
-            ) as copied:  # not its mode: DVC's cache makes links read-only
+            with atomic_folder(target / SIDE_BY_SIDE / path.name) as copied:
+                # Without modes: DVC's cache makes links read-only.
                 shutil.copytree(path, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 

@@ -1,12 +1,12 @@
-"""Verbs: one module a stage or action, run as `python -m tasks.<name>`."""
+"""Stages and actions: one module each, run as `python -m tasks.<name>`."""
 
 import os
 import sys
 
-if not sys.stderr.isatty():  # in a log, a progress bar speaks now and then; tqdm reads this when it is imported
+if not sys.stderr.isatty():  # fewer lines in a log; tqdm reads this when it is imported
     os.environ.setdefault("TQDM_MININTERVAL", "10")
 
-# Read when torch is loaded: threads that spin while they wait take the cores from their neighbours, and on a busy
-# machine from themselves (two such threads, more work than cores: forty times the CPU time, measured).
+# Read when torch is loaded. Threads that spin while they wait take cores from others, and on a busy machine from
+# themselves: forty times the CPU time was measured with two of them.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")

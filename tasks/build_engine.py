@@ -1,5 +1,4 @@
-"""Action `build_engine`: a voice bundle's graphs -> TensorRT engines for this machine's GPU. Knows nothing of
-TensorRT."""
+"""Action `build_engine`: build TensorRT engines of a voice bundle's graphs for this machine's GPU."""
 
 from __future__ import annotations
 
@@ -15,20 +14,17 @@ from tasks.stage import run
 
 
 def main() -> None:
-    """Read section `engine`, build what is missing or stale, tell what was done."""
+    """Read section `engine`, build what is missing or stale, print what was done."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.build_engine",
-        description="Build TensorRT engines of a voice bundle for the GPU of this machine. An engine that fits is kept; one of another "
-        "graph, GPU, TensorRT or setting is named, with the reason, and built again. Settings: params.yaml, section 'engine'.",
+        description="Build TensorRT engines of a voice bundle for this machine's GPU. An engine that fits is kept; one "
+        "of another graph, GPU, TensorRT or setting is named, with the reason, and built again. "
+        "Settings: params.yaml, section 'engine'.",
         epilog="Needs TensorRT 10 or 11 and a GPU: docs/deploy.md.",
     )
     parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
-    parser.add_argument(
-        "--variant", action="append", help="variant of the graphs, may be repeated (default: all of the bundle)"
-    )
-    parser.add_argument(
-        "--engines", type=Path, help="folder for the engines (default: the bundle's in the user's cache)"
-    )
+    parser.add_argument("--variant", action="append", help="variant of the graphs, may be repeated (default: all)")
+    parser.add_argument("--engines", type=Path, help="folder to write (default: the bundle's in the user's cache)")
     arguments = parser.parse_args()
     config, bundle = load("engine", EngineConfig), read_bundle(arguments.voice)
     variants = arguments.variant or all_variants(bundle)
@@ -39,11 +35,11 @@ def main() -> None:
 
 
 def all_variants(bundle: Bundle) -> list[str]:
-    """The variants that all graphs come in. Raises SonorantError if there is none."""
+    """The variants that all graphs have. Raises SonorantError if there is none."""
     shared = [variant for variant in bundle.description.graphs["encoder"].variants if _has(bundle, variant)]
     if not shared:
         raise SonorantError(
-            f"{bundle.folder}: no variant that all of {', '.join(bundle.graphs)} come in; export the voice again"
+            f"{bundle.folder}: no variant is common to {', '.join(bundle.graphs)}; export the voice again"
         )
     return shared
 

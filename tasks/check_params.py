@@ -1,5 +1,4 @@
-"""Check every section of params.yaml at once, before anything runs: what a stage would refuse in an hour is refused
-now."""
+"""Check every section of params.yaml before anything runs: what a stage would refuse in an hour is refused now."""
 
 from __future__ import annotations
 
@@ -64,10 +63,9 @@ OWNERS: dict[str, type] = {
 
 
 def check(path: Path = params.PARAMS) -> None:
-    """Raises SonorantError naming the first key that is unknown, missing, of the wrong type or in contradiction with
-    another.
+    """Raise SonorantError naming the first key that is unknown, missing, of the wrong type or contradictory.
 
-    Of a pretrained codec the configuration is read too, from its folder or hub.
+    The configuration of a pretrained codec is read too, from its folder or hub.
     """
     for section, owner in OWNERS.items():
         params.load(section, owner, path)
@@ -78,7 +76,7 @@ def check(path: Path = params.PARAMS) -> None:
 
 
 def main() -> None:
-    """Check and say so."""
+    """Check the file and say that it is in order."""
     parser = argparse.ArgumentParser(prog="python -m tasks.check_params", description=__doc__)
     parser.add_argument("params", type=Path, nargs="?", default=params.PARAMS, help="the file (default params.yaml)")
     path = parser.parse_args().params

@@ -1,5 +1,4 @@
-"""Stage `choose`: what was measured of the variants -> which ships, and the bundle that does. Knows nothing of how it
-was measured."""
+"""Stage `choose`: decide which variant ships, and write the bundle that ships it."""
 
 from __future__ import annotations
 
@@ -18,17 +17,13 @@ def main() -> None:
     """Read section `choose`, choose, write the bundle and the reasons."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.choose",
-        description="Choose the fastest variant that passed verify and is understood as well as fp32, and write the bundle that ships. "
-        "Settings: params.yaml, section 'choose'.",
+        description="Choose the fastest variant that passed verify and is understood as well as fp32, and write the "
+        "bundle that ships. Settings: params.yaml, section 'choose'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
-    parser.add_argument(
-        "--variants", type=Path, required=True, help="the bundle with all variants, which the stage export wrote"
-    )
+    parser.add_argument("--variants", type=Path, required=True, help="bundle of all variants, from the stage export")
     parser.add_argument("--metrics", type=Path, required=True, help="JSON the stage evaluate wrote")
-    parser.add_argument(
-        "--choice", type=Path, required=True, help="JSON to write: the choice and the table that led to it"
-    )
+    parser.add_argument("--choice", type=Path, required=True, help="JSON to write: the choice and its table")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
     arguments = parser.parse_args()
     bundle, config = read_bundle(arguments.variants), load("choose", ChooseConfig)

@@ -1,5 +1,5 @@
-"""Stage `corpus`: recordings of any kind become one folder with a manifest. Settings: section `corpus` of
-params.yaml."""
+"""Stage `corpus`: import recordings of any kind into one folder with a manifest. Settings: params.yaml, section
+corpus."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from tasks.stage import run
 def main() -> None:
     """Import the corpus that params.yaml describes."""
     parser = argparse.ArgumentParser(prog="python -m tasks.corpus", description=__doc__)
-    parser.add_argument(
-        "--source", type=Path, required=True, help="folder of prompts, corpus folder or table, as corpus.kind says"
-    )
+    source = "folder of prompts, corpus folder or table, as corpus.kind says"
+    parser.add_argument("--source", type=Path, required=True, help=source)
     parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest.jsonl and the recordings")
     arguments = parser.parse_args()
     import_corpus(arguments.source, arguments.out, load("corpus", CorpusConfig))

@@ -1,4 +1,4 @@
-"""Stage `evaluate`: the variants of a voice -> their figures, and sound to listen to."""
+"""Stage `evaluate`: measure the variants of a voice, and write samples to listen to."""
 
 from __future__ import annotations
 
@@ -17,25 +17,22 @@ def main() -> None:
     """Read sections `recognizer` and `evaluate`, judge, write sentences, samples and metrics."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.evaluate",
-        description="Judge every variant that passed verify on held-out sentences: error rates with intervals beside the recordings' own, "
-        "distances, DNSMOS, speed, size, memory, and a test of the evaluator itself. "
+        description="Judge every variant that passed verify on held-out sentences: error rates with intervals beside "
+        "the recordings' own, distances, DNSMOS, speed, size, memory, and a test of the evaluator itself. "
         "Settings: params.yaml, sections 'recognizer' and 'evaluate'.",
     )
     parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
     parser.add_argument("--recordings", type=Path, required=True, help="JSON the stage recognize_recordings wrote")
     parser.add_argument("--voice", type=Path, required=True, help="the bundle with all variants")
-    parser.add_argument(
-        "--predictor", type=Path, required=True, help="trained folder of the model that speaks, to time it under torch"
-    )
-    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the vocoder or codec, the same")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor, to time it under torch")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec, to time it too")
     parser.add_argument("--codes", type=Path, required=True, help="token store the stage `train_waveform` wrote")
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--metrics", type=Path, required=True, help="JSON to write: every figure")
     parser.add_argument("--out", type=Path, required=True, help="folder to write: sentences.jsonl, samples")
-    parser.add_argument(
-        "--family", type=Path, required=True, help="folder to write: what stands beside the other family in its report"
-    )
+    family = "folder to write: the figures for the other family's report"
+    parser.add_argument("--family", type=Path, required=True, help=family)
     arguments = parser.parse_args()
     inputs = EvaluationInputs(
         corpus=arguments.corpus,

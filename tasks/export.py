@@ -1,5 +1,4 @@
-"""Stage `export`: the trained models, in float and quantised -> a voice bundle of every precision. Knows nothing of
-ONNX."""
+"""Stage `export`: write the trained models, in float and quantised, as a voice bundle of every precision."""
 
 from __future__ import annotations
 
@@ -16,39 +15,31 @@ from tasks.params import load
 from tasks.stage import run
 
 MEASURED = 3
-"""Utterances that the ranges of the 16-bit variants are measured on: the shortest, a middle one, the longest, alone and
-together."""
+"""Utterances on which the ranges of the 16-bit variants are measured: from the shortest to the longest."""
 
 
 def main() -> None:
-    """Read the sections `export` and `decoding`, write the bundle and what was measured for it."""
+    """Read sections `export` and `decoding`, write the bundle and its measurements."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.export",
-        description="Write a voice bundle: voice.json and the ONNX graphs of the voice's family in float32, for the parallel family in "
-        "float16 and bfloat16 too, and, where there are quantised models, in int8. "
+        description="Write a voice bundle: voice.json and the ONNX graphs of the voice's family in float32, for the "
+        "parallel family in float16 and bfloat16 too, and, if there are quantised models, in int8. "
         "Settings: params.yaml, sections 'export' and 'decoding'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
-    parser.add_argument(
-        "--predictor", type=Path, required=True, help="trained folder of the acoustic model, or of the language model"
-    )
-    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the vocoder, or of the codec")
-    parser.add_argument(
-        "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; without it no int8"
-    )
+    parser.add_argument("--predictor", type=Path, required=True, help="trained acoustic model or language model")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
+    parser.add_argument("--quantized", type=Path, help="folder the stage quantize wrote; without it no int8")
     parser.add_argument("--features", type=Path, required=True, help="feature store that they were trained on")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
-    parser.add_argument(
-        "--report", type=Path, help="JSON to write: which nodes of the 16-bit variants stay in float32, and why"
-    )
+    report = "JSON to write: which nodes of the 16-bit variants stay in float32, and why"
+    parser.add_argument("--report", type=Path, help=report)
     arguments = parser.parse_args()
-    store = FeatureStore.open(arguments.features)
+    store, quantized = FeatureStore.open(arguments.features), arguments.quantized
     sources = Sources(
         arguments.predictor,
         arguments.waveform,
-        quantized=(arguments.quantized / "predictor", arguments.quantized / "waveform")
-        if arguments.quantized
-        else None,
+        quantized=(quantized / "predictor", quantized / "waveform") if quantized else None,
         utterances=[store.tokens(i) for i in spread_lengths(store.tokens_count, MEASURED)],
         decoding=load("decoding", DecodingConfig),
     )

@@ -1,7 +1,4 @@
-"""Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped.
-
-Knows nothing of how they are computed.
-"""
+"""Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped."""
 
 from __future__ import annotations
 
@@ -18,26 +15,18 @@ from tasks.stage import run
 
 def main() -> None:
     """Read the manifest of `prepare` and write the feature store."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tasks.features", description=__doc__.splitlines()[0] if __doc__ else None
-    )
-    parser.add_argument(
-        "--corpus", type=Path, required=True, help="folder written by tasks.corpus, with the audio files"
-    )
-    parser.add_argument(
-        "--prepared", type=Path, required=True, help="folder written by tasks.prepare, with manifest.jsonl"
-    )
+    parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
+    parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")
-    parser.add_argument(
-        "--processes", type=int, help="worker processes (default: one a core); the result does not depend on it"
-    )
+    processes = "worker processes (default: one a core); the result does not depend on it"
+    parser.add_argument("--processes", type=int, help=processes)
     options = parser.parse_args()
     if options.processes is not None and options.processes < 1:
         parser.error("--processes must be at least 1")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
-    write_features(
-        options.corpus, read_manifest(options.prepared / "manifest.jsonl"), options.out, audio, text, options.processes
-    )
+    utterances = read_manifest(options.prepared / "manifest.jsonl")
+    write_features(options.corpus, utterances, options.out, audio, text, options.processes)
 
 
 if __name__ == "__main__":

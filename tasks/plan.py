@@ -1,5 +1,4 @@
-"""`sonorant plan`: what a training of params.yaml will take on this machine, found by a short probe; nothing is trained
-for keeps."""
+"""`sonorant plan`: what a training of params.yaml will take on this machine, measured by a short probe."""
 
 from __future__ import annotations
 
@@ -33,11 +32,9 @@ CONFIGS: dict[str, tuple[type, type]] = {
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
-    """The training that the stage would start, from other weights if it is a fine-tuning: those change neither size nor
-    speed.
+    """The training that the stage would start; fine-tuning from other weights changes neither size nor speed.
 
-    Raises SonorantError for a language model without the `codes` it learns, and for a codec that is taken and not
-    trained.
+    Raises SonorantError for a language model without the `codes` it learns, and for a pretrained codec.
     """
     if kind == "language_model" and codes is None:
         raise SonorantError(
@@ -80,27 +77,17 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print the plan."""
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
-    parser.add_argument(
-        "model", choices=CONFIGS, help="what would be trained: the settings' sections <model> and train_<model>"
-    )
+    parser.add_argument("model", choices=CONFIGS, help="what to train: the sections <model> and train_<model>")
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
-    parser.add_argument(
-        "--codes", type=Path, help="token store, an output of the stage `train_waveform`; for a language model"
-    )
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="optimizer steps to plan for (default: those of the settings)"
-    )
-    parser.add_argument(
-        "--probe-steps", type=int, default=8, metavar="N", help="steps to measure speed with (default 8)"
-    )
-    parser.add_argument(
-        "--price",
-        type=float,
-        metavar="X",
-        help="of an hour of this machine, or of the GPU that is named, in your currency",
-    )
-    parser.add_argument("--watts", type=float, metavar="W", help="what this machine draws while it trains")
+    codes = "token store, an output of the stage train_waveform; for a language model"
+    parser.add_argument("--codes", type=Path, help=codes)
+    parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: the settings')")
+    probe = "steps to measure speed with (default 8)"
+    parser.add_argument("--probe-steps", type=int, default=8, metavar="N", help=probe)
+    price = "of an hour of this machine, or of the named GPU, in your currency"
+    parser.add_argument("--price", type=float, metavar="X", help=price)
+    parser.add_argument("--watts", type=float, metavar="W", help="power that this machine draws while it trains")
     parser.add_argument("--gpu", metavar="NAME", help=f"estimate for a GPU that is not here: {', '.join(GPUS)}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args()

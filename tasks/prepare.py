@@ -1,5 +1,5 @@
-"""Stage `prepare`: check every utterance, write out its text, split by id, report. Settings: sections `text` and
-`prepare`."""
+"""Stage `prepare`: check every utterance, write out its text, split by id, report. Settings: sections text and
+prepare."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ def main() -> None:
     """Prepare an imported corpus as params.yaml says."""
     parser = argparse.ArgumentParser(prog="python -m tasks.prepare", description=__doc__)
     parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
-    parser.add_argument(
-        "--out", type=Path, required=True, help="folder to write: manifest, rejected, summary.json, summary.html"
-    )
+    out = "folder to write: manifest, rejected, summary.json, summary.html"
+    parser.add_argument("--out", type=Path, required=True, help=out)
     arguments = parser.parse_args()
     frontend = load("text", TextConfig).frontend
     prepare(arguments.corpus, arguments.out, load("prepare", PrepareConfig), frontend)

@@ -14,24 +14,19 @@ from tasks.stage import run
 def promote_version(
     version: int | None, params_file: Path = params.PARAMS, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Judge a version (None = the alias challenger) by the gates of `params_file`; the rest as
-    `sonorant.registry.promote`."""
+    """Judge a version (None = the alias challenger) by the gates of `params_file`; see `sonorant.registry.promote`."""
     model = params.load("register", RegisterConfig, params_file).model
     config = params.load("promote", PromoteConfig, params_file)
     return promote(model, config, version, without_champion=without_champion, again=again)
 
 
 def main() -> None:
-    """Read sections `register` and `promote`, judge, print what each gate said."""
+    """Read sections `register` and `promote`, judge, print each gate's result."""
     parser = argparse.ArgumentParser(prog="python -m tasks.promote", description=__doc__)
     parser.add_argument("--version", type=int, help="version to judge (default: the alias challenger)")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if the voice is refused")
-    parser.add_argument(
-        "--without-champion",
-        default="",
-        metavar="REASON",
-        help="do not compare with the champion, where it cannot be; the reason is kept with the version",
-    )
+    reason = "do not compare with the champion, if that is impossible; the reason is kept with the version"
+    parser.add_argument("--without-champion", default="", metavar="REASON", help=reason)
     parser.add_argument("--again", action="store_true", help="also a version that was rolled back")
     given = parser.parse_args()
     verdict = promote_version(given.version, without_champion=given.without_champion, again=given.again)

@@ -1,8 +1,6 @@
-"""Stage `quantize`: both trained models in int8, by calibration alone or by training on in int8, whichever is
-measurably better.
+"""Stage `quantize`: both trained models in int8, calibrated or trained on in int8, whichever is measurably better.
 
-What they are, of either family, their `model.json` says. The training in int8 runs in
-runs/quantize_<kind>/<fingerprint> and resumes what is there.
+`model.json` names each model's kind. The training runs in runs/quantize_<kind>/<fingerprint> and resumes there.
 """
 
 from __future__ import annotations
@@ -39,8 +37,8 @@ TRAINING: dict[str, tuple[str, type[TrainConfig]]] = {
 def main() -> None:
     """Read section `quantize`, quantise both models, write them and the report."""
     parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
-    parser.add_argument("--predictor", type=Path, required=True, help="trained folder of the model that speaks")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the model that makes sound")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
     parser.add_argument("--features", type=Path, required=True, help="feature store both were trained on")
     parser.add_argument("--codes", type=Path, help="token store of the codec, for a language model")
     parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
@@ -59,7 +57,7 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Data:
-    """What models learn from, and where they keep what they have learned so far."""
+    """What models learn from, and where run directories are kept."""
 
     features: Path
     codes: Path | None
@@ -67,7 +65,7 @@ class Data:
 
 
 def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:
-    """Leave the int8 form that ships of the model in `folder` in `out`; return its report."""
+    """Write the int8 form of the model in `folder` that ships to `out`; return its report."""
     kind = read_json(folder / "model.json").get("kind")
     if kind not in TRAINING:
         raise SonorantError(
@@ -90,10 +88,9 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
 def go_on(
     kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig
 ) -> None:
-    """Train on from the model in `start`, in int8 if it is an int8 one, as section `quantize` says, and leave the
-    result in `out`.
+    """Train on from the model in `start`, in int8 if it is int8, as section `quantize` says; write the result to `out`.
 
-    `named`: what to call it where the result says what it came from; `start` may be a folder that is gone tomorrow.
+    `named` is recorded as the source of the weights; `start` may be temporary.
     """
     initial = dataclasses.replace(read_initial(start, kind), source=str(named))
     model = dict(initial.description["config"])
@@ -101,21 +98,12 @@ def go_on(
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
     codes = data.codes if kind == LanguageModelRecipe.name else None
-    train(
-        kind,
-        model,
-        changed,
-        features=data.features,
-        codes=codes,
-        runs=data.runs,
-        out=out,
-        stage="quantize",
-        initial=initial,
-    )
+    paths = {"features": data.features, "codes": codes, "runs": data.runs, "out": out}
+    train(kind, model, changed, **paths, stage="quantize", initial=initial)
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
-    """The settings of the float training, changed to go on with for a while."""
+    """The settings of the float training, changed for a short continuation."""
     return dataclasses.replace(
         settings,
         steps=config.steps,

@@ -1,5 +1,4 @@
-"""Stage `recognize_recordings`: held-out recordings -> what a recogniser hears in them, the floor of every error
-rate."""
+"""Stage `recognize_recordings`: transcribe the held-out recordings, the floor of every error rate."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ def main() -> None:
     """Read section `recognizer`, recognise, write the transcripts."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.recognize_recordings",
-        description="Recognise the recordings of the held-out sentences: the word error rate that a voice is compared with. "
-        "Settings: params.yaml, section 'recognizer'.",
+        description="Recognise the recordings of the held-out sentences: the word error rate that a voice is compared "
+        "with. Settings: params.yaml, section 'recognizer'.",
     )
     parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")

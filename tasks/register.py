@@ -1,4 +1,4 @@
-"""Make the voice bundle a version of the MLflow registry, with its figures, report and samples."""
+"""Make the voice bundle a version in the MLflow registry, with its figures, report and samples."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tasks.origin import origin_tags
 from tasks.stage import run
 
 PREDICTOR, WAVEFORM = Path("models/predictor"), Path("models/waveform")
-"""Outs of dvc.yaml, the trained models that speak and that sound: kept with a version so that it can be fine-tuned
-anywhere."""
+"""Outs of dvc.yaml: the trained models, kept with a version so that any machine can fine-tune it."""
 
 
 def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, execution: str | None) -> Registered:
-    """Register the bundle `voice` with the figures of `metrics` and all of the folder `report`, as `params_file` says.
+    """Register the bundle `voice` with the figures of `metrics` and the folder `report`, as `params_file` says.
 
     Raises SonorantError if the figures are those of another voice.
     """
@@ -40,15 +39,12 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
 def main() -> None:
     """Read section `register`, register, print the version."""
     parser = argparse.ArgumentParser(prog="python -m tasks.register", description=__doc__)
-    parser.add_argument(
-        "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--metrics", type=Path, default=Path("reports/metrics.json"), help="its figures (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--report", type=Path, default=Path("reports"), help="page, sentences, samples (default: %(default)s)"
-    )
+    for option, default, what in (
+        ("--voice", "artifacts/voice", "voice bundle"),
+        ("--metrics", "reports/metrics.json", "its figures"),
+        ("--report", "reports", "page, sentences, samples"),
+    ):
+        parser.add_argument(option, type=Path, default=Path(default), help=f"{what} (default: %(default)s)")
     given = parser.parse_args()
     print(register_files(given.voice, given.metrics, given.report, params.PARAMS, execution_id()).says())
 

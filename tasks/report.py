@@ -1,4 +1,4 @@
-"""Stage `report`: everything the stages before it found -> one page to look at and listen to."""
+"""Stage `report`: draw the results of all stages as one page to look at and listen to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def main() -> None:
     """Read section `report`, write the page."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.report",
-        description="Draw one self-contained HTML page: what ships and why, error rates, latency, size, the ladder of checks, "
+        description="Draw one self-contained HTML page: what ships and why, error rates, latency, size, parity checks, "
         "quantisation, loss curves, samples to listen to, corpus, lineage. Settings: params.yaml, section 'report'.",
         epilog="Next: open the page.",
     )
@@ -25,12 +25,10 @@ def main() -> None:
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--quantization", type=Path, required=True, help="JSON the stage quantize wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
-    parser.add_argument("--predictor", type=Path, required=True, help="trained folder of the model that speaks")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the vocoder or codec")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
     parser.add_argument("--quantized", type=Path, required=True, help="folder the stage quantize wrote")
-    parser.add_argument(
-        "--families", type=Path, required=True, help="folder with what evaluate wrote of each family that was judged"
-    )
+    parser.add_argument("--families", type=Path, required=True, help="folder with evaluate's figures of each family")
     parser.add_argument("--out", type=Path, required=True, help="HTML file to write")
     arguments = parser.parse_args()
     inputs = ReportInputs(

@@ -1,4 +1,4 @@
-"""Let the former champion of the registry be champion again; a second rollback undoes the first."""
+"""Make the previous champion of the registry champion again; a second rollback undoes the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every entry point shares: errors as one line, and stages as MLflow runs. Knows nothing of what a stage does."""
+"""What every entry point shares: errors as one line, and stages as MLflow runs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GRAPH = Path("dvc.yaml")
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
-    """Run a task's `main`; a SonorantError becomes one line and exit status 1, any other exception is a defect.
+    """Run a task's `main`; a SonorantError becomes one line and exit status 1.
 
-    With the name of a `stage` of dvc.yaml and as part of a pipeline execution, the work is kept as an MLflow run with
-    the stage's params, its metrics and the pages among its outs.
+    A `stage` of dvc.yaml that is part of a pipeline execution is kept as an MLflow run, with its params, its metrics
+    and the pages among its outs.
     """
     try:
         if stage is None or execution_id() is None:
@@ -36,7 +36,7 @@ def run(main: Callable[[], None], stage: str | None = None) -> None:
 
 
 def stage_of_graph(stage: str) -> dict[str, Any]:
-    """The stage as dvc.yaml has it."""
+    """The stage in dvc.yaml."""
     return yaml.safe_load(GRAPH.read_text(encoding="utf-8"))["stages"][stage]
 
 

@@ -1,5 +1,7 @@
-"""Stage `train_predictor`: train what speaks, an acoustic model or a codec language model, under torchrun in
-runs/train_<kind>/<fingerprint>, resuming what is there."""
+"""Stage `train_predictor`: train an acoustic model or a codec language model under torchrun.
+
+It runs in runs/train_<kind>/<fingerprint> and resumes there.
+"""
 
 from __future__ import annotations
 

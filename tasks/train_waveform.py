@@ -1,7 +1,7 @@
-"""Stage `train_waveform`: train what sounds, a vocoder or a codec, under torchrun in runs/train_<kind>/<fingerprint>,
-resuming what is there.
+"""Stage `train_waveform`: train a vocoder or a codec under torchrun.
 
-A codec's codes of the whole corpus are the stage's second output; a pretrained codec is taken instead of trained.
+It runs in runs/train_<kind>/<fingerprint> and resumes there. A codec's codes of the whole corpus are the second output;
+a pretrained codec is used instead of trained.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
     if config.pretrained:
         if not Node.of(os.environ).first:
             return
-        # A training keeps a run of its own; what is taken is to be found beside the other stages too.
+        # A training keeps its own MLflow run; a pretrained codec gets one here.
         with stage_run(
             "train_codec", stage_params("train_waveform"), {**origin_tags(), "features": hash_of(arguments.features)}
         ):
@@ -72,17 +72,15 @@ def main() -> None:
     elif not train("codec", asdict(config), settings, **paths, profile=arguments.profile):
         return
     codec, _ = load_codec(arguments.out)
-    codec.to(
-        "cuda" if torch.cuda.is_available() else "cpu"
-    )  # a pretrained one takes hours for a day of speech on a CPU
+    codec.to("cuda" if torch.cuda.is_available() else "cpu")  # a pretrained one needs hours on a CPU
     write_codes(
         arguments.codes, FeatureStore.open(arguments.features), codec, sha256_file(arguments.out / "weights.pt")
     )
 
 
 def take(config: CodecConfig, features: Path, out: Path) -> None:
-    """Write the codec that `codec.pretrained` names as if it had been trained here. Raises SonorantError for one that
-    cannot ship."""
+    """Write the codec that `codec.pretrained` names as if it had been trained here. Raises SonorantError if it cannot
+    ship."""
     assert config.pretrained
     data_hash = hash_of(features)
     store = FeatureStore.open(features)

@@ -1,5 +1,4 @@
-"""Stage `verify`: every runtime and precision of a voice against the trained models -> reports/parity.json. Knows
-nothing of either."""
+"""Stage `verify`: compare every runtime and precision of a voice with the trained models."""
 
 from __future__ import annotations
 
@@ -16,24 +15,22 @@ from tasks.params import load
 from tasks.stage import run
 
 UTTERANCES = 8
-"""Utterances of the features compared, shortest to longest; before them come the first one and two phonemes of the
-shortest."""
+"""Utterances compared, shortest to longest; before them come the first one and two phonemes of the shortest."""
 
 
 def main() -> None:
     """Read section `verify`, compare, write the report."""
     parser = argparse.ArgumentParser(
         prog="python -m tasks.verify",
-        description="Check every precision of a voice bundle under every runtime that runs here, rung by rung, against the trained models "
-        "under torch, on utterances from one phoneme to the longest of the features, alone and in batches. What fails is named and "
-        "dropped; where float32 under ONNX Runtime fails, so does this. Settings: params.yaml, section 'verify'.",
+        description="Check every precision of a voice bundle under every runtime that runs here against the trained "
+        "models under torch, on utterances from one phoneme to the longest of the features, alone and in batches. "
+        "What fails is named and dropped; if float32 under ONNX Runtime fails, so does this. "
+        "Settings: params.yaml, section 'verify'.",
     )
     parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
-    parser.add_argument("--predictor", type=Path, required=True, help="trained folder of the model that speaks")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained folder of the model that makes sound")
-    parser.add_argument(
-        "--quantized", type=Path, help="folder with 'acoustic' and 'vocoder' of the stage quantize; needed for int8"
-    )
+    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor")
+    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
+    parser.add_argument("--quantized", type=Path, help="folder the stage quantize wrote; needed for int8")
     parser.add_argument("--features", type=Path, required=True, help="feature store, for real phoneme sequences")
     parser.add_argument("--out", type=Path, required=True, help="JSON report to write")
     arguments = parser.parse_args()
