@@ -88,7 +88,7 @@ def test_numbers_that_are_none_are_told(place: str) -> None:
 
     states, lengths = texts(9, 12)
     made = Session(TinyStepper(plant=plant), states, lengths, DESCRIPTION, CONFIG, [(0, 0, 0)] * 2)
-    with pytest.raises(SonorantError, match="holds NaN or infinity"):
+    with pytest.raises(SonorantError, match="hold NaN or infinity"):
         made.more(5)
 
 
