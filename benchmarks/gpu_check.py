@@ -33,7 +33,7 @@ from benchmarks.gpu_engines import engines
 from benchmarks.gpu_tokens import CLAIM as TOKENS
 from benchmarks.gpu_tokens import tokens
 from benchmarks.report import finish, save_option
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.layers.alignment import align
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.launch import environment, launch
@@ -42,7 +42,6 @@ from sonorant.training.memory import SubBatches
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.waveform import VocoderRecipe
 from sonorant.training.worker import Job
 from tests.support.synthetic_corpus import SPEECH, write_corpus
 from tests.support.tiny_training import settings, tiny_features, tiny_job

@@ -31,7 +31,7 @@ from sonorant.families.parallel.parity_checks import check_chunks, check_padding
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
-from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime, runtime_row
 
 TOLERANCES = {
     "fp32": Tolerance(max_abs_diff=1e-3, relative_error=1e-4, log_mel_db=0.02, correlation=0.99),
@@ -131,7 +131,7 @@ def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
 
 
 def _load(runtime: str, precision: str, bundle: Bundle, trained: Trained) -> Runtime:
-    if runtime.startswith("onnxruntime") and not bundle.description.graphs:
+    if runtime_row(runtime).engine == "onnxruntime" and not bundle.description.graphs:
         raise SonorantError("the packages of the export (onnx, onnxscript) are not installed")
     # Compiling takes half a minute a shape: for one utterance at a time only.
     rows = (1,) if runtime.endswith("compiled") else (1, TOGETHER)

@@ -29,11 +29,12 @@ from benchmarks.turns import figures, ratio, take_turns
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
 from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.families.codec_lm.saved import load_language_model
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime
 from sonorant.families.codec_lm.torch_static import StaticStepper
 from sonorant.layers.cache import DynamicCache
-from sonorant.models import build, load_language_model, save_model
+from sonorant.models import build, save_model
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonorant.models import build_acoustic, build_vocoder, load_acoustic, load_vocoder, save_model
+from sonorant.families.parallel.saved import build_acoustic, build_vocoder, load_acoustic, load_vocoder
+from sonorant.models import save_model
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,

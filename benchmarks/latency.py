@@ -38,7 +38,6 @@ VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
 PRECISIONS = ("fp32", "fp16", "bf16", "int8")
 QUICK_CONCURRENCY = {"short": [1], "medium": [1, 4, 8], "long": [1], "paragraph": [1]}
 FULL_CONCURRENCY = {length: [1, 4, 8] for length in TEXTS}
-SLOW_TO_START = ("torch-compiled", "torch-cuda-compiled")
 FIRST_AUDIO = 1.5
 """The first audio of a paragraph comes within so many times that of a short text."""
 
@@ -102,9 +101,9 @@ def _candidates(job: Job, full: bool) -> tuple[list[str], dict[str, str]]:
     tried, not_run = [], {}
     for candidate in (f"{runtime}/{precision}" for runtime in RUNTIMES for precision in PRECISIONS):
         runtime, precision = candidate.split("/")
-        if runtime in SLOW_TO_START and not full:
+        if RUNTIMES[runtime].compiles and not full:
             not_run[candidate] = "not run: compiling takes minutes; --full times it"
-        elif not runtime.startswith("torch") and precision not in exported:
+        elif RUNTIMES[runtime].standalone and precision not in exported:
             not_run[candidate] = f"not run: the bundle has no variant {precision}"
         else:
             tried.append(candidate)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from benchmarks.turns import CONTROL, WARM_UP, figures, ratio, take_turns
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.runtimes import BASELINE, LoadOptions, load_runtime
+from sonorant.runtime.runtimes import BASELINE, LoadOptions, load_runtime, runtime_row
 from sonorant.runtime.voice import Voice
 
 TEXTS = {
@@ -169,7 +169,7 @@ def trained_folders(trained: dict[str, list[str] | None], candidate: str) -> tup
     """Those that a torch runtime runs for a candidate; None for other runtimes. Raises SonorantError where there are
     none."""
     runtime, variant = candidate.split("/")
-    if not runtime.startswith("torch"):
+    if runtime_row(runtime).standalone:
         return None
     folders = trained["quantized" if variant == "int8" else "float"]
     if folders is None:

@@ -23,10 +23,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 from sonorant.training.recipe import Recipe, weighted
-from sonorant.training.waveform import VocoderRecipe
 
 BATCH = 32
 

@@ -31,12 +31,11 @@ from sonorant.evaluation.recordings import held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, corpus_lengths, export_variants
-from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.models import load_model
 from sonorant.quantization.comparison import above, summary
 from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
 from sonorant.runtime.voice import Voice
-from sonorant.training.waveform import VocoderTrainConfig
 from tasks.params import load
 from tasks.quantize import Data, go_on
 from tasks.stage import run

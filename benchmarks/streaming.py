@@ -32,7 +32,7 @@ from benchmarks.streaming_worker import text
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
-from sonorant.families.family import FAMILIES
+from sonorant.families import family_names
 from sonorant.runtime.voice import Voice
 from tasks.params import load
 from tasks.stage import run
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument(
         "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent"
     )
-    parser.add_argument("--family", choices=sorted(FAMILIES), default="parallel", help="that of the random voice")
+    parser.add_argument("--family", choices=family_names(), default="parallel", help="that of the random voice")
     parser.add_argument("--sentences", type=int, default=8, help="sentences that each listener hears, in real time")
     parser.add_argument("--repeats", type=int, default=30, help="timed runs of each figure")
     parser.add_argument("--words", type=int, default=10_000, help="length of the longest text")

@@ -31,11 +31,10 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticRecipe, AcousticTrainConfig
+from sonorant.families.parallel.training import AcousticRecipe, AcousticTrainConfig, VocoderTrainConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.processes import usable_cores
 from sonorant.training.distributed.launch import environment
-from sonorant.training.waveform import VocoderTrainConfig
 from tasks import params
 
 REPOSITORY = Path(__file__).parents[1]

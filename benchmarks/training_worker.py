@@ -14,11 +14,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.training.distributed.ranks import join
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.trainer import Trainer
-from sonorant.training.waveform import VocoderRecipe
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:

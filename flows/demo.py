@@ -19,7 +19,8 @@ from flows.results import (
     stage_rows,
 )
 from sonorant.errors import SonorantError
-from sonorant.families.family import FAMILIES, VoiceConfig
+from sonorant.families import family_names, load_family
+from sonorant.families.family import VoiceConfig
 from sonorant.registry.registration import RegisterConfig
 from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params, params
@@ -51,7 +52,9 @@ def main() -> None:
         description="What `make demo` runs: every stage of dvc.yaml, then register and promote; at the end figures and the next commands. "
         "Where the family is another one than that of params.yaml, the run works in a copy of the project below runs/workspaces.",
     )
-    parser.add_argument("--family", help=f"family of the voice, {' or '.join(FAMILIES)} (default: that of params.yaml)")
+    parser.add_argument(
+        "--family", help=f"family of the voice, {' or '.join(family_names())} (default: that of params.yaml)"
+    )
     overrides = overrides_of(parser.parse_args().family)
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -73,8 +76,7 @@ def overrides_of(family: str | None) -> dict[str, Any] | None:
     """
     if family is None:
         return None
-    if family not in FAMILIES:
-        raise SonorantError(f"unknown family '{family}'; there are: {', '.join(FAMILIES)}")
+    load_family(family)  # or refuse it here
     if params.load("voice", VoiceConfig).family == family:
         return None
     return {"voice.family": family, "register.model": f"{params.load('register', RegisterConfig).model}-{family}"}

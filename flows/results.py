@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sonorant.families import load_family
+
 NOT_MEASURED = "-"
-COPIED = {"parallel": "vocoder's copy of them", "codec_lm": "codec's copy of them"}
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
     """Who speaks: the recordings, the vocoder's or codec's copy of them (the key `vocoder`), or a variant of the
     voice."""
-    names = {"recordings": "the recordings", "vocoder": COPIED[metrics.get("family", "parallel")]}
+    names = {"recordings": "the recordings", "vocoder": f"{_waveform(metrics)}'s copy of them"}
     return names.get(kind, f"the voice, {kind}")
+
+
+def _waveform(metrics: Mapping[str, Any]) -> str:
+    return load_family(metrics.get("family", "parallel")).waveform.title
 
 
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:

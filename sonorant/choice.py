@@ -16,13 +16,9 @@ from typing import Any, Literal
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle, Graph, write_bundle
-from sonorant.runtime.runtimes import BASELINE, REFERENCE
+from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
 
 Target = Literal["latency", "throughput"]
-
-
-STANDALONE = ("onnxruntime", "onnxruntime-cuda", "tensorrt")
-"""Runtimes that need nothing but the bundle; torch needs the trained models."""
 
 
 HEARD_UNDER = "onnxruntime"
@@ -99,7 +95,9 @@ def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
         raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
     if not rows[0].passed:
         raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
-    fast = [row for row in rows if row.passed and row.runtime in STANDALONE and _certainly_faster(row, config)]
+    fast = [
+        row for row in rows if row.passed and runtime_row(row.runtime).standalone and _certainly_faster(row, config)
+    ]
     best = max(fast, key=lambda row: row.speedup or 0.0, default=rows[0])
     return {
         "variant": best.variant,
@@ -113,7 +111,7 @@ def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
 def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
     """The variants that passed under a runtime that needs nothing but the bundle, the chosen one among them."""
     passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
-    return list(dict.fromkeys(variant for runtime, variant in passed if runtime in STANDALONE))
+    return list(dict.fromkeys(variant for runtime, variant in passed if runtime_row(runtime).standalone))
 
 
 def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> CandidateRow:
@@ -121,9 +119,9 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
     ran = isinstance(parity, dict) and parity["passed"]
-    own = (
-        candidate.split("/", 1)[0] in STANDALONE
-    )  # torch speaks with the trained models, which nobody heard or weighed
+    own = runtime_row(
+        candidate.split("/", 1)[0]
+    ).standalone  # torch speaks with the trained models, which nobody heard or weighed
     judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
@@ -182,7 +180,7 @@ def _standing(row: CandidateRow, config: ChooseConfig) -> str:
         return "passed: what the others are compared with"
     low, high = row.speedup_ci95
     figures = f"{row.speedup:.2f} times fp32's speed (95 % interval {low:.2f} - {high:.2f})"
-    if row.runtime not in STANDALONE:
+    if not runtime_row(row.runtime).standalone:
         return f"for comparison, a bundle does not hold the trained models: {figures}"
     if _certainly_faster(row, config):
         standing = f"passed: {figures}"
@@ -197,7 +195,9 @@ def _standing(row: CandidateRow, config: ChooseConfig) -> str:
 def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig) -> str:
     if best.candidate == BASELINE:
         others = [
-            f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.runtime in STANDALONE
+            f"{row.candidate} {row.reason}"
+            for row in rows
+            if row.candidate != BASELINE and runtime_row(row.runtime).standalone
         ]
         tried = [other for other in others if "not run: " not in other]
         return f"{BASELINE} ships ({config.target})" + (

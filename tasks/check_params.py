@@ -14,21 +14,14 @@ from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
-from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.language_model import LanguageModelConfig
-from sonorant.families.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph
-from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelTrainConfig
+from sonorant.families import all_kinds, load_family
 from sonorant.families.family import VoiceConfig
-from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticTrainConfig
-from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.quantization.quantize import QuantizeConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
 from sonorant.training.config import DataConfig, MachineConfig
-from sonorant.training.waveform import VocoderTrainConfig
 from tasks import params
 from tasks.stage import run
 
@@ -38,14 +31,6 @@ OWNERS: dict[str, type] = {
     "text": TextConfig,
     "prepare": PrepareConfig,
     "audio": MelConfig,
-    "vocoder": VocoderConfig,
-    "train_vocoder": VocoderTrainConfig,
-    "codec": CodecConfig,
-    "train_codec": CodecTrainConfig,
-    "language_model": LanguageModelConfig,
-    "train_language_model": LanguageModelTrainConfig,
-    "acoustic": AcousticConfig,
-    "train_acoustic": AcousticTrainConfig,
     "decoding": DecodingConfig,
     "data": DataConfig,
     "machine": MachineConfig,
@@ -60,19 +45,28 @@ OWNERS: dict[str, type] = {
     "register": RegisterConfig,
     "promote": PromoteConfig,
 }
+"""Section -> the dataclass that owns it; those of the families' models come to these."""
+
+
+def owners() -> dict[str, type]:
+    """Every section with the dataclass that owns it."""
+    kinds = all_kinds()
+    return (
+        OWNERS
+        | {name: kind.sizes() for name, kind in kinds.items()}
+        | {f"train_{name}": kind.settings() for name, kind in kinds.items()}
+    )
 
 
 def check(path: Path = params.PARAMS) -> None:
     """Raise SonorantError naming the first key that is unknown, missing, of the wrong type or contradictory.
 
-    The configuration of a pretrained codec is read too, from its folder or hub.
+    The models of the voice's own family are checked as a whole too: a pretrained one must be there and fit.
     """
-    for section, owner in OWNERS.items():
+    for section, owner in owners().items():
         params.load(section, owner, path)
-    codec = params.load("codec", CodecConfig, path)
-    if codec.pretrained and params.load("voice", VoiceConfig, path).family == "codec_lm":
-        found = check_pretrained(codec.pretrained, params.load("audio", MelConfig, path), codec.codebooks)
-        refuse_without_graph(codec.pretrained, found)
+    for kind in load_family(params.load("voice", VoiceConfig, path).family).kinds:
+        kind.check(params.load(kind.name, kind.sizes(), path), params.load("audio", MelConfig, path))
 
 
 def main() -> None:
@@ -81,7 +75,7 @@ def main() -> None:
     parser.add_argument("params", type=Path, nargs="?", default=params.PARAMS, help="the file (default params.yaml)")
     path = parser.parse_args().params
     check(path)
-    print(f"{path}: all {len(OWNERS)} sections are in order")
+    print(f"{path}: all {len(owners())} sections are in order")
 
 
 if __name__ == "__main__":

@@ -20,16 +20,31 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("sonorant", "tasks", "flows")
 PLUMBING = (
     *(f"sonorant/{name}" for name in ("__init__.py", "errors.py", "files.py", "gpu.py", "registry/", "tracking/")),
+    *(f"sonorant/families/{name}.py" for name in ("__init__", "family")),
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
 """Carries settings, results and messages but cannot change them: no stage runs again because of it."""
 
 
 @cache
+def syntax_of(file: Path) -> ast.Module:
+    """The syntax tree of a file, without the imports that are for the type checker alone."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree.body = [
+        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    ]
+    return tree
+
+
+@cache
 def imported_names(file: Path) -> set[str]:
     """Dotted names in all import statements of a file, those inside functions too."""
+    return _names_in(syntax_of(file))
+
+
+def _names_in(tree: ast.AST) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -51,25 +66,56 @@ def project_files(names: set[str]) -> set[Path]:
 
 
 def closure(file: Path) -> set[Path]:
-    """`file` and all project files that it imports, directly or not."""
+    """`file` and all project files that it imports, directly or not, or runs through the registry of families."""
     seen: set[Path] = set()
     waiting = {file}
     while waiting:
         current = waiting.pop()
         seen.add(current)
-        waiting |= project_files(imported_names(current)) - seen
+        imported = project_files(imported_names(current))
+        if REGISTRY in imported and not _plumbing(current):
+            imported |= asked_of_families(current)
+        waiting |= imported - seen - set(ROOT.glob(FAMILIES))
+        seen |= imported & set(ROOT.glob(FAMILIES))
     return seen
+
+
+REGISTRY = ROOT / "sonorant/families/__init__.py"
+FAMILIES = "sonorant/families/*/family.py"
+"""Each answers for its family, and imports in every method what that method needs."""
+
+
+def asked_of_families(file: Path) -> set[Path]:
+    """The project files behind the methods that a user of the registry calls, in every built-in family."""
+    answers = [ROOT / "sonorant/families/family.py", *ROOT.glob(FAMILIES)]
+    methods = [node for path in answers for node in ast.walk(syntax_of(path)) if isinstance(node, ast.FunctionDef)]
+    reached, asked, waiting = set(answers), set(), _attributes(syntax_of(file))
+    while waiting:
+        name = waiting.pop()
+        asked.add(name)
+        for method in (method for method in methods if method.name == name):
+            reached |= project_files(_names_in(method))
+            waiting |= _attributes(method) - asked
+    return reached
+
+
+def _attributes(tree: ast.AST) -> set[str]:
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
 def code_of(module: str) -> list[str]:
     """What `python -m <module>` runs, as dependencies: files, or the whole folder where that is most of it."""
     reached = _files(closure(ROOT.joinpath(*module.split(".")).with_suffix(".py")))
     reached |= {path for folder in {file.parent for file in reached} for path in _files(folder.glob("*.*"), but=".py")}
-    files = {path for path in reached if not str(path.relative_to(ROOT)).startswith(PLUMBING)}
+    files = {path for path in reached if not _plumbing(path)}
     folders = {parent for file in files for parent in file.parents if ROOT / "sonorant" in parent.parents}
     rooms = {folder for folder in folders if _mostly(folder, files)}
     kept = {path for path in files | rooms if not rooms & set(path.parents)}
     return sorted(str(path.relative_to(ROOT)) for path in kept)
+
+
+def _plumbing(path: Path) -> bool:
+    return str(path.relative_to(ROOT)).startswith(PLUMBING)
 
 
 def _mostly(folder: Path, files: set[Path]) -> bool:

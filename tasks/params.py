@@ -8,17 +8,23 @@ from typing import Any, TypeVar
 import yaml
 
 from sonorant.errors import SonorantError
+from sonorant.families import all_kinds
 from sonorant.files import did_you_mean, parse_checked
 from sonorant.formerly import current_settings
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
-    "voice", "corpus", "text", "prepare", "audio", "vocoder", "train_vocoder", "acoustic", "train_acoustic",
-    "codec", "train_codec", "language_model", "train_language_model", "decoding", "data", "machine",
-    "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register", "promote",
+    "voice", "corpus", "text", "prepare", "audio", "decoding", "data", "machine", "quantize", "export", "verify",
+    "recognizer", "evaluate", "choose", "engine", "report", "register", "promote",
 )  # fmt: skip
+"""Those that no family brings."""
 
 Config = TypeVar("Config")
+
+
+def sections() -> list[str]:
+    """Every section there may be: `SECTIONS`, and for each kind of model its sizes and its training."""
+    return [*SECTIONS, *(section for kind in all_kinds() for section in (kind, f"train_{kind}"))]
 
 
 def load(section: str, config: type[Config], path: Path = PARAMS) -> Config:
@@ -38,8 +44,8 @@ def read(path: Path = PARAMS) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise SonorantError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
-        raise SonorantError(f"{path}: must hold sections: {', '.join(SECTIONS)}")
+        raise SonorantError(f"{path}: must hold sections: {', '.join(sections())}")
     for section in data:
-        if section not in SECTIONS:
-            raise SonorantError(f"{path}: unknown section '{section}'{did_you_mean(str(section), list(SECTIONS))}")
+        if section not in SECTIONS and section not in (known := sections()):
+            raise SonorantError(f"{path}: unknown section '{section}'{did_you_mean(str(section), known)}")
     return data

@@ -9,26 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.language_model import LanguageModelConfig
-from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelTrainConfig
-from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticTrainConfig
-from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.families import all_kinds, model_kind
 from sonorant.planning.forecast import GPUS, forecast, gpu_named, table
 from sonorant.planning.probe import needs_of, speed_of
 from sonorant.training.config import DataConfig, MachineConfig
-from sonorant.training.waveform import VocoderTrainConfig
 from sonorant.training.worker import Job
 from tasks import params
 from tasks.stage import run
-
-CONFIGS: dict[str, tuple[type, type]] = {
-    "acoustic": (AcousticConfig, AcousticTrainConfig),
-    "vocoder": (VocoderConfig, VocoderTrainConfig),
-    "language_model": (LanguageModelConfig, LanguageModelTrainConfig),
-    "codec": (CodecConfig, CodecTrainConfig),
-}
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
@@ -36,20 +23,18 @@ def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> 
 
     Raises SonorantError for a language model without the `codes` it learns, and for a pretrained codec.
     """
-    if kind == "language_model" and codes is None:
+    of_kind = model_kind(kind)
+    if of_kind.learns_codes and codes is None:
         raise SonorantError(
-            "a language model is planned with the codes it learns: give --codes, the token store of train_waveform"
+            f"a {of_kind.title} is planned with the codes it learns: give --codes, the token store of train_waveform"
         )
-    model_config, train_config = CONFIGS[kind]
-    model = asdict(params.load(kind, model_config, path))
-    if model.get("pretrained"):
-        raise SonorantError(
-            f"{kind}.pretrained is '{model['pretrained']}', which is taken as it is: there is no training to plan"
-        )
+    sizes: Any = params.load(kind, of_kind.sizes(), path)
+    if named := of_kind.pretrained(sizes):
+        raise SonorantError(f"{kind}.pretrained is '{named}', which is taken as it is: there is no training to plan")
     return Job(
         recipe=kind,
-        model=model,
-        train=asdict(params.load(f"train_{kind}", train_config, path)) | {"init_from": None},
+        model=asdict(sizes),
+        train=asdict(params.load(f"train_{kind}", of_kind.settings(), path)) | {"init_from": None},
         features=str(features),
         codes=str(codes) if codes else None,
         run="",
@@ -77,7 +62,7 @@ def plan(arguments: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     """Print the plan."""
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
-    parser.add_argument("model", choices=CONFIGS, help="what to train: the sections <model> and train_<model>")
+    parser.add_argument("model", choices=all_kinds(), help="what to train: the sections <model> and train_<model>")
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
     parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
     codes = "token store, an output of the stage train_waveform; for a language model"

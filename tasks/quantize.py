@@ -13,25 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelRecipe, LanguageModelTrainConfig
-from sonorant.families.parallel.training import AcousticTrainConfig
+from sonorant.families import model_kind
 from sonorant.files import atomic_folder, read_json, write_json
 from sonorant.models import load_model, save_model
 from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
-from sonorant.training.waveform import VocoderTrainConfig
 from tasks.params import load
 from tasks.stage import run
 from tasks.training import train
-
-TRAINING: dict[str, tuple[str, type[TrainConfig]]] = {
-    "acoustic": ("train_acoustic", AcousticTrainConfig),
-    "vocoder": ("train_vocoder", VocoderTrainConfig),
-    "codec": ("train_codec", CodecTrainConfig),
-    "language_model": ("train_language_model", LanguageModelTrainConfig),
-}
-"""Kind of model -> section of its training's settings, and their owner."""
 
 
 def main() -> None:
@@ -67,11 +57,10 @@ class Data:
 def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:
     """Write the int8 form of the model in `folder` that ships to `out`; return its report."""
     kind = read_json(folder / "model.json").get("kind")
-    if kind not in TRAINING:
-        raise SonorantError(
-            f"{folder}: holds a model of kind '{kind}', which cannot be quantised; there are: {', '.join(TRAINING)}"
-        )
-    settings = load(*TRAINING[kind])
+    try:
+        settings = load(f"train_{kind}", model_kind(kind).settings())
+    except SonorantError as error:
+        raise SonorantError(f"{folder}: cannot be quantised: {error}") from None
     ptq = post_train(kind, folder, data.features, dataclasses.asdict(settings), config, data.codes)
     with tempfile.TemporaryDirectory() as temporary:
         by_method = {"ptq": Path(temporary) / "ptq", "qat": Path(temporary) / "qat"}
@@ -97,7 +86,7 @@ def go_on(
     if "quantization" in initial.description:
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
-    codes = data.codes if kind == LanguageModelRecipe.name else None
+    codes = data.codes if model_kind(kind).learns_codes else None
     paths = {"features": data.features, "codes": codes, "runs": data.runs, "out": out}
     train(kind, model, changed, **paths, stage="quantize", initial=initial)
 

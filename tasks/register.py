@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from sonorant.errors import SonorantError
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from sonorant.files import read_json
 from sonorant.registry import RegisterConfig, Registered, check_judged, register
 from sonorant.runtime.bundle import read_bundle
@@ -31,8 +31,8 @@ def register_files(voice: Path, metrics: Path, report: Path, params_file: Path, 
     except SonorantError as error:
         raise SonorantError(f"{metrics}: {error}") from None
     root = params_file.parent
-    parts = FAMILIES[bundle.description.family]
-    trained = {parts.predictor: root / PREDICTOR, parts.waveform: root / WAVEFORM}
+    family = load_family(bundle.description.family)
+    trained = {family.predictor.name: root / PREDICTOR, family.waveform.name: root / WAVEFORM}
     return register(voice, measured, report, config, origin_tags(root), execution, trained)
 
 

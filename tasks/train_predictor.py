@@ -1,19 +1,16 @@
-"""Stage `train_predictor`: train an acoustic model or a codec language model under torchrun.
+"""Stage `train_predictor`: train the model that predicts frames from phonemes, as the voice's family has it.
 
-It runs in runs/train_<kind>/<fingerprint> and resumes there.
-"""
+It runs under torchrun in runs/train_<kind>/<fingerprint> and resumes what is there."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from sonorant.families.codec_lm.language_model import LanguageModelConfig
-from sonorant.families.codec_lm.training import LanguageModelTrainConfig
+from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
-from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticTrainConfig
 from tasks import params
 from tasks.stage import run
 from tasks.training import train
@@ -41,15 +38,18 @@ def main() -> None:
         help="write a trace of these steps, by default a few",
     )
     arguments = parser.parse_args()
-    paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}
-    if params.load("voice", VoiceConfig).family == "parallel":
-        model = asdict(params.load("acoustic", AcousticConfig))
-        settings = asdict(params.load("train_acoustic", AcousticTrainConfig))
-        train("acoustic", model, settings, **paths, profile=arguments.profile)
-        return
-    model = asdict(params.load("language_model", LanguageModelConfig))
-    settings = asdict(params.load("train_language_model", LanguageModelTrainConfig))
-    train("language_model", model, settings, **paths, codes=arguments.codes, profile=arguments.profile)
+    kind = load_family(params.load("voice", VoiceConfig).family).predictor
+    sizes: Any = params.load(kind.name, kind.sizes())
+    train(
+        kind.name,
+        asdict(sizes),
+        asdict(params.load(f"train_{kind.name}", kind.settings())),
+        features=arguments.features,
+        runs=arguments.runs,
+        out=arguments.out,
+        codes=arguments.codes if kind.learns_codes else None,
+        profile=arguments.profile,
+    )
 
 
 if __name__ == "__main__":

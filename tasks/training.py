@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
-from sonorant.families.codec_lm.codes import CodeStore, code_hash
-from sonorant.families.family import FAMILIES
+from sonorant.families import all_families
 from sonorant.tracking import stage_run
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.distributed.launch import Node, launch
@@ -24,11 +24,10 @@ from tasks.initial import find_initial
 from tasks.origin import origin_tags
 from tasks.stage import stage_params
 
-STAGES = {
-    **{parts.predictor: "train_predictor" for parts in FAMILIES.values()},
-    **{parts.waveform: "train_waveform" for parts in FAMILIES.values()},
-}
-"""The stage of dvc.yaml that trains each kind of model."""
+
+def stage_of(kind: str) -> str:
+    """The stage of dvc.yaml that trains models of this kind."""
+    return "train_predictor" if any(kind == family.predictor.name for family in all_families()) else "train_waveform"
 
 
 def train(
@@ -44,7 +43,7 @@ def train(
     stage: str | None = None,
     initial: Initial | None = None,
 ) -> bool:
-    """Train `recipe` (a key of the worker's RECIPES) to its last step and leave the model in `out`.
+    """Train `recipe` (a kind of model) to its last step and leave the model in `out`.
 
     `codes`: the token store of `features`, for recipes that learn codes. `stage`: the stage of dvc.yaml this is part
     of, whose code and params count; None: the one that trains such models. `initial`: weights to start from, where it
@@ -54,7 +53,7 @@ def train(
     writes `out` and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
-    stage = stage or STAGES[recipe]
+    stage = stage or stage_of(recipe)
     data_hash = hash_of(features)
     codes_hash = hash_of_codes(codes, features) if codes else None
     if settings["init_from"]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 from tests.support.imports import ROOT, closure, imported_names
@@ -74,3 +76,42 @@ def test_no_path_literal_in_the_library() -> None:
 def test_every_module_says_what_it_is_for() -> None:
     texts = {path: (ROOT / path).read_text(encoding="utf-8") for path in files("sonorant", "tasks", "flows")}
     assert [path for path, text in texts.items() if text.strip() and not text.startswith(('"""', 'r"""'))] == []
+
+
+def room_of(name: str) -> str:
+    """The room of a dotted name: a package or module of `sonorant`, each family by itself, or a folder beside it."""
+    parts = name.split(".")
+    family = parts[1:2] == ["families"] and parts[2:3] and (ROOT / "sonorant/families" / parts[2]).is_dir()
+    return ".".join(parts[: 3 if family else 2 if parts[0] == "sonorant" else 1])
+
+
+def named_rooms(path: Path) -> set[str]:
+    """Other rooms that a file names in its imports: inside functions too, and for the type checker alone too, but for
+    the protocol of a family, whose answers come from rooms that it is asked by."""
+    names = imported_names(ROOT / path)
+    if path != Path("sonorant/families/family.py"):
+        names = names | {
+            f"{node.module}.{alias.name}"
+            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom) and node.module
+            for alias in node.names
+        }
+    own = room_of(".".join(path.with_suffix("").parts))
+    return {room_of(name) for name in names if name.split(".")[0] in ("sonorant", "tasks", "flows")} - {own}
+
+
+def test_rooms_import_one_way() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in files("sonorant", "tasks", "flows"):
+        graph.setdefault(room_of(".".join(path.with_suffix("").parts)), set()).update(named_rooms(path))
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the rooms of a circle
+
+
+def test_a_family_is_reached_through_the_registry_alone() -> None:
+    rooms = {path: named_rooms(path) for path in files("sonorant", "tasks", "flows")}
+    users = {
+        path: names & {"sonorant.families.parallel", "sonorant.families.codec_lm"} for path, names in rooms.items()
+    }
+    assert [
+        path for path, names in users.items() if names and path.parts[:3] != ("sonorant", "families", "codec_lm")
+    ] == []

@@ -14,8 +14,8 @@ import torch
 import yaml
 
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.saved import build_acoustic
 from sonorant.families.parallel.training import AcousticRecipe
-from sonorant.models import build_acoustic
 from sonorant.planning.forecast import GPUS, advice, estimate, forecast, gpu_named, least_seconds, table
 from sonorant.planning.probe import Needs, Speed, needs_of
 from sonorant.planning.work import Work, work_of

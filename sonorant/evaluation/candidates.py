@@ -8,7 +8,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
-from sonorant.runtime.runtimes import BASELINE, REFERENCE
+from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
 
 
 def read_parity(path: Path) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _why_not(candidate: str, row: Any) -> str | None:
         return row.removeprefix("not run: ")
     if not row["passed"]:
         return f"failed verify: {row['failed']}"
-    if candidate.startswith("torch") and candidate != REFERENCE:
+    if not runtime_row(candidate.split("/")[0]).standalone and candidate != REFERENCE:
         return "no bundle holds it; python -m benchmarks.latency times it, benchmarks.decoding that of a language model"
     return None
 

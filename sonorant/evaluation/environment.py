@@ -93,11 +93,12 @@ def _measured(
 
 def main() -> None:
     """Load the candidate, speak once, print what it took."""
+    from sonorant.runtime.runtimes import runtime_row
     from sonorant.runtime.voice import Voice
 
     job = json.load(sys.stdin)
     runtime, variant = job["candidate"].split("/")
-    trained = (Path(job["trained"][0]), Path(job["trained"][1])) if runtime.startswith("torch") else None
+    trained = (Path(job["trained"][0]), Path(job["trained"][1])) if not runtime_row(runtime).standalone else None
     voice = Voice.load(job["bundle"], runtime, 1, variant=variant, trained=trained)
     loaded = _status("VmRSS")
     tokens = np.array(job["tokens"], np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.wav import read_audio
+from sonorant.data.codes import read_header
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation import mos, runaways
@@ -36,8 +37,7 @@ from sonorant.evaluation.self_test import (
     planted_clips,
 )
 from sonorant.evaluation.speaker_similarity import speaker_similarities
-from sonorant.families.codec_lm.codes import read_header
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from sonorant.runtime.bundle import Bundle, read_bundle
 
 Rated = dict[str, NDArray[np.float64] | str]
@@ -136,7 +136,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         | ears_tested,
         "environment": describe_environment(),
     }
-    if FAMILIES[bundle.description.family].runs_away:
+    if load_family(bundle.description.family).autoregressive:
         metrics["decoding"] = decoding(renderings) | not_spoken
     if "report" in (codes := read_header(inputs.codes)):
         metrics["codec"] = codes["report"]

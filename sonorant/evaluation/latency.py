@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sonorant.errors import SonorantError
 from sonorant.processes import spread, usable_cores
-from sonorant.runtime.runtimes import BASELINE, REFERENCE
+from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
 from sonorant.runtime.voice import Voice
 from sonorant.statistics import bootstrap
 
@@ -64,7 +64,7 @@ class LatencyJob:
     def load(self, candidate: str) -> Voice:
         """The candidate's voice. Raises SonorantError where it does not run here."""
         runtime, variant = candidate.split("/")
-        trained = self.trained if runtime.startswith("torch") else None
+        trained = None if runtime_row(runtime).standalone else self.trained
         return Voice.load(self.bundle, runtime, self.threads, variant=variant, trained=trained)
 
 

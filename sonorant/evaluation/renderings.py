@@ -21,7 +21,7 @@ from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import spoken_text
 from sonorant.evaluation.runaways import Decoded
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from sonorant.runtime.voice import Voice
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
@@ -129,7 +129,7 @@ def _speak_all(
     voice: Voice, tokens: Sequence[NDArray[np.int64]], speakers: Sequence[int], label: str
 ) -> tuple[tuple[NDArray[np.float32], ...], Decoded | None]:
     """Speak every sentence; of a voice that may run away, sentences of like length together, and how each went."""
-    guarded = FAMILIES[voice.description.family].runs_away
+    guarded = load_family(voice.description.family).autoregressive
     together = TOGETHER if guarded else 1
     longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
     order = longest_first if guarded else range(len(tokens))
@@ -163,26 +163,22 @@ def _speak_all(
     return tuple(sounds[index] for index in in_order), went
 
 
-def copier(voice: Voice, sound: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    """A recording (S,) at the voice's rate -> what the voice's sound model makes of it again: samples (S,) in -1..1.
+def copier(voice: Voice, waveform: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+    """A recording (S,) at the voice's rate -> the waveform model's copy of it: samples (S,) in -1..1.
 
-    `sound`: trained folder of that model; a codec's encoder, which no graph holds, is taken from it.
+    `waveform`: trained folder of that model; what it hears samples with, such as a codec's encoder, no graph holds.
     """
     import torch  # here, because the processes that recognise import this module too and need no torch
 
     from sonorant.audio.mel import MelConfig, log_mel
-    from sonorant.models import load_codec
 
     audio = MelConfig(**asdict(voice.description.audio))
-    codec = load_codec(sound)[0] if FAMILIES[voice.description.family].waveform == "codec" else None
+    hear = load_family(voice.description.family).hear(waveform)
 
     def copied(recording: NDArray[np.float32]) -> NDArray[np.float32]:
         mel_MT = log_mel(torch.from_numpy(recording), audio).numpy()
-        heard = mel_MT
-        if codec is not None:
-            padded = np.pad(recording, (0, mel_MT.shape[1] * audio.hop - len(recording)))
-            heard = codec.encode_utterance(mel_MT, padded)
-        frames = np.array([mel_MT.shape[1] if codec is None else len(heard)])
-        return np.clip(voice.runtime.vocode(heard[None], frames)[0, : len(recording)], -1.0, 1.0)
+        padded = np.pad(recording, (0, mel_MT.shape[1] * audio.hop - len(recording)))
+        heard, frames = hear(mel_MT, padded)
+        return np.clip(voice.runtime.vocode(heard[None], np.array([frames]))[0, : len(recording)], -1.0, 1.0)
 
     return copied

@@ -1,10 +1,6 @@
-"""How close is equal, for each precision. Knows nothing of what is compared.
+"""One runtime with one variant, and the parity checks it must pass in their order.
 
-What a rung of the ladder finds wrong. Knows no rung.
-
-One runtime with one variant on its way up the ladder. Knows the order of the rungs, nothing of other candidates.
-
-What computes differs between families of voice: the rungs for that are in `parallel.py` and `codec_lm.py`."""
+Checks that compute differ between families: each family derives its own candidate."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from sonorant.export.graph_files import check_files, check_integers, check_inter
 from sonorant.export.tolerance import Fault, Tolerance, VerifyConfig
 from sonorant.files import read_json
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.runtime.runtimes import LoadOptions, RuntimeRow, load_runtime, runtime_row
 from sonorant.tensorrt.rules import check_graph
 
 LONGEST_LINE = 300
@@ -70,12 +66,17 @@ class Candidate(ABC):
         """The family's own rungs, which compute, as `rungs`."""
 
     @property
+    def row(self) -> RuntimeRow:
+        """What the runtime needs and can do."""
+        return runtime_row(self.runtime)
+
+    @property
     def rungs(self) -> dict[str, Callable[[], Any]]:
         """Key in the report -> the check that gives the figures under it, in order."""
         files = {"files": self._files, "interface": self._interface, "static": self._static}
-        if self.runtime.startswith("torch"):  # which runs the trained folders, no file of the bundle
+        if not self.row.standalone:  # it runs the trained folders, no file of the bundle
             files = {}
-        integers = {"integers": self._integers} if self.variant == "int8" and self.runtime == "onnxruntime" else {}
+        integers = {"integers": self._integers} if self.variant == "int8" and self.row.on_cpu_kernels else {}
         # Last: what is wrong is worth knowing before what is merely large.
         size = {"size": self._size} if self.variant == "int8" and files else {}
         return {**files, **integers, "load": self._load, **self.computing(), **size}
@@ -92,7 +93,7 @@ class Candidate(ABC):
     def _static(self) -> dict[str, Any]:
         """A finding stops TensorRT alone: others do not have its rules."""
         findings = {graph: check_graph(self.file(graph)) for graph in self.bundle.graphs}
-        if self.runtime == "tensorrt" and any(findings.values()):
+        if self.row.strict and any(findings.values()):
             graph = next(graph for graph in self.bundle.graphs if findings[graph])
             raise Fault(f"graph {graph}: TensorRT would refuse it: {findings[graph][0]}")
         return {"findings": findings}
@@ -121,7 +122,8 @@ class Candidate(ABC):
         graphs = "the graphs" if len(weighed) == len(self.bundle.graphs) else f"the graphs {', '.join(weighed)}"
         if over_fp32 > allowed:
             raise Fault(
-                f"{graphs} have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; {self._what_is_float()}"
+                f"{graphs} have {over_fp32:.4f} of fp32's bytes, verify.int8_size allows {allowed:g}; "
+                f"{self._what_is_float()}"
             )
         return f"{graphs} have {over_fp32:.4f} of fp32's bytes"
 
@@ -140,7 +142,10 @@ class Candidate(ABC):
         ]
         if layers:
             return f"layers left in float: {', '.join(layers)} (a larger quantize.max_layer_loss leaves fewer)"
-        return "no layer is left in float, but tables of phonemes and codes are (a smaller part of a model of more channels)"
+        return (
+            "no layer is left in float, but tables of phonemes and codes are (a smaller part of a model of more "
+            "channels)"
+        )
 
     @cached_property
     def audio(self) -> MelConfig:
@@ -161,8 +166,8 @@ class Candidate(ABC):
 
     def refused(self, why: str) -> Exception:
         """What it means that the runtime does not load the variant."""
-        # Always installed: what it does not take is no fault of the machine.
-        return Fault(why) if self.runtime == "onnxruntime" else NotRun(why)
+        # What runs everywhere and does not take the variant is no fault of the machine.
+        return NotRun(why) if self.row.needs else Fault(why)
 
     def tolerance(self, variant: str | None = None) -> Tolerance:
         """Of the candidate's variant, or of another."""

@@ -1,12 +1,10 @@
-"""Inputs to compare runtimes on, and what torch makes of them. Knows nothing of what else computes with them.
-
-How far two results are from each other, in the measures that suit each output. Knows nothing of what computed them.
+"""Inputs to compare runtimes on, and how far two results are from each other in the measures that suit each output.
 
 The largest difference alone says little of int8: where a value lies on the border of two steps, two right computations
-choose different ones, and what follows differs by a step at that place. Means are hardly moved by single places, but by
-every wrong scale or constant: a root mean square relative to the signal for states and mel, and decibels of the log-mel
-for mel and samples. Samples are not compared by relative error: a phase that is a little off moves them much and is not
-heard. They are by correlation, which that lowers a little and a wrong sign turns over."""
+choose different ones, and everything after differs by a step there. Means hardly move by single places, but by every
+wrong scale or constant: so states and mel are compared by a root mean square relative to the signal, mel and samples by
+decibels of the log-mel. A phase that is a little off moves samples far without being heard, so samples are compared by
+correlation instead: that falls a little, and a wrong sign turns it over."""
 
 from __future__ import annotations
 
@@ -141,7 +139,8 @@ class Difference:
                 raise Fault(f"{where}: differs from {other}, {name} {value:.3g}, allowed {allowed:g}")
         if self.correlation is not None and self.correlation < tolerance.correlation:
             raise Fault(
-                f"{where}: differs from {other}, correlation {self.correlation:.3g}, must be at least {tolerance.correlation:g}"
+                f"{where}: differs from {other}, correlation {self.correlation:.3g}, must be at least "
+                f"{tolerance.correlation:g}"
             )
 
 
@@ -177,7 +176,8 @@ def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, 
     off = np.abs(got - expected)
     if (off > frames + share * expected).any():
         raise Fault(
-            f"{where}: a token ends {off.max()} frames off {other}, allowed {frames:g} and {share:.0%} of the time until then"
+            f"{where}: a token ends {off.max()} frames off {other}, allowed {frames:g} and {share:.0%} of the "
+            "time until then"
         )
     return int(off.max(initial=0))
 

@@ -1,7 +1,7 @@
-"""Whether a variant's files are what the bundle says, before anything runs them. Knows nothing of what they compute.
+"""What is checked of a variant's files before they run.
 
-Whether an int8 graph is one: stored in int8, as engines demand it, and computed in integers. Knows nothing of how well
-it speaks."""
+They are those of the bundle, their inputs and outputs are what every runtime counts on, and int8 graphs store int8, as
+engines demand, and are computed in integers."""
 
 from __future__ import annotations
 
@@ -19,39 +19,12 @@ from onnx import TensorProto, numpy_helper
 from sonorant.errors import SonorantError
 from sonorant.export.tolerance import Fault
 from sonorant.export.voice import read_tensors
-from sonorant.runtime.bundle import Bundle, VoiceDescription
+from sonorant.families import load_family
+from sonorant.runtime.bundle import Bundle
 
 Dtypes = dict[str, str]
-
-
-PARALLEL: dict[str, tuple[Dtypes, Dtypes]] = {
-    "encoder": (
-        {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"},
-        {"states": "float32", "ends": "int64"},
-    ),
-    "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),
-    "vocoder": ({"mel": "float32", "lengths": "int64"}, {"samples": "float32"}),
-}
-
-
-def interface_of(description: VoiceDescription) -> dict[str, tuple[Dtypes, Dtypes]]:
-    """By graph: names and dtypes of the inputs and outputs that every runtime counts on, whatever it computes in
-    between."""
-    decoding = description.decoding
-    if decoding is None:
-        return PARALLEL
-    cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in range(decoding.layers)}
-    step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}
-    prompt = {"prompt": "int64", "prompt_lengths": "int64"}
-    return {
-        "encoder": ({"tokens": "int64", "lengths": "int64", "speaker": "int64"}, {"states": "float32"}),
-        "prefill": ({"states": "float32", "lengths": "int64", **prompt}, {**cache, "position": "int64"}),
-        "step": (
-            {**step, **cache},
-            {"logits": "float32", "advance": "float32", **{f"new_{name}": "float32" for name in cache}},
-        ),
-        "vocoder": ({"codes": "int64", "lengths": "int64"}, {"samples": "float32"}),
-    }
+Interface = dict[str, tuple[Dtypes, Dtypes]]
+"""By graph: names and dtypes of the inputs and outputs that every runtime counts on."""
 
 
 def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
@@ -65,7 +38,7 @@ def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
 def check_interface(bundle: Bundle, variant: str) -> None:
     """Raises Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than every runtime
     counts on."""
-    for graph, wanted in interface_of(bundle.description).items():
+    for graph, wanted in load_family(bundle.description.family).interface(bundle.description).items():
         described = bundle.description.graphs[graph]
         try:
             found = read_tensors(bundle.graph_file(graph, variant))
@@ -133,7 +106,8 @@ def _quantized_layers(graph: str, model: onnx.ModelProto) -> list[onnx.NodeProto
         if node.op_type == "DequantizeLinear" and node.input[0] in constants:
             if constants[node.input[0]].data_type != TensorProto.INT8:
                 raise Fault(
-                    f"graph {graph}: {node.input[0]} is quantised but not stored as int8; quantise and export the voice again"
+                    f"graph {graph}: {node.input[0]} is quantised but not stored as int8; quantise and export the "
+                    "voice again"
                 )
             stored.add(node.output[0])
     return [node for node in model.graph.node if node.op_type in LAYERS and node.input[1] in stored]

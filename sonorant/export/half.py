@@ -1,11 +1,8 @@
-"""A single-precision graph in 16 bits, some nodes excepted. Does not know which nodes need to be, see
-`sonorant.export.ranges`.
+"""A float32 graph in 16 bits, with some nodes left in float32; `sonorant.export.ranges` decides which.
 
-The passes that ONNX Runtime and onnxconverter-common offer know float16 alone, so both formats go through this one.
-Every node gets all its floating-point inputs in one type, which is what strongly typed engines ask for; casts stand
-where two types meet, and at the border: inputs and outputs stay float32.
-
-The variants fp16 and bf16 of exported graphs, measured on real utterances. Knows nothing of models or bundles."""
+The passes of ONNX Runtime and onnxconverter-common know float16 alone, so both formats go through this one. Every node
+gets all its floating-point inputs in one type, as strongly typed engines ask; casts stand where two types meet. Inputs
+and outputs stay float32."""
 
 from __future__ import annotations
 

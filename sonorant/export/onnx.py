@@ -1,4 +1,4 @@
-"""A traced module as an ONNX graph: valid, the same bytes every time, any sizes. Knows nothing of the models."""
+"""A traced module as an ONNX graph: valid, the same bytes every time, for inputs of any size."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""What a graph's intermediates are on real data, and which nodes 16 bits would harm. Knows nothing of speech.
+"""Which nodes of a graph 16 bits would harm, by its intermediate values on real data.
 
-Every node is computed once more by itself, from inputs rounded to the format as it would get them, and its result
-rounded too. Two things keep a node in float32: a value that with `headroom` would not fit, and an error of more than
-`loss` roundings, as a sine of a large phase makes it. Then all that leads from the last matrix product to it is kept as
-well, because what has been rounded stays rounded. What ends as an integer is kept without measuring: it counts, and
-halves of large counts are no numbers of the format.
-"""
+Every node is computed once more by itself, from inputs rounded to the format, and its result is rounded too. Two things
+keep a node in float32: a value that does not fit with `headroom`, and an error of more than `loss` roundings, as the
+sine of a large phase makes it. Then everything from the last matrix product down to it stays as well, because what was
+rounded stays rounded. A node that ends in integers is kept without measuring: it counts, and half precision has no
+exact large counts."""
 
 from __future__ import annotations
 
@@ -23,7 +22,6 @@ from onnx import helper, numpy_helper
 from sonorant.export.comparison import Arrays
 from sonorant.export.half import FORMATS, HalfFormat, float_tensors, to_half
 from sonorant.export.onnx import ExportConfig
-from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 
 CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
 """Operators at which the way back to what a rounding goes through ends: they begin a chain of operations on single
@@ -187,21 +185,19 @@ TOLD = 5
 
 
 def export_halves(
-    files: dict[str, Path], batches: Sequence[Arrays], folder: Path, config: ExportConfig
+    files: dict[str, Path], inputs: dict[str, list[Arrays]], folder: Path, config: ExportConfig
 ) -> tuple[dict[str, dict[str, Path]], dict[str, Any]]:
     """Write `<graph>.<format>.onnx` for every format from float32 graphs.
 
     Args:
         files: the float32 graph by name.
-        batches: real inputs of the encoder.
+        inputs: real inputs of each graph.
         folder: where to write.
         config: when a node stays in float32.
 
     Returns the written files by variant and graph, and the report: `{variant: {graph: {nodes, kept: [{node, operator,
-    reason}],
-    largest: [{node, operator, largest, loss}], loss: [the same]}}}`, the last two worst first.
+    reason}], largest: [{node, operator, largest, loss}], loss: [the same]}}}`, the last two worst first.
     """
-    inputs = _inputs(OnnxRuntime(files, threads=1), batches)
     written: dict[str, dict[str, Path]] = {}
     report: dict[str, Any] = {}
     for name, half in FORMATS.items():
@@ -215,17 +211,6 @@ def export_halves(
             written[name][graph].write_bytes(halved.SerializeToString(deterministic=True))
             report[name][graph] = _report(ranges, kept)
     return written, report
-
-
-def _inputs(runtime: OnnxRuntime, batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-    """What each graph is given on the way from tokens to samples."""
-    inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
-    for batch in batches:
-        states, ends = runtime.encode(**batch)
-        time = np.arange(ends[:, -1].max())
-        inputs["decoder"].append({"states": states, "ends": ends, "time": time})
-        inputs["vocoder"].append({"mel": runtime.decode(states, ends, time), "lengths": ends[:, -1]})
-    return inputs
 
 
 def _report(ranges: Sequence[NodeRange], kept: Sequence[Kept]) -> dict[str, Any]:

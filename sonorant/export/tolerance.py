@@ -1,12 +1,11 @@
-"""TODO."""
+"""How close is equal, for each precision and family: section `verify` of the settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 from sonorant.errors import SonorantError
-from sonorant.families.family import FAMILIES, Family
+from sonorant.families import family_names
 
 FROM_FLOAT = "int8_from_float"
 """Under this name the tolerances of int8 against the float models stand."""
@@ -41,7 +40,7 @@ class VerifyConfig:
 
     max_abs_diff: dict[str, float]
     """Largest difference, on states, log-mel (natural logarithm) and samples (full scale 1)."""
-    relative_error: dict[str, float | dict[Family, float]]
+    relative_error: dict[str, float | dict[str, float]]
     """Root mean square of the difference relative to the values, on states and log-mel; one figure, or one for each
     family."""
     log_mel_db: dict[str, float]
@@ -63,10 +62,10 @@ class VerifyConfig:
             missing = {"fp32", "fp16", "bf16", "int8", FROM_FLOAT} - set(values)
             for variant, value in values.items():
                 if isinstance(value, dict):
-                    missing |= {f"{variant} of family {family}" for family in FAMILIES.keys() - value.keys()}
+                    missing |= {f"{variant} of family {family}" for family in set(family_names()) - value.keys()}
             if missing:
                 raise ValueError(f"{name} has no tolerance for {', '.join(sorted(missing))}")
-            if min(_of(value, family) for value in values.values() for family in FAMILIES) <= 0:
+            if min(_of(value, family) for value in values.values() for family in family_names()) <= 0:
                 raise ValueError(f"{name} must be above 0")
         for variant in ("fp32", "int8"):
             if not 0 < self.tokens.get(variant, 0) <= 1:
@@ -87,9 +86,9 @@ class VerifyConfig:
         )
 
 
-def _of(value: float | dict[Family, float], family: str) -> float:
+def _of(value: float | dict[str, float], family: str) -> float:
     """The figure of a family."""
-    return value[cast(Family, family)] if isinstance(value, dict) else value
+    return value[family] if isinstance(value, dict) else value
 
 
 class Fault(Exception):

@@ -1,14 +1,13 @@
-"""The ladder: every runtime that can run here with every variant of a voice, checked rung by rung against torch.
+"""The parity checks: every runtime that can run here with every variant of a voice, compared with torch.
 
-Rungs in order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values,
-float (int8 against the float models), written (fp16 as the file says), tokens (of voices that speak code by code),
-padding, parts, size (int8). The first that fails, or raises whatever it may, names itself and stops that candidate, no
-other. int8 is compared with torch's fake-quantised models, all else with its float models.
-Knows nothing of how the graphs were written, or of what is fast."""
+In order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values, float
+(int8 against the float models), written (fp16 as the file says), tokens (of autoregressive voices), padding, parts,
+size (int8). A check that fails, or raises anything, is named and stops that candidate, no other. int8 is compared with
+torch's fake-quantised models, everything else with its float models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,17 +15,11 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sonorant.errors import SonorantError
-from sonorant.export.candidate import Candidate, Expected, Trained, run_checks
+from sonorant.export.candidate import Trained, run_checks
 from sonorant.export.tolerance import VerifyConfig
-from sonorant.families.codec_lm.parity import TokenCandidate, expect_tokens
-from sonorant.families.parallel.parity import ParallelCandidate, expect_parallel
+from sonorant.families import load_family
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.runtimes import BASELINE, RUNTIMES
-
-LADDERS: dict[
-    str, tuple[type[Candidate], Callable[[Bundle, Trained, Sequence[NDArray[np.integer]], str], Expected]]
-] = {"parallel": (ParallelCandidate, expect_parallel), "codec_lm": (TokenCandidate, expect_tokens)}
-"""By family: its candidates, and what they are compared with."""
+from sonorant.runtime.runtimes import BASELINE, RUNTIMES, runtime_row
 
 
 def verify_voice(
@@ -51,17 +44,20 @@ def verify_voice(
 
     Raises SonorantError if onnxruntime/fp32 fails, or the settings name a runtime that does not exist.
     """
-    unknown = set(config.runtimes) - set(RUNTIMES)
-    if unknown:
-        raise SonorantError(f"verify.runtimes: unknown runtime '{min(unknown)}'; there are: {', '.join(RUNTIMES)}")
-    variants = list(bundle.description.graphs["encoder"].variants)
+    for runtime in config.runtimes:
+        try:
+            runtime_row(runtime)
+        except SonorantError as error:
+            raise SonorantError(f"verify.runtimes: {error}") from None
+    variants = list(bundle.description.graphs[bundle.graphs[0]].variants)
     if "int8" in variants and quantized is None:
         raise SonorantError(
             f"{bundle.folder}: has int8 graphs; verify needs the quantised models they were exported from"
         )
-    candidate, expect = LADDERS[bundle.description.family]
-    of_float = expect(bundle, trained, utterances, "torch")
-    of_int8 = expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
+    family = load_family(bundle.description.family)
+    candidate = family.candidate()
+    of_float = family.expect(bundle, trained, utterances, "torch")
+    of_int8 = family.expect(bundle, quantized, utterances, "torch's fake-quantised model") if quantized else of_float
     report: dict[str, dict[str, Any] | str] = {}
     for name in tqdm(
         [f"{runtime}/{variant}" for runtime in RUNTIMES for variant in variants], desc="verify", unit="candidate"

@@ -1,13 +1,13 @@
-"""Trained models become one voice bundle of several precisions. Does not know how a graph is written."""
+"""Trained models become one voice bundle of several precisions."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -15,12 +15,10 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.export.comparison import batches
+from sonorant.export.comparison import Arrays, batches
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.ranges import export_halves
-from sonorant.families.codec_lm.graphs import CodecLanguageModels
-from sonorant.families.family import FAMILIES, Family
-from sonorant.families.parallel.graphs import ParallelModels
+from sonorant.families import all_families, load_family
 from sonorant.files import read_json
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
@@ -47,8 +45,7 @@ class Sources:
     quantized: tuple[Path, Path] | None = None
     """The two fake-quantised, for the variant int8; None: there is none."""
     utterances: Sequence[NDArray[np.integer]] = ()
-    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some, by the
-    parallel family."""
+    """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some."""
     decoding: DecodingConfig | None = None
     """How codes are chosen where nothing else is asked for, for a family that speaks codes one after the other."""
 
@@ -82,16 +79,13 @@ class Models(Protocol):
         """Write the graph that makes codes of a reference recording; False where the voice takes none, or has no such
         graph."""
 
+    def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
+        """By graph, what it is given on the way from each batch of tokens to samples: the ranges of the 16-bit variants
+        are measured on it. Empty where the family has no such variants."""
+
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
         """How codes are decoded, None where none are. Raises SonorantError if that needs defaults and there are
         none."""
-
-
-MODELS: dict[Family, Callable[[Path, Path], Models]] = {
-    "parallel": ParallelModels.load,
-    "codec_lm": CodecLanguageModels.load,
-}
-"""How a family's trained folders are read, speech and sound."""
 
 
 def export_voice(
@@ -117,7 +111,7 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
     Raises SonorantError if a folder holds no such model, or the models do not belong together.
     """
     family = family_of(sources.predictor)
-    models = MODELS[family](sources.predictor, sources.waveform)
+    models = load_family(family).models(sources.predictor, sources.waveform)
     _check_same_mel(models, sources.waveform)
     models.check_pair(sources.waveform)
     quantized = _load_quantized(family, sources.quantized) if sources.quantized is not None else None
@@ -125,9 +119,10 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
         folder = Path(temporary)
         files = {"fp32": _write_graphs(family, models, folder, "fp32", config)}
         halves: dict[str, Any] = {}
-        if sources.utterances and family == "parallel":  # a language model computes in 16 bits under torch, on GPUs
-            speakers = len(models.described["speakers"])
-            written, halves = export_halves(files["fp32"], list(batches(sources.utterances, speakers)), folder, config)
+        speakers = len(models.described["speakers"])
+        given = list(batches(sources.utterances, speakers)) if sources.utterances else []
+        if given and (inputs := models.graph_inputs(files["fp32"], given)):
+            written, halves = export_halves(files["fp32"], inputs, folder, config)
             files |= written
         if quantized is not None:  # whose layers write QuantizeLinear and DequantizeLinear themselves
             files["int8"] = _write_graphs(family, quantized, folder, "int8", config)
@@ -159,24 +154,24 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
     return halves
 
 
-def family_of(predictor: Path) -> Family:
+def family_of(predictor: Path) -> str:
     """The family whose model that speaks lies in the folder. Raises SonorantError if that is no such model."""
     kind = read_json(predictor / "model.json").get("kind")
-    for family, parts in FAMILIES.items():
-        if parts.predictor == kind:
-            return cast(Family, family)
-    speaking = " or ".join(f"'{parts.predictor}'" for parts in FAMILIES.values())
+    for family in all_families():
+        if family.predictor.name == kind:
+            return family.name
+    speaking = " or ".join(f"'{family.predictor.name}'" for family in all_families())
     raise SonorantError(f"{predictor}: holds a model of kind '{kind}', not {speaking}")
 
 
-def _write_graphs(family: Family, models: Models, folder: Path, variant: str, config: ExportConfig) -> dict[str, Path]:
-    files = {name: folder / f"{name}.{variant}.onnx" for name in FAMILIES[family].graphs}
+def _write_graphs(family: str, models: Models, folder: Path, variant: str, config: ExportConfig) -> dict[str, Path]:
+    files = {name: folder / f"{name}.{variant}.onnx" for name in load_family(family).graphs}
     models.write_graphs(files, config)
     return files
 
 
-def _load_quantized(family: Family, folders: tuple[Path, Path]) -> Models:
-    models = MODELS[family](*folders)
+def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:
+    models = load_family(family).models(*folders)
     for found, folder in zip((models.described, models.waveform_described), folders, strict=True):
         if not found.get("quantization"):
             raise SonorantError(
@@ -228,5 +223,6 @@ def _check_same_mel(models: Models, waveform: Path) -> None:
     for key, value in models.described["audio"].items():
         if heard.get(key) != value:
             raise SonorantError(
-                f"{waveform}: trained on another mel than the predictor (audio.{key} is {heard.get(key)}, not {value}); train both again"
+                f"{waveform}: trained on another mel than the predictor (audio.{key} is {heard.get(key)}, not "
+                f"{value}); train both again"
             )

@@ -1,48 +1,179 @@
-"""The two families of voice: what each is made of and what its parts are called. Knows nothing of models, graphs or
-settings' files.
+"""What Sonorant asks of a family of voice. Each family answers with one object, see `sonorant.families`.
 
-parallel: an acoustic model computes the whole mel at once, a vocoder makes it sound. codec_lm: a language model speaks
-a codec's codes one frame after the other, the codec's decoder makes them sound. The same stages make both:
-`train_predictor` trains the model that predicts from text,
-`train_waveform` the one that makes the waveform."""
+A voice is two trained models: the predictor turns phonemes into frames (a mel, or a codec's codes) and the waveform
+model turns frames into samples. Every method imports what it needs when it is called, so that speaking needs no torch.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-Family = Literal["parallel", "codec_lm"]
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
+    import torch
+
+    from sonorant.audio.mel import MelConfig
+    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.graph_files import Interface
+    from sonorant.export.voice import Models
+    from sonorant.quantization.judge import Judge
+    from sonorant.runtime.bundle import Bundle, VoiceDescription
+    from sonorant.runtime.runtimes import LoadOptions
+    from sonorant.runtime.speaking import Speaking
+    from sonorant.training.config import TrainConfig
+    from sonorant.training.recipe import Recipe
+
+
+Hear = Callable[[NDArray[np.float32], NDArray[np.float32]], tuple[NDArray[Any], int]]
+"""A recording's log-mel (M, T) and samples (T * hop,) -> its frames without a batch axis, and how many they are."""
+
+
+class ModelKind(ABC):
+    """One of the two models of a family: its settings, and how it is built, trained and judged."""
+
+    name: ClassVar[str]
+    """`kind` in `model.json`; also its section of params.yaml, and `train_<name>` that of its training."""
+    title: ClassVar[str]
+    """For readers."""
+    learns_codes: ClassVar[bool] = False
+    """Whether its recipe reads the token store that the waveform model's stage wrote."""
+    why_no_qat: ClassVar[str] = ""
+    """Why its weights must not be trained on in int8; empty where they may."""
+
+    @abstractmethod
+    def sizes(self) -> type:
+        """The dataclass of its section of params.yaml."""
+
+    @abstractmethod
+    def settings(self) -> type[TrainConfig]:
+        """The dataclass of the section `train_<name>`."""
+
+    @abstractmethod
+    def build(self, description: dict[str, Any]) -> torch.nn.Module:
+        """An untrained float model of the sizes that a `model.json` names."""
+
+    @abstractmethod
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        """See `recipe`, which refuses missing codes first."""
+
+    @abstractmethod
+    def judge(self, recipe: Any, model: torch.nn.Module, items: NDArray[np.int64]) -> Judge:
+        """The judge for quantised models, on utterances `items` of the recipe's store; `model` is the float one."""
+
+    def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
+        """How such a model is trained.
+
+        Args:
+            model: fields of `sizes` and, for int8 layers, `quantization` of `model.json`.
+            train: fields of `settings`.
+            features: feature store.
+            codes: its token store, for kinds that learn codes.
+
+        Raises SonorantError if `codes` are needed and absent.
+        """
+        if self.learns_codes and codes is None:
+            raise SonorantError(f"a {self.title} learns codes: give --codes, the token store of train_waveform")
+        return self.make_recipe(model, train, features, codes if self.learns_codes else None)
+
+    def check(self, sizes: Any, audio: MelConfig) -> None:  # noqa: B027 - most kinds have nothing to check
+        """Raise SonorantError where settings that are well formed cannot work, such as a codec that is not there."""
+
+    def pretrained(self, sizes: Any) -> str | None:
+        """The model that the settings name to be taken as it is instead of trained; None: train."""
+        return None
+
+    def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
+        """Write the pretrained model into `out` as if it had been trained here."""
+        raise NotImplementedError(f"{self.name}: nothing of this kind is taken from elsewhere")
+
+
+class Family(ABC):
+    """A family of voice."""
+
+    name: ClassVar[str]
+    """`voice.family` in params.yaml and `family` in `voice.json`."""
+    predictor: ClassVar[ModelKind]
+    """From phonemes to frames."""
+    waveform: ClassVar[ModelKind]
+    """From frames to samples."""
+    graphs: ClassVar[tuple[str, ...]]
+    """Names of a bundle's graphs in the order of a synthesis; the last one is the waveform model."""
+    autoregressive: ClassVar[bool]
+    """Whether frames are decoded one after the other: `voice.json` then says how, a sentence may run away, and how
+    often that happens is counted and limited."""
+
+    @property
+    def kinds(self) -> tuple[ModelKind, ModelKind]:
+        """Predictor and waveform model."""
+        return self.predictor, self.waveform
+
+    @abstractmethod
+    def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
+        """By name of a runtime: what loads it with a bundle of this family."""
+
+    @abstractmethod
+    def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
+        """The synthesizer of a loaded runtime; for one thread at a time."""
+
+    def prompt(self, recording: Path, bundle: Bundle) -> NDArray[np.int64]:
+        """Codes (P, G) of a recording's beginning, for a voice to go on from."""
+        raise SonorantError(f"{recording}: a voice of the family {self.name} takes no prompt; leave it out")
+
+    @abstractmethod
+    def models(self, predictor: Path, waveform: Path) -> Models:
+        """Both trained folders, ready to be written as graphs."""
+
+    @abstractmethod
+    def interface(self, description: VoiceDescription) -> Interface:
+        """Names and dtypes of the inputs and outputs of each graph."""
+
+    @abstractmethod
+    def candidate(self) -> type[Candidate]:
+        """The parity checks of one runtime with one variant."""
+
+    @abstractmethod
+    def expect(
+        self, bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str
+    ) -> Expected:
+        """What the trained models compute, which candidates are compared with; `name` is for readers."""
+
+    @abstractmethod
+    def hear(self, waveform: Path) -> Hear:
+        """How a recording becomes frames that the waveform graph takes. `waveform`: trained folder."""
+
+    @abstractmethod
+    def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
+        """Write the token store of a corpus, the second output of the stage `train_waveform`; of a family without
+        codes see `sonorant.data.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceConfig:
     """Which family a voice is of: section `voice` of the settings."""
 
-    family: Family
-    """A key of `FAMILIES`."""
+    family: str
+    """A name of `sonorant.families.family_names`."""
+
+    def __post_init__(self) -> None:
+        from sonorant.families import load_family
+
+        with as_value_error():
+            load_family(self.family)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FamilyParts:
-    """What a voice of a family is made of."""
-
-    predictor: str
-    """Kind of the model that predicts from text, as its `model.json` names it; also its section of the settings, and
-    train_<predictor>."""
-    waveform: str
-    """Kind of the model that makes the waveform, named likewise."""
-    graphs: tuple[str, ...]
-    """Names of a bundle's graphs, in the order of a synthesis."""
-    runs_away: bool
-    """Whether how long it speaks is decided while it speaks, so that it may not end; it is guarded, and judged by how
-    often."""
-
-
-FAMILIES: dict[str, FamilyParts] = {
-    "parallel": FamilyParts(
-        predictor="acoustic", waveform="vocoder", graphs=("encoder", "decoder", "vocoder"), runs_away=False
-    ),
-    "codec_lm": FamilyParts(
-        predictor="language_model", waveform="codec", graphs=("encoder", "prefill", "step", "vocoder"), runs_away=True
-    ),
-}
+@contextmanager
+def as_value_error() -> Iterator[None]:
+    """Turn a SonorantError into the ValueError that settings raise, so that file and section are named."""
+    try:
+        yield
+    except SonorantError as error:
+        raise ValueError(str(error)) from None

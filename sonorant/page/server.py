@@ -19,8 +19,8 @@ from typing import Any
 
 from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.synthesis import FASTEST, SLOWEST
 from sonorant.page.synthesis import BusyError, Synthesis, Wish
+from sonorant.runtime.speaking import FASTEST, SLOWEST
 
 ADDRESS = "127.0.0.1"
 PAGES = {

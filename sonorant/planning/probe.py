@@ -25,7 +25,7 @@ from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
-from sonorant.training.worker import RECIPES, Job
+from sonorant.training.worker import Job, recipe_of
 
 WARM_UP = 3
 """Steps not counted: caches fill, kernels are chosen."""
@@ -75,7 +75,7 @@ def needs_of(job: Job) -> Needs:
 
 def _needs(job: Job, device: torch.device) -> Needs:
     share = MachineConfig(**job.machine).memory_share
-    recipe = RECIPES[job.recipe](job)
+    recipe = recipe_of(job)
     trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
     wanted = recipe.budget
     allowed = memory.allowance(device, share)

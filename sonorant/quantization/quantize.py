@@ -1,7 +1,4 @@
-"""Settings of quantisation. Knows nothing of how it is done.
-
-From a trained float model to the int8 one that ships, and the figures that led to it. Knows nothing of how a training
-is started."""
+"""From a trained float model to the int8 one that ships, and the figures that led to it."""
 
 from __future__ import annotations
 
@@ -14,20 +11,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sonorant.data.features import FeatureStore
-from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.training import CodecRecipe, LanguageModelRecipe
-from sonorant.families.family import FAMILIES
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families import all_kinds, model_kind
 from sonorant.layers.quantized import quantizable
 from sonorant.models import load_model, save_model
 from sonorant.quantization.calibration import Scales, Sensitivity, calibrate, quantized_copy, sensitivity_of
 from sonorant.quantization.comparison import above, choose, in_words, summary
-from sonorant.quantization.judge import Judge, Judged, judge_of
+from sonorant.quantization.judge import Judge, Judged
 from sonorant.training.recipe import utterances_of
-from sonorant.training.waveform import VocoderRecipe
-
-NEVER_TRAINED = {"codec": "a codec is not trained on, as a language model has learned its codes"}
-"""Kinds of model whose weights may not change any more, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +47,9 @@ class QuantizeConfig:
         for name in ("calibration_utterances", "sensitivity_utterances", "steps"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        kinds = [kind for parts in FAMILIES.values() for kind in (parts.predictor, parts.waveform)]
         for kind in self.auto_trains:
-            if kind not in kinds:
-                raise ValueError(f"auto_trains: unknown kind of model '{kind}'; there are: {', '.join(kinds)}")
+            if kind not in all_kinds():
+                raise ValueError(f"auto_trains: unknown kind of model '{kind}'; there are: {', '.join(all_kinds())}")
         if self.learning_rate <= 0:
             raise ValueError("learning_rate must be above 0")
 
@@ -71,22 +60,14 @@ class QuantizeConfig:
         """
         if self.method == "ptq":
             return "quantize.method is ptq"
-        if kind in NEVER_TRAINED or self.method == "qat":
-            return NEVER_TRAINED.get(kind)
+        if (why := model_kind(kind).why_no_qat) or self.method == "qat":
+            return why or None
         cost = f"calibration changed {in_words(above_float)}"
         if above_float["loss_percent_ci95"][1] <= self.max_loss:
             return f"{cost}, at most {self.max_loss:g} %: no training in int8 is needed"
         if kind not in self.auto_trains:
             return f"{cost}, more than {self.max_loss:g} %, but {kind} is not among quantize.auto_trains"
         return None
-
-
-RECIPES: dict[str, type[AcousticRecipe] | type[VocoderRecipe]] = {
-    "acoustic": AcousticRecipe,
-    "vocoder": VocoderRecipe,
-    "codec": CodecRecipe,
-}
-"""By kind of model; a language model's needs codes too."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +104,15 @@ def post_train(
     Raises SonorantError if `folder`, `features` or `codes` hold something else.
     """
     model, description = load_model(folder, kind)
-    recipe = recipe_of(kind, description["config"], train, features, codes)
-    calibration = judge_of(recipe, model, spread(recipe.store, "train", config.calibration_utterances))
+    of_kind = model_kind(kind)
+    recipe = of_kind.recipe(description["config"], train, features, codes)
+    calibration = of_kind.judge(recipe, model, spread(recipe.store, "train", config.calibration_utterances))
     scales = calibrate(model, quantizable(model), calibration.run)
-    few = judge_of(recipe, model, spread(recipe.store, "validation", config.sensitivity_utterances))
+    few = of_kind.judge(recipe, model, spread(recipe.store, "validation", config.sensitivity_utterances))
     sensitivity = sensitivity_of(model, scales, few, config.max_layer_loss, kind)
     layers = [row.layer for row in sensitivity if not row.stays_float]
     quantised = quantized_copy(model, layers, scales)
-    judge = judge_of(recipe, model, utterances_of(recipe.store, "validation"))
+    judge = of_kind.judge(recipe, model, utterances_of(recipe.store, "validation"))
     spec = {"method": "ptq", "layers": layers, "float_layers": [row.layer for row in sensitivity if row.stays_float]}
     as_float = judge(model)
     as_ptq = judge(quantised) if layers else as_float
@@ -166,17 +148,6 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
         "sensitivity": [row.row() for row in ptq.sensitivity],
         "calibration": {"utterances": config.calibration_utterances, "observer": "min-max", "scales": ptq.scales},
     }
-
-
-def recipe_of(kind: str, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Any:
-    """The recipe that a model of `kind` was trained by, for its data and its losses."""
-    if kind != LanguageModelRecipe.name:
-        return RECIPES[kind](model, train, features)
-    if codes is None:
-        raise SonorantError(
-            "a language model is quantised with the codes it learned from; give --codes, what train_waveform wrote"
-        )
-    return LanguageModelRecipe(model, train, features, codes)
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sonorant.errors import SonorantError
-from sonorant.families.family import FAMILIES
+from sonorant.families import family_names, load_family
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
 from sonorant.registry.side_by_side import latency_ratios
@@ -51,8 +51,10 @@ class PromoteConfig:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         for name in ("max_wer_above_recordings", "max_rtf"):
             limits = getattr(self, name)
-            if set(limits) != set(FAMILIES) or not all(limit > 0 for limit in limits.values()):
-                raise ValueError(f"{name} must have a limit above 0 for each of {', '.join(FAMILIES)}, not {limits}")
+            if set(limits) != set(family_names()) or not all(limit > 0 for limit in limits.values()):
+                raise ValueError(
+                    f"{name} must have a limit above 0 for each of {', '.join(family_names())}, not {limits}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +84,7 @@ def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
         _rtf(voice, config.max_rtf[family]),
         _parity(voice),
     ]
-    if FAMILIES[family].runs_away:
+    if load_family(family).autoregressive:
         gates.append(_runaways(voice, config.max_runaways))
     return tuple(gates)
 

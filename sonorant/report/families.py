@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.families.family import FAMILIES
+from sonorant.families import family_names
 from sonorant.html.blocks import Cell, Part, Section, Table
 from sonorant.report.document import RECORDINGS, Document
 from sonorant.report.players import Studio
@@ -75,7 +75,7 @@ def _judged(folder: Path, own: str) -> tuple[dict[str, JudgedFamily], dict[str, 
     """Families judged on the sentences of `own`, `own` first, and why each of the others was not."""
     wanted = Document.read(folder / own / "family.json")
     judged, missing = {own: JudgedFamily(folder / own, wanted)}, {}
-    for name in FAMILIES:
+    for name in family_names():
         file = folder / name / "family.json"
         if name == own:
             continue

@@ -1,4 +1,4 @@
-"""A trained voice in use. Knows nothing of training; needs numpy, onnxruntime and a text frontend."""
+"""A trained voice in use; needs numpy, onnxruntime and a text frontend."""
 
 from typing import TYPE_CHECKING, Any
 

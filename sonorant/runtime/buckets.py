@@ -1,9 +1,7 @@
-"""Requests of any size for runtimes of fixed shapes: padded to a few sizes, which are prepared beforehand. Knows
-nothing of what runs them.
+"""Requests of any size for runtimes of fixed shapes: padded to a few sizes, which are prepared beforehand.
 
 A padded row is as it would be alone, so padding changes no value. Only where `decode` is asked for a part of an
-utterance, frames within the decoder's receptive_field of the part's end see what really follows instead of silence.
-"""
+utterance, frames within the decoder's receptive field of the part's end see what really follows instead of silence."""
 
 from __future__ import annotations
 

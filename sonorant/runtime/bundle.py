@@ -1,5 +1,4 @@
-"""The voice bundle, all that training hands to use: a folder of `voice.json` and graphs. Does not know how graphs are
-made or run."""
+"""The voice bundle, all that training hands to use: a folder of `voice.json` and graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import Any
 
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.families.family import FAMILIES, Family
+from sonorant.families import load_family
 from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
 from sonorant.formerly import current_voice
 
@@ -131,8 +130,8 @@ class VoiceDescription:
 
     schema_version: int
     """Version of this schema; a reader refuses any other."""
-    family: Family
-    """A key of `FAMILIES`: which graphs there are and how they speak together."""
+    family: str
+    """A name of `sonorant.families.family_names`: which graphs there are and how they speak together."""
     audio: AudioSettings
     """Sample rate and mel settings."""
     frontend: FrontendSettings
@@ -168,7 +167,7 @@ class Bundle:
     @property
     def graphs(self) -> tuple[str, ...]:
         """Names of its graphs in the order of a synthesis."""
-        return FAMILIES[self.description.family].graphs
+        return load_family(self.description.family).graphs
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
         """Path of a graph's file, its size and hash checked.
@@ -230,11 +229,14 @@ def read_bundle(folder: Path) -> Bundle:
 
 
 def _check(description: VoiceDescription, path: Path) -> None:
-    parts = FAMILIES[description.family]
-    for name in parts.graphs:
+    try:
+        family = load_family(description.family)
+    except SonorantError as error:
+        raise SonorantError(f"{path}: family: {error}") from None
+    for name in family.graphs:
         if name not in description.graphs:
             raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
-    if (description.decoding is not None) != (parts.predictor == "language_model"):
+    if (description.decoding is not None) != family.autoregressive:
         raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")

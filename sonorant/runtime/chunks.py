@@ -1,9 +1,8 @@
-"""Long speech in parts that equal the whole, in memory that does not grow with it. Knows nothing of text, or of who
-hears the parts.
+"""Long speech in chunks that equal the whole, in memory that does not grow with it.
 
-A frame depends on so many frames on either side (`ReceptiveField` of the bundle); each part is computed with those
-around it, which are then cut off. What a runtime rounds differently for another shape is all the difference there is:
-about 1e-6 of full scale."""
+A frame depends on so many frames on either side (`ReceptiveField` of the bundle); each chunk is computed with those
+around it, which are then cut off. All the difference is what a runtime rounds differently for another shape, about
+1e-6 of full scale."""
 
 from __future__ import annotations
 

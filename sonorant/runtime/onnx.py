@@ -1,4 +1,4 @@
-"""The graphs under ONNX Runtime, on the CPU or a GPU. Knows nothing of bundles: it is given files."""
+"""ONNX Runtime's sessions, on the CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def check_cuda() -> None:
     """Raises SonorantError if the installed package has no CUDA."""
     if CUDA not in onnxruntime.get_available_providers():
         raise SonorantError(
-            f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place (not beside it)"
+            f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place "
+            "(not beside it)"
         )
 
 

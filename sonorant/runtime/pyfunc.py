@@ -1,7 +1,6 @@
-"""The voice as an MLflow model, by the file itself (models from code): text in, speech out. Knows nothing of training.
+"""The voice as an MLflow model, by the file itself (models from code): text in, speech out.
 
-MLflow runs this file when a model is logged or loaded; nothing of Sonorant imports it.
-"""
+MLflow runs this file when a model is logged or loaded; nothing of Sonorant imports it."""
 
 from __future__ import annotations
 
@@ -46,7 +45,8 @@ class SpokenVoice(PythonModel):
         characters = sum(len(str(row.get("text"))) for row in asked)
         if characters > AT_ONCE.characters:
             raise _refusal(
-                f"the rows have {characters} characters, at most {AT_ONCE.characters} are spoken in one request; split them"
+                f"the rows have {characters} characters, at most {AT_ONCE.characters} are spoken in one request; "
+                "split them"
             )
         rows = [self._row(number, row) for number, row in enumerate(asked, 1)]
         if rows and all(row["error"] for row in rows):

@@ -1,23 +1,82 @@
-"""What can run a voice's graphs, and how each is loaded. Knows nothing of text, speakers or sentences.
+"""What can run a voice's graphs: one row of `RUNTIMES` for each runtime, and how it is loaded.
 
-The two candidates (`<runtime>/<variant>`) that every other is held against. Knows nothing of how candidates run."""
+A candidate is `<runtime>/<variant>`. The loaders belong to the families, because each family has graphs of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.decoding.session import Stepper
-from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
-from sonorant.families.family import Family
+from sonorant.families import load_family
 from sonorant.runtime.bundle import Bundle
+
+BASELINE = "onnxruntime/fp32"
+"""Without it there is no voice; the others' speed and errors are relative to it."""
+REFERENCE = "torch/fp32"
+"""The trained models themselves, which `verify` compares with; a bundle does not hold them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuntimeRow:
+    """What a runtime needs and can do, in every family that it can load."""
+
+    name: str
+    """Named by what computes and, where that is not the CPU, on what."""
+    engine: Literal["onnxruntime", "torch", "tensorrt"]
+    """What computes."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    needs: str = ""
+    """What must be there beside what every installation has; empty: it runs wherever Sonorant does."""
+    standalone: bool = True
+    """Whether a bundle is enough to load it; others read the trained folders, so they cannot ship."""
+    strict: bool = False
+    """Whether it refuses what `sonorant.tensorrt.rules` finds in a graph."""
+    compiles: bool = False
+    """Whether it compiles for each shape, which takes seconds to minutes."""
+
+    @property
+    def on_cpu_kernels(self) -> bool:
+        """Whether ONNX Runtime's CPU kernels compute: in integers for int8, in fp32 between casts for fp16."""
+        return self.engine == "onnxruntime" and self.device == "cpu"
+
+
+RUNTIMES = {
+    row.name: row
+    for row in (
+        RuntimeRow(name="onnxruntime", engine="onnxruntime"),
+        RuntimeRow(name="onnxruntime-cuda", engine="onnxruntime", device="cuda", needs="onnxruntime-gpu"),
+        RuntimeRow(name="torch", engine="torch", needs="torch", standalone=False),
+        RuntimeRow(name="torch-static", engine="torch", needs="torch", standalone=False),
+        RuntimeRow(name="torch-compiled", engine="torch", needs="torch, g++", standalone=False, compiles=True),
+        RuntimeRow(name="torch-cuda", engine="torch", device="cuda", needs="torch", standalone=False),
+        RuntimeRow(
+            name="torch-cuda-compiled",
+            engine="torch",
+            device="cuda",
+            needs="torch, g++",
+            standalone=False,
+            compiles=True,
+        ),
+        # Replays the kernels of torch-cuda.
+        RuntimeRow(name="torch-cuda-graphs", engine="torch", device="cuda", needs="torch", standalone=False),
+        RuntimeRow(name="tensorrt", engine="tensorrt", device="cuda", needs="TensorRT, cuda-bindings", strict=True),
+    )
+}
+"""By name, in the order in which they are reported."""
+
+
+def runtime_row(name: str) -> RuntimeRow:
+    """The row of a runtime. Raises SonorantError listing the names if there is none."""
+    if name not in RUNTIMES:
+        raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(RUNTIMES)}")
+    return RUNTIMES[name]
 
 
 class Runtime(Protocol):
@@ -73,8 +132,8 @@ class LoadOptions:
     variant: str | None = None
     """Precision, such as fp32 or int8; None = the bundle's default, or what the trained folders hold."""
     trained: tuple[Path, Path] | None = None
-    """torch runtimes: the trained folders of the acoustic model and of the vocoder, for int8 those of quantised
-    models."""
+    """Runtimes that are not `standalone`: the trained folders of predictor and waveform model, for int8 those of the
+    quantised models."""
     batches: tuple[int, ...] = (1,)
     """Runtimes of fixed shapes: rows that requests may have."""
     warm_up: bool = False
@@ -99,121 +158,18 @@ class LoadOptions:
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
-    """Load a runtime by name: a `Runtime` for a bundle of the family parallel, a `TokenRuntime` for one of codec_lm.
+    """Load a runtime by name; its interface is that of the bundle's family, such as `Runtime` or `TokenRuntime`.
 
-    Raises SonorantError listing the names there are, or naming the families that the runtime speaks, or as its own
-    loader does.
+    Raises SonorantError listing the names there are, naming what else the family can be loaded with, asking for trained
+    folders where the runtime needs them, or as its own loader does.
     """
-    if name not in RUNTIMES:
-        raise SonorantError(f"unknown runtime '{name}'; there are: {', '.join(RUNTIMES)}")
-    family = bundle.description.family
-    if family not in RUNTIMES[name]:
-        others = [other for other in RUNTIMES if family in RUNTIMES[other]]
-        raise SonorantError(
-            f"the runtime {name} speaks the family {' and '.join(RUNTIMES[name])}; a voice of {family} is spoken by: {', '.join(others)}"
-        )
-    return RUNTIMES[name][family](bundle, options)
-
-
-def _onnxruntime(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.families.parallel.onnx_runtime import OnnxRuntime
-
-    return OnnxRuntime(_files(bundle, options), threads=options.threads)
-
-
-def _onnxruntime_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
-    from sonorant.families.codec_lm.onnx_runtime import OnnxTokenRuntime
-
-    return OnnxTokenRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
-
-
-def _onnxruntime_cuda_tokens(bundle: Bundle, options: LoadOptions) -> TokenRuntime:
-    from sonorant.families.codec_lm.onnx_runtime import OnnxTokenCudaRuntime
-
-    return OnnxTokenCudaRuntime(_files(bundle, options), _decoding(bundle), threads=options.threads)
-
-
-def _onnxruntime_cuda(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.families.parallel.onnx_runtime import OnnxCudaRuntime
-
-    return OnnxCudaRuntime(_files(bundle, options), threads=options.threads)
-
-
-def _torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    from sonorant.families.parallel.torch_runtime import load_torch
-
-    return load_torch(_trained(options), options.variant, device, options.threads)
-
-
-def _torch_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
-    from sonorant.families.parallel.torch_runtime import load_compiled
-
-    return load_compiled(_trained(options), bundle.description.lengths, options, device)
-
-
-def _torch_graphs(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.families.parallel.torch_runtime import load_recorded
-
-    return load_recorded(_trained(options), bundle.description.lengths, options)
-
-
-def _torch_tokens(bundle: Bundle, options: LoadOptions, **how: Any) -> TokenRuntime:
-    from sonorant.families.codec_lm.torch_runtime import load_tokens
-
-    return load_tokens(_trained(options), bundle.description, options, **how)
-
-
-def _tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
-    from sonorant.tensorrt.engines import Engines
-    from sonorant.tensorrt.key import this_machine
-
-    engines = Engines(bundle, this_machine(), options.engines)
-    from sonorant.tensorrt.runtime import load_tensorrt  # only now: it imports TensorRT
-
-    return load_tensorrt(bundle, engines, options)
-
-
-def _files(bundle: Bundle, options: LoadOptions) -> dict[str, Path]:
-    return {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
-
-
-def _decoding(bundle: Bundle) -> DecodingDescription:
-    assert bundle.description.decoding is not None  # or `read_bundle` had refused it
-    return bundle.description.decoding
-
-
-def _trained(options: LoadOptions) -> tuple[Path, Path]:
-    if options.trained is None:
+    row, family = runtime_row(name), load_family(bundle.description.family)
+    loaders = family.loaders()
+    if name not in loaders:
+        able = ", ".join(other for other in RUNTIMES if other in loaders)
+        raise SonorantError(f"the runtime {name} does not speak the family {family.name}; these do: {able}")
+    if not row.standalone and options.trained is None:
         raise SonorantError(
             "the torch runtimes need the folders of the trained models; a bundle alone is spoken by onnxruntime"
         )
-    return options.trained
-
-
-Loader = Callable[[Bundle, LoadOptions], Any]
-
-
-RUNTIMES: dict[str, dict[Family, Loader]] = {
-    "onnxruntime": {"parallel": _onnxruntime, "codec_lm": _onnxruntime_tokens},
-    "onnxruntime-cuda": {"parallel": _onnxruntime_cuda, "codec_lm": _onnxruntime_cuda_tokens},
-    "torch": {"parallel": _torch, "codec_lm": _torch_tokens},
-    "torch-static": {"codec_lm": partial(_torch_tokens, way="static")},
-    "torch-compiled": {"parallel": _torch_compiled, "codec_lm": partial(_torch_tokens, way="compiled")},
-    "torch-cuda": {"parallel": partial(_torch, device="cuda"), "codec_lm": partial(_torch_tokens, device="cuda")},
-    "torch-cuda-compiled": {
-        "parallel": partial(_torch_compiled, device="cuda"),
-        "codec_lm": partial(_torch_tokens, way="compiled", device="cuda"),
-    },
-    "torch-cuda-graphs": {"parallel": _torch_graphs, "codec_lm": partial(_torch_tokens, way="recorded", device="cuda")},
-    "tensorrt": {"parallel": _tensorrt},
-}
-"""Named by what computes and, where that is not the CPU, on what; `torch-cuda-graphs` replays the kernels of
-`torch-cuda`. For each family that it speaks, what loads it."""
-
-
-BASELINE = "onnxruntime/fp32"
-"""Without it there is no voice; what the others' speed and errors are relative to."""
-
-
-REFERENCE = "torch/fp32"
-"""The trained models themselves, which `verify` compares with; a bundle does not hold them."""
+    return loaders[name](bundle, options)

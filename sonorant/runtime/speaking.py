@@ -1,7 +1,4 @@
-"""How much one request may take, and a count of what it took. Knows nothing of how text is spoken.
-
-How a voice is asked to speak, and what its graphs make of phonemes. Knows nothing of text, and no family of voices in
-particular."""
+"""A request to speak: its limits, its manner, and the interface that each family's synthesizer answers it with."""
 
 from __future__ import annotations
 
@@ -79,7 +76,8 @@ class Allowance:
             self.characters += len(fragment)
             if self.characters > self.limits.characters:
                 raise SonorantError(
-                    f"the text has more than {self.limits.characters} characters, the most for one request; split the text"
+                    f"the text has more than {self.limits.characters} characters, the most for one request; split "
+                    "the text"
                 )
             yield fragment
 
@@ -94,11 +92,13 @@ class Allowance:
         self._silent = 0 if tokens else self._silent + characters
         if self._silent > self.limits.silent_characters:
             raise SonorantError(
-                f"nothing can be spoken in {self._silent} characters in a row, at most {self.limits.silent_characters}; leave them out"
+                f"nothing can be spoken in {self._silent} characters in a row, at most "
+                f"{self.limits.silent_characters}; leave them out"
             )
         if tokens > self.limits.piece_tokens:
             raise SonorantError(
-                f"a sentence of the text has {tokens} phonemes, at most {self.limits.piece_tokens} are spoken in one breath; "
+                f"a sentence of the text has {tokens} phonemes, at most {self.limits.piece_tokens} are spoken in "
+                "one breath; "
                 "divide it by full stops"
             )
         self.check_work()
@@ -116,7 +116,8 @@ class Allowance:
         self.audio_seconds += seconds
         if self.audio_seconds > self.limits.audio_seconds:
             raise SonorantError(
-                f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the most for one request; split the text"
+                f"the speech would be longer than {self.limits.audio_seconds:g} seconds, the most for one "
+                "request; split the text"
             )
 
     def check_work(self) -> None:
@@ -163,6 +164,18 @@ class Synthesized:
     """`FinishReason` of each row (B,)."""
     attempts: NDArray[np.int64]
     """How often each row was spoken (B,)."""
+
+
+SLOWEST, FASTEST = 0.5, 2.0
+"""Beyond these speeds nothing sounds like a voice any more."""
+
+
+def no_decoding(family: str) -> SonorantError:
+    """The refusal of settings of decoding by a family that decodes nothing."""
+    return SonorantError(
+        f"this voice is of the family {family}, which says a text in one way: "
+        "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"
+    )
 
 
 class Speaking(Protocol):

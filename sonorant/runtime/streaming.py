@@ -1,5 +1,4 @@
-"""Speech that leaves in chunks while the rest is not yet computed. Does not know who hears it, or what runs the
-graphs."""
+"""Speech that leaves in chunks while the rest is not yet computed."""
 
 from __future__ import annotations
 

@@ -1,13 +1,4 @@
-"""The trained models themselves as a runtime, on the CPU or a GPU. Knows nothing of bundles, nor of how to be fast.
-
-Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and
-`cuda_graphs`.
-
-Functions of tensors compiled by torch, and the folder that keeps them. Knows nothing of voices, nor of which shapes
-will come.
-
-Functions of tensors recorded as CUDA graphs, one for each shape they meet. Knows nothing of voices, nor of which shapes
-will come.
+"""What runtimes of torch share: devices and precisions, functions compiled or recorded as CUDA graphs for their shapes.
 
 Small networks spend most of a GPU's time on launching kernels one by one; a replayed graph launches all of them at
 once."""

@@ -1,4 +1,4 @@
-"""A voice that speaks: text in, samples out. Knows nothing of training, and nothing of what runs its graphs."""
+"""A voice that speaks: text in, samples out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import logging
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.synthesis import CodecLmSpeaking, codes_of
-from sonorant.families.parallel.synthesis import NO_DECODING, ParallelSpeaking
+from sonorant.families import load_family
 from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
-from sonorant.runtime.runtimes import LoadOptions, Runtime, TokenRuntime, load_runtime
-from sonorant.runtime.speaking import Limits, Manner, Speaking, Synthesized
+from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from sonorant.runtime.speaking import Limits, Manner, Speaking, Synthesized, no_decoding
 from sonorant.runtime.streaming import CHUNK, Speech
 from sonorant.text import Frontend, SymbolTable, load_frontend
 
@@ -31,8 +30,8 @@ _log = logging.getLogger(__name__)
 class Voice:
     """A bundle and a runtime for its graphs."""
 
-    def __init__(self, bundle: Bundle, runtime: Runtime | TokenRuntime) -> None:
-        """Compose a voice; `Voice.load` is the usual way."""
+    def __init__(self, bundle: Bundle, runtime: Any) -> None:
+        """Compose a voice; `Voice.load` is the usual way. `runtime`: of the interface of the bundle's family."""
         self.bundle = bundle
         self.runtime = runtime
 
@@ -105,10 +104,7 @@ class Voice:
     @property
     def speaking(self) -> Speaking:
         """How the family of the voice makes speech of phonemes; something new each time, for one thread at a time."""
-        decoding = self.description.decoding
-        if decoding is None:
-            return ParallelSpeaking(cast(Runtime, self.runtime), self.description)
-        return CodecLmSpeaking(cast(TokenRuntime, self.runtime), decoding, self.description.receptive_field.vocoder)
+        return load_family(self.description.family).speaking(self.bundle, self.runtime)
 
     @cached_property
     def symbols(self) -> SymbolTable:
@@ -140,7 +136,7 @@ class Voice:
         if not changes:
             return None
         if self.description.decoding is None:
-            raise SonorantError(NO_DECODING)
+            raise no_decoding(self.description.family)
         try:
             return dataclasses.replace(self.description.decoding.defaults, **changes)
         except ValueError as error:
@@ -152,8 +148,8 @@ class Voice:
         Raises SonorantError if the voice takes no references, or the recording cannot be read or is too short.
         """
         if self.description.decoding is None:
-            raise SonorantError(NO_DECODING)
-        return codes_of(recording, self.bundle)
+            raise no_decoding(self.description.family)
+        return load_family(self.description.family).prompt(recording, self.bundle)
 
     def say(
         self,

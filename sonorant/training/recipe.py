@@ -43,7 +43,7 @@ class Recipe(Protocol):
 
     @property
     def name(self) -> str:
-        """Key of the worker's RECIPES."""
+        """Kind of the model, as `model.json` names it."""
         ...
 
     @property

@@ -1,5 +1,6 @@
-"""How whatever turns a mel into samples learns (the vocoder; the codec, in `codec.py`): by spectra at several
-resolutions, and adversaries where wished. Knows nothing of ranks or steps."""
+"""How a waveform model, from mel to samples, learns: by spectra at several resolutions and, where wished, adversaries.
+
+The families derive their recipes from the one here: the vocoder's and the codec's."""
 
 from __future__ import annotations
 
@@ -19,7 +20,6 @@ from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, segment_plan
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.layers.discriminators import Discriminators
 from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
@@ -35,8 +35,8 @@ FAKE = "fake"
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocoderTrainConfig(TrainConfig):
-    """Training of the vocoder."""
+class WaveformTrainConfig(TrainConfig):
+    """Training of a waveform model."""
 
     segments_per_micro_batch: int | Literal["auto"]
     """Segments in a micro-batch; auto: found at the start of a run, see training/budget.py."""
@@ -127,12 +127,15 @@ def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
     return x.flatten(1).mean(1).sum()
 
 
-class VocoderRecipe:
-    """The vocoder with its features; implements `Recipe`."""
+class WaveformRecipe:
+    """A waveform model with its features; implements `Recipe` for a subclass that names the model."""
 
-    name = "vocoder"
-    sizes: ClassVar[type] = VocoderConfig
-    settings: ClassVar[type[VocoderTrainConfig]] = VocoderTrainConfig
+    name: str
+    """Kind of the model."""
+    sizes: ClassVar[type]
+    """Dataclass of its sizes."""
+    settings: ClassVar[type[WaveformTrainConfig]]
+    """Dataclass of its training's settings."""
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
         """`model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`; `train`: of `settings`."""

@@ -9,7 +9,6 @@ import os
 import platform
 import sys
 import traceback
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import torch.distributed as dist
 
 from sonorant.data.features import copy_path, local_copy
 from sonorant.errors import SonorantError
+from sonorant.families import model_kind
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models import save_model
 from sonorant.training import memory
@@ -56,7 +56,7 @@ class Job:
     """A training as its launcher describes it; a JSON file, so that every rank of every node reads the same."""
 
     recipe: str
-    """Key of RECIPES."""
+    """Kind of the model, a name of `sonorant.families.all_kinds`."""
     model: dict[str, Any]
     """Fields of the model's config."""
     train: dict[str, Any]
@@ -87,41 +87,10 @@ class Job:
         write_json(path, asdict(self))
 
 
-def acoustic(job: Job) -> Recipe:
-    """The parallel acoustic model."""
-    from sonorant.families.parallel.training import AcousticRecipe
-
-    return AcousticRecipe(job.model, job.train, Path(job.features))
-
-
-def vocoder(job: Job) -> Recipe:
-    """The vocoder."""
-    from sonorant.training.waveform import VocoderRecipe
-
-    return VocoderRecipe(job.model, job.train, Path(job.features))
-
-
-def codec(job: Job) -> Recipe:
-    """The codec of a codec language model."""
-    from sonorant.families.codec_lm.training import CodecRecipe
-
-    return CodecRecipe(job.model, job.train, Path(job.features))
-
-
-def language_model(job: Job) -> Recipe:
-    """The codec language model."""
-    from sonorant.families.codec_lm.training import LanguageModelRecipe
-
-    assert job.codes is not None
-    return LanguageModelRecipe(job.model, job.train, Path(job.features), Path(job.codes))
-
-
-RECIPES: dict[str, Callable[[Job], Recipe]] = {
-    "acoustic": acoustic,
-    "vocoder": vocoder,
-    "codec": codec,
-    "language_model": language_model,
-}
+def recipe_of(job: Job) -> Recipe:
+    """The model, its data and its losses."""
+    codes = Path(job.codes) if job.codes else None
+    return model_kind(job.recipe).recipe(job.model, job.train, Path(job.features), codes)
 
 
 def outcome_beside(job_file: Path) -> Path:
@@ -155,7 +124,7 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
     if ranks.first:
         job.write(run.path / "job.json")  # for people: what is trained here
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
-    recipe = RECIPES[job.recipe](replace(job, features=str(_features(job, data, ranks))))
+    recipe = recipe_of(replace(job, features=str(_features(job, data, ranks))))
     if data.preload == "memory":
         room = memory.part_of_free()
         dist.barrier()  # all look before one takes

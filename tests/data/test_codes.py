@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
+from sonorant.data.codes import CODES, FRAMES, CodeStore, write_codes, write_no_codes
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
-from sonorant.families.codec_lm.codes import CODES, FRAMES, CodeStore, write_codes, write_no_codes
 from tests.support.tiny_training import tiny_features
 
 SIZES = CodecConfig(
@@ -98,7 +98,7 @@ def test_codes_of_other_features_are_refused(store: Path, features: FeatureStore
 
 def test_a_family_without_codes_says_so_and_is_always_the_same(features: FeatureStore, tmp_path: Path) -> None:
     for name in ("one", "two"):
-        write_no_codes(tmp_path / name)
+        write_no_codes(tmp_path / name, "parallel")
     assert [file.name for file in (tmp_path / "one").iterdir()] == ["header.json"]
     assert (tmp_path / "one/header.json").read_bytes() == (tmp_path / "two/header.json").read_bytes()
     assert json.loads((tmp_path / "one/header.json").read_text()) == {"version": 1, "family": "parallel"}

@@ -21,12 +21,12 @@ from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.speech import Spoken, speak
 from sonorant.decoding.state import draws, make_rules, start
 from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.saved import load_language_model
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime, TorchTokenRuntime, Warmed
 from sonorant.families.codec_lm.torch_static import Rooms, Shapes, StaticStepper, Tally, in_place
-from sonorant.models import load_language_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
+from sonorant.runtime.runtimes import RUNTIMES, LoadOptions, TokenRuntime, load_runtime
 from sonorant.runtime.voice import Voice
 from tests.decoding.tiny_model import CONFIG, DESCRIPTION
 from tests.support.tiny_voice import write_trained_codec_lm
@@ -310,7 +310,7 @@ def test_a_second_start_takes_what_the_first_compiled(
     assert (warmed.shapes, warmed.taken, warmed.made) == (2, 2, 0)
 
 
-GPU_RUNTIMES = ("torch-cuda", "torch-cuda-graphs", "torch-cuda-compiled")
+GPU_RUNTIMES = [row.name for row in RUNTIMES.values() if (row.engine, row.device) == ("torch", "cuda")]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")

@@ -14,8 +14,8 @@ from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.renderings import copier, render
+from sonorant.families.codec_lm.saved import load_codec
 from sonorant.files import read_json, read_jsonl, write_json
-from sonorant.models import load_codec
 from sonorant.runtime.bundle import DESCRIPTION, read_bundle
 from sonorant.runtime.voice import Voice
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import soundfile
 
+from sonorant.data.codes import write_no_codes
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.evaluation import EvaluateConfig
-from sonorant.families.codec_lm.codes import write_no_codes
 from sonorant.files import read_json, read_jsonl, write_json
 from tests.evaluation.planted import PLANTED_NAN, plant
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings
@@ -49,7 +49,7 @@ def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, train
     bundle = with_copies(voice_bundle, folder / "voice", "fp16", "bf16", "int8")
     replace_graph(bundle, "vocoder", "bf16", plant(bundle / "vocoder.fp32.onnx", folder / "nan.onnx", PLANTED_NAN))
     write_json(folder / "parity.json", parity())
-    write_no_codes(folder / "codes")
+    write_no_codes(folder / "codes", "parallel")
     return folder
 
 

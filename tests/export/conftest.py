@@ -14,10 +14,12 @@ import torch
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.voice import Sources, export_variants
+from sonorant.families.codec_lm.saved import load_codec, load_language_model
+from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.files import read_json, write_json
 from sonorant.layers.cache import DynamicCache
 from sonorant.layers.quantized import quantizable, quantize_layers
-from sonorant.models import load_acoustic, load_codec, load_language_model, load_model, load_vocoder, save_model
+from sonorant.models import load_model, save_model
 from sonorant.quantization.calibration import calibrate, set_scales
 from tasks.params import load
 from tests.conftest import ROOT

@@ -17,13 +17,13 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.export.ranges import keep, measure
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import UTTERANCES, utterance
 from tests.export.planted import change_constant, plant, times
 
-GRAPHS = FAMILIES["parallel"].graphs
+GRAPHS = load_family("parallel").graphs
 FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 FP16 = FORMATS["fp16"]
 

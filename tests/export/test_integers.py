@@ -12,11 +12,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from sonorant.export.graph_files import check_integers
 from sonorant.export.tolerance import Fault
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from tests.export.planted import change_constant, times
 
 
-@pytest.mark.parametrize("graph", FAMILIES["parallel"].graphs)
+@pytest.mark.parametrize("graph", load_family("parallel").graphs)
 def test_every_quantised_layer_is_computed_in_integers(graph: str, variants: Path) -> None:
     found = check_integers(graph, variants / f"{graph}.int8.onnx")
     assert sum(found["kernels"].values()) >= found["layers"] >= 3

@@ -16,21 +16,22 @@ import pytest
 import torch
 import yaml
 
+from sonorant.data.codes import CodeStore, write_codes
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
 from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.codes import CodeStore, write_codes
+from sonorant.families.codec_lm.codec_stage import take_codec
+from sonorant.families.codec_lm.saved import load_codec
 from sonorant.files import read_json, sha256_file
-from sonorant.models import load_codec, save_model
+from sonorant.models import save_model
 from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
 from sonorant.runtime.voice import Voice
-from sonorant.training.worker import RECIPES
+from sonorant.training.worker import recipe_of
 from tasks.check_params import check
 from tasks.params import load
 from tasks.train_waveform import main as train_vocoder
-from tasks.train_waveform import take
 from tests.support.imports import ROOT
 from tests.support.tiny_training import settings, tiny_features, tiny_job
 from tests.support.tiny_voice import CORPUS, DECODING
@@ -73,13 +74,11 @@ def config_of(pretrained: Path) -> CodecConfig:
 def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     features = tiny_features(tmp_path)
     store = FeatureStore.open(features)
-    take(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder")
+    take_codec(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder", {})
     codec, _ = load_codec(tmp_path / "vocoder")
     write_codes(tmp_path / "codes", store, codec, sha256_file(tmp_path / "vocoder" / "weights.pt"))
     assert CodeStore.open(tmp_path / "codes", store).stride == 5
-    recipe = RECIPES["language_model"](
-        replace(tiny_job("language_model", features, tmp_path), codes=str(tmp_path / "codes"))
-    )
+    recipe = recipe_of(replace(tiny_job("language_model", features, tmp_path), codes=str(tmp_path / "codes")))
     provenance = {"provenance": {"git_commit": "0" * 40, "data": "1" * 64, "steps": 0}}
     save_model(tmp_path / "speech", recipe.model.state_dict(), recipe.description() | provenance)
     export = load("export", ExportConfig, ROOT / "params.yaml")
@@ -121,7 +120,7 @@ def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch:
 
 def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None:
     features = tiny_features(tmp_path)
-    take(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder")
+    take_codec(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder", {})
     config = replace(
         load("quantize", QuantizeConfig, ROOT / "params.yaml"), calibration_utterances=2, sensitivity_utterances=2
     )
@@ -139,7 +138,7 @@ def test_one_that_cannot_be_exported_or_does_not_fit_is_refused_before_anything_
     encodec, dac = saved(tmp_path, "encodec"), saved(tmp_path, "dac")
     words = "is of kind encodec, whose decoder cannot be written as a graph, .* take one of kind dac, or null"
     with pytest.raises(SonorantError, match=words):
-        take(config_of(encodec), features, tmp_path / "vocoder")
+        take_codec(config_of(encodec), features, tmp_path / "vocoder", {})
     assert not (tmp_path / "vocoder").exists()
     for pretrained, message in ((saved(tmp_path / "fits", "encodec", rate), words), (dac, f"features are at {rate}")):
         sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(pretrained)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sonorant.export.onnx import ExportConfig
 from sonorant.families.parallel.graphs import export_decoder
-from sonorant.models import load_acoustic
+from sonorant.families.parallel.saved import load_acoustic
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tensorrt.rules import check_graph
 from tests.support.tiny_voice import write_trained

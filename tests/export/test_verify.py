@@ -21,7 +21,7 @@ from sonorant.export.candidate import Expected, run_checks
 from sonorant.export.comparison import batches, shortened, spread_lengths
 from sonorant.export.tolerance import Fault, VerifyConfig
 from sonorant.export.verify import verify_voice
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from sonorant.families.parallel.parity import ParallelCandidate
 from sonorant.families.parallel.parity_checks import check_padding, follow
 from sonorant.files import read_json, write_json
@@ -30,7 +30,7 @@ from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.export.conftest import UTTERANCES
 from tests.export.planted import Change, change_constant, change_matrix, plant, times, with_nan
 
-GRAPHS = FAMILIES["parallel"].graphs
+GRAPHS = load_family("parallel").graphs
 Verify = Callable[[Bundle], dict[str, Any]]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.families.codec_lm.codes import write_no_codes
+from sonorant.data.codes import write_no_codes
 from sonorant.files import read_json
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
@@ -46,7 +46,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     tiny_features(folder)
     (project.root / "data").mkdir()
     shutil.move(folder / "features", project.root / "data/features")
-    write_no_codes(project.root / "data/codes")
+    write_no_codes(project.root / "data/codes", "parallel")
     model, train = settings("acoustic", steps=80, checkpoint_every=100, validate_every=100)
     project.set(acoustic=model, train_acoustic=train)
     return project

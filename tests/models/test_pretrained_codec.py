@@ -18,8 +18,9 @@ from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import CodecConfig
 from sonorant.families.codec_lm.pretrained_codec import KINDS, PretrainedCodec, check_pretrained, take_pretrained
+from sonorant.families.codec_lm.saved import load_codec
 from sonorant.layers.quantized import quantizable
-from sonorant.models import describe, load_codec, save_model
+from sonorant.models import describe, save_model
 
 transformers = pytest.importorskip("transformers")
 

@@ -21,7 +21,7 @@ from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.initial import read_initial, start_from
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.worker import RECIPES, Job
+from sonorant.training.worker import Job, recipe_of
 from tests.quantization.test_post_training import quantise, write_float
 from tests.support.tiny_training import tiny_job
 from tests.training.test_resume import assert_same
@@ -50,7 +50,7 @@ def job_of(kind: str, features: Path, folder: Path, start: Path, **changes: obje
 
 
 def trainer(job: Job) -> Trainer:
-    recipe = RECIPES[job.recipe](job)
+    recipe = recipe_of(job)
     assert job.initial
     start_from(recipe, Path(job.initial), ALONE)
     RunDirectory(Path(job.run)).path.mkdir(exist_ok=True)
@@ -107,7 +107,7 @@ def test_a_gpu_trains_int8_in_mixed_precision(
     losses = []
     for device, folder in (("cpu", tmp_path / "cpu"), ("cuda", tmp_path)):
         job = job_of(kind, features, folder, int8[kind], precision="bf16")
-        recipe = RECIPES[job.recipe](job)
+        recipe = recipe_of(job)
         start_from(recipe, Path(str(job.initial)), ALONE)
         RunDirectory(Path(job.run)).path.mkdir()
         training = Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(Path(job.run)), "f")

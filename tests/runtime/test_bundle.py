@@ -65,7 +65,7 @@ def test_another_schema_version(bundle: Path, version: object) -> None:
         (lambda data: data.update(colour="red"), "unknown key 'colour'"),
         (
             lambda data: data.update(family="choir"),
-            "key 'family': input should be 'parallel' or 'codec_lm', not 'choir'",
+            "family: unknown family 'choir'; there are: parallel, codec_lm",
         ),
         (lambda data: data.update(decoding={}), "key 'decoding.codebooks' is missing"),
         (lambda data: data.update(decoding=3), "key 'decoding': input should be"),

@@ -19,7 +19,7 @@ from sonorant.choice import ship
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
-from sonorant.models import load_codec
+from sonorant.families.codec_lm.saved import load_codec
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.voice import Voice
 from tasks.params import load

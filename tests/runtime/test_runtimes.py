@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.families import load_family
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import RUNTIMES, LoadOptions, Runtime, load_runtime
@@ -62,9 +63,7 @@ def test_an_unknown_runtime_is_answered_with_those_there_are(bundle: Bundle) -> 
         load_runtime("onyx", bundle, LoadOptions())
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in RUNTIMES if name.startswith("torch") and "parallel" in RUNTIMES[name]]
-)
+@pytest.mark.parametrize("name", [name for name in load_family("parallel").loaders() if not RUNTIMES[name].standalone])
 def test_torch_without_trained_models_is_refused(name: str, bundle: Bundle) -> None:
     with pytest.raises(SonorantError, match="need the folders of the trained models"):
         load_runtime(name, bundle, LoadOptions())
@@ -101,7 +100,9 @@ def test_quantised_folders_are_not_taken_for_float_ones(
 
 
 @pytest.mark.skipif(GPU, reason="a GPU is here")
-@pytest.mark.parametrize("name", [name for name in RUNTIMES if name.startswith("torch-cuda")])
+@pytest.mark.parametrize(
+    "name", [row.name for row in RUNTIMES.values() if (row.engine, row.device) == ("torch", "cuda")]
+)
 def test_torch_without_a_gpu_says_so(name: str, bundle: Bundle, trained: tuple[Path, Path]) -> None:
     with pytest.raises(SonorantError, match="torch sees no GPU here"):
         load_runtime(name, bundle, LoadOptions(trained=trained))
@@ -117,7 +118,9 @@ def test_onnx_runtime_without_cuda_says_which_package_has_it(bundle: Bundle) -> 
 
 @pytest.mark.skipif(not GPU, reason="no GPU: CUDA runtimes are not run")
 @pytest.mark.parametrize("variant", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("name", [name for name in RUNTIMES if name.startswith("torch-cuda")])
+@pytest.mark.parametrize(
+    "name", [row.name for row in RUNTIMES.values() if (row.engine, row.device) == ("torch", "cuda")]
+)
 def test_gpu_runtimes_answer_as_torch_on_the_cpu(
     name: str, variant: str, bundle: Bundle, trained: tuple[Path, Path], expected: Speech
 ) -> None:

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.families.parallel.graphs import export_decoder, export_vocoder
+from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.layers.quantized import quantizable
-from sonorant.models import load_acoustic, load_vocoder
 from sonorant.quantization.calibration import calibrate, quantized_copy
 from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS

@@ -86,7 +86,7 @@ def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> D
 
 def never_reshuffled() -> None:
     """The plan forgets to ask for the epoch's number."""
-    recipe = worker.RECIPES["acoustic"]
+    recipe = worker.recipe_of
 
     def planned_once(job: worker.Job) -> Any:
         made = recipe(job)
@@ -94,7 +94,7 @@ def never_reshuffled() -> None:
         made.plan = Plan(made.plan.micro_batches_per_step, lambda epoch: first)  # type: ignore[misc]
         return made
 
-    worker.RECIPES["acoustic"] = planned_once
+    worker.recipe_of = planned_once
 
 
 def epoch_never_set() -> None:
@@ -150,7 +150,7 @@ def average_drifts() -> None:
 
 def other_initial_weights() -> None:
     """A rank draws its weights from a seed of its own."""
-    recipe = worker.RECIPES["acoustic"]
+    recipe = worker.recipe_of
 
     def seeded(job: worker.Job) -> Any:
         made = recipe(job)
@@ -158,7 +158,7 @@ def other_initial_weights() -> None:
         torch.nn.init.normal_(next(made.model.parameters()))
         return made
 
-    worker.RECIPES["acoustic"] = seeded
+    worker.recipe_of = seeded
 
 
 def none() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from sonorant.training.recipe import Recipe
-from sonorant.training.worker import RECIPES, Job
+from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import TINY, write_corpus
 
 
@@ -23,9 +23,9 @@ def tiny_codes(features: Path) -> Path:
     """The token store beside `features`, made there if it is not yet, by a tiny codec that has not learned to speak."""
     out = features.with_name(f"{features.name}-codes")
     if not out.exists():
+        from sonorant.data.codes import write_codes
         from sonorant.data.features import FeatureStore
         from sonorant.families.codec_lm.codec import Codec, CodecConfig
-        from sonorant.families.codec_lm.codes import write_codes
 
         store = FeatureStore.open(features)
         sizes = CodecConfig(channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[3, 3],
@@ -43,7 +43,7 @@ def tiny_codes(features: Path) -> Path:
 
 def tiny_recipe(kind: str, features: Path, **changes: Any) -> Recipe:
     """The recipe of `tiny_job`."""
-    return RECIPES[kind](tiny_job(kind, features, features.parent, **changes))
+    return recipe_of(tiny_job(kind, features, features.parent, **changes))
 
 
 def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
@@ -63,7 +63,7 @@ def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
 
 
 def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Model and training settings of a tiny model of `kind` (a key of the worker's RECIPES)."""
+    """Model and training settings of a tiny model of `kind`."""
     train: dict[str, Any] = {
         "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01, "clip_norm": 1.0,
         "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2, "log_every": 1,

@@ -21,7 +21,7 @@ EXERCISE = """
 import sys
 import tensorrt_bindings
 sys.modules["tensorrt"] = tensorrt_bindings
-import sonorant.tensorrt.runtime, sonorant.tensorrt.builder
+import sonorant.families.parallel.tensorrt_runtime, sonorant.tensorrt.builder
 from sonorant.tensorrt.key import missing
 from sonorant.tensorrt.builder import Messages
 from sonorant.tensorrt.builder import ProgressBars

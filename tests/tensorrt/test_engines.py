@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.families.family import FAMILIES
+from sonorant.families import load_family
 from sonorant.files import read_json, sha256_file, write_json
 from sonorant.runtime import Voice
 from sonorant.runtime.buckets import Buckets
@@ -29,7 +29,7 @@ from tests.support.imports import ROOT
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
 CONFIG = EngineConfig(workspace_mib=64, max_batch=8, tf32=False, version_compatible=False, hardware_compatible=False)
-GRAPHS = FAMILIES["parallel"].graphs
+GRAPHS = load_family("parallel").graphs
 LENGTHS = Lengths(tokens=(6, 60, 120, 150), frames=(40, 270, 520, 740))
 
 

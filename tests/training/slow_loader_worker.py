@@ -41,10 +41,10 @@ class HangingRecipe(AcousticRecipe):
 
 
 def hanging(job: Any) -> HangingRecipe:
-    """For RECIPES."""
+    """In place of `recipe_of`."""
     return HangingRecipe(job.model, job.train, Path(job.features))
 
 
 if __name__ == "__main__":
-    worker.RECIPES["acoustic"] = hanging
+    worker.recipe_of = hanging
     worker.main()

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 
 from benchmarks.world_size import CASES, FIRST_BOUND, FIRST_STEPS, curves, difference
+from sonorant.data.codes import CodeStore, write_codes
 from sonorant.families.codec_lm.codec import Codec
-from sonorant.families.codec_lm.codes import CodeStore, write_codes
+from sonorant.families.codec_lm.saved import load_codec
 from sonorant.families.parallel.vocoder import Vocoder
-from sonorant.models import load_codec, save_model
+from sonorant.models import save_model
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep

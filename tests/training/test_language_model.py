@@ -11,17 +11,17 @@ import pytest
 import torch
 
 from sonorant.data.batches import Batch
+from sonorant.data.codes import write_codes
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
-from sonorant.families.codec_lm.codes import write_codes
 from sonorant.families.codec_lm.training import LanguageModelLosses, LanguageModelRecipe
 from sonorant.layers.alignment import ages, align, owners, pointers, stay_at_end
 from sonorant.layers.cache import DynamicCache
 from sonorant.training.initial import Initial
 from sonorant.training.recipe import weighted
-from sonorant.training.worker import RECIPES
+from sonorant.training.worker import recipe_of
 from tests.support.tiny_training import settings, tiny_job, tiny_recipe
 
 STRIDE = 2
@@ -232,7 +232,7 @@ def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_the_ut
     write_codes(tmp_path / "codes", store, coarse, "none")
 
     def made(**changes: object) -> object:
-        return RECIPES["language_model"](
+        return recipe_of(
             replace(tiny_job("language_model", features, tmp_path, **changes), codes=str(tmp_path / "codes"))
         )
 

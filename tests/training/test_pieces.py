@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import Ranks
@@ -22,7 +22,6 @@ from sonorant.training.memory import SubBatches, out_of_memory
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
-from sonorant.training.waveform import VocoderRecipe
 from tests.support.imports import ROOT
 from tests.support.tiny_training import settings, tiny_job
 from tests.training.exhausted import Exhausted

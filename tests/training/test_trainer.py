@@ -12,12 +12,11 @@ import torch
 import torch.distributed as dist
 
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.waveform import VocoderRecipe
 from tests.training.conftest import settings
 
 

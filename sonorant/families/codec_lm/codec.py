@@ -1,8 +1,8 @@
-"""The neural codec: log-mel in, a few tokens a frame out, and samples from those. Knows nothing of losses or files.
+"""The neural codec: log-mel in, a few codes a frame out, and samples from those.
 
-The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation (`fsq.py`), in one or several token
-codebooks; the decoder widens the codebooks' vectors to a learned spectrogram, which the vocoder of the other family
-makes sound. `F` code frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together."""
+The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation, in one or several codebooks. The
+decoder widens the codebooks' vectors to a learned spectrogram, which the vocoder of the family parallel turns into
+samples. `F` code frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together."""
 
 from __future__ import annotations
 

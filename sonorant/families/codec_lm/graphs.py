@@ -1,16 +1,14 @@
-"""The codec language model's family as the graphs of its bundle. Knows nothing of files but the graphs', or of how
-codes are chosen.
+"""The codec language model and its codec as the graphs of a bundle.
 
 The step is a graph without memory: it attends to the slots of a cache that the caller keeps, and to its own position,
 apart from each other, and only their scores are joined. So no cache is copied, neither inside nor at the border: the
-caller writes each step's keys and values, which are outputs, into its own buffers.
-
-The graph that makes codes of a reference recording, for voices that go on from one. Knows nothing of files but the
-graph's."""
+caller writes each step's keys and values, which are outputs, into its own buffers. Voices that go on from a reference
+have one more graph, which makes codes of a recording."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,14 +20,15 @@ from torch.nn import functional as F
 from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
 from sonorant.errors import SonorantError
+from sonorant.export.comparison import Arrays
 from sonorant.export.onnx import ExportConfig, write_graph
 from sonorant.families.codec_lm.codec import Codec, SoundCodec
 from sonorant.families.codec_lm.language_model import LanguageModel
 from sonorant.families.codec_lm.onnx_runtime import cache_names
 from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, refuse_without_graph
+from sonorant.families.codec_lm.saved import load_codec, load_language_model
 from sonorant.files import sha256_file
 from sonorant.layers.cache import DynamicCache
-from sonorant.models import load_codec, load_language_model
 from sonorant.runtime.bundle import ReceptiveField
 
 LOWEST = torch.finfo(torch.float32).min
@@ -56,7 +55,8 @@ class CodecLanguageModels:
         """Raises SonorantError if `waveform` is not the codec whose codes the language model learned."""
         if sha256_file(waveform / "weights.pt") != self.described["codec"]["sha256"]:
             raise SonorantError(
-                f"{waveform}: not the codec that the language model was trained on; train it again: dvc repro train_predictor"
+                f"{waveform}: not the codec that the language model was trained on; train it again: dvc repro "
+                "train_predictor"
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
@@ -77,6 +77,10 @@ class CodecLanguageModels:
             return False
         export_prompt(self.waveform, MelConfig(**self.described["audio"]), path, config)
         return True
+
+    def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
+        """Nothing: a language model computes in 16 bits under torch, on GPUs."""
+        return {}
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription:
         """What a decoder must know of them; `defaults`: how they are decoded where nothing else is asked for."""

@@ -1,9 +1,8 @@
-"""The codec language model: phonemes in, a codec's codes out, one frame after the other. Knows nothing of files, loops
-or audio.
+"""The codec language model: phonemes in, a codec's codes out, frame by frame.
 
-Shapes: B batch, N phonemes, F code frames, G token codebooks, K codes of a stream, T decoding steps, P prompt frames, C
-channels, A classes of advance. Each step sees the state of the phoneme that a pointer stands on, and how long it has
-stood there (its age, in steps)."""
+Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, T decoding steps, P prompt frames, C
+channels, A classes of advance. Each step sees the state of the phoneme that a pointer stands on, and how many steps it
+has stood there (its age)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graphs of the family codec_lm under ONNX Runtime. Knows nothing of bundles, or of how a code is chosen.
+"""The graphs of the family codec_lm under ONNX Runtime.
 
 The step graph keeps nothing: caches are its inputs, bound once to buffers here, into which each step's own keys and
 values are written."""
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sonorant.decoding.advance import advance, complete
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import Rules, State, draws, penalises
-from sonorant.families.family import FAMILIES
 from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 SLOTS = 64
@@ -36,8 +35,9 @@ class OnnxTokenRuntime:
         self, graphs: Mapping[str, Path], decoding: DecodingDescription, *, threads: int | None = None
     ) -> None:
         """Load the files of the family's graphs. `threads`: threads inside an operator, None = one a physical core."""
-        sessions = (open_session(graphs[name], threads, self.providers) for name in FAMILIES["codec_lm"].graphs)
-        self._encoder, self._prefill, self._step, self._vocoder = sessions
+        self._encoder, self._prefill, self._step, self._vocoder = (
+            open_session(graphs[name], threads, self.providers) for name in ("encoder", "prefill", "step", "vocoder")
+        )
         self._decoding = decoding
 
     def encode(

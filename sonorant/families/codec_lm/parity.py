@@ -1,4 +1,4 @@
-"""The rungs of the family codec_lm, whose voices speak code by code. Knows nothing of other families.
+"""The parity checks of the family codec_lm, whose voices speak code by code.
 
 Prefill and steps are compared as graphs where the runtime has such graphs, and by the greedy tokens that come of them
 everywhere."""
@@ -31,11 +31,10 @@ from sonorant.families.codec_lm.parity_checks import (
     check_values,
     each_row,
 )
-from sonorant.families.parallel.onnx_runtime import OnnxCudaRuntime
+from sonorant.families.codec_lm.saved import load_language_model
 from sonorant.layers.cache import DynamicCache
-from sonorant.models import load_language_model
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.onnx import CPU, open_session
+from sonorant.runtime.onnx import CPU, ON_CUDA, open_session
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 
 STEPS = (0, 1, 7, 40)
@@ -89,7 +88,7 @@ class TokenCandidate(Candidate):
 
     def measured(self, variant: str | None = None) -> Measured:
         """What the rungs measure, by the tolerance of the candidate's variant or of another."""
-        graphs = self._graph if self.runtime.startswith("onnxruntime") else None
+        graphs = self._graph if self.row.engine == "onnxruntime" else None
         return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
 
     def _graph(self, name: str, inputs: Arrays) -> Arrays:
@@ -99,7 +98,7 @@ class TokenCandidate(Candidate):
 
     @cached_property
     def _sessions(self) -> dict[str, Any]:
-        providers = (CPU,) if self.runtime == "onnxruntime" else OnnxCudaRuntime.providers
+        providers = (CPU,) if self.row.device == "cpu" else ON_CUDA
         return {graph: open_session(self.file(graph), None, providers) for graph in ("prefill", "step")}
 
 

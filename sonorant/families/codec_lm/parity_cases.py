@@ -1,5 +1,4 @@
-"""What the ladder compares of voices that speak code by code: a batch on its way through the graphs. Knows nothing of
-what computes.
+"""The cases of the family's parity checks: a batch on its way through the graphs.
 
 Each graph is given what torch gave before it, and each step the keys and values of torch's steps before: so only its
 own faults count."""

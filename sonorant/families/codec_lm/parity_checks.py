@@ -1,9 +1,8 @@
-"""What the rungs of the family codec_lm compute: values, tokens, padding, parts. Each knows a loaded runtime and what
-is expected.
+"""The parity checks that compute: values, tokens, padding, chunks of a loaded runtime against what is expected.
 
-Greedy decoding is compared twice. Left alone, a runtime must say torch's tokens. Where it does not, it is told torch's
-tokens before each step, so that one choice between two codes that are as likely does not count as many times as steps
-follow it."""
+Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. Where it does not, it is told
+torch's tokens before each step, so that one choice between two equally likely codes does not count again in every step
+that follows."""
 
 from __future__ import annotations
 

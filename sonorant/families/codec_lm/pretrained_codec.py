@@ -1,8 +1,6 @@
-"""Codecs that others have trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi behind the interface of
-our own.
+"""Codecs that others have trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi as a `SoundCodec`.
 
 Only the network's shape comes from its `config.json` and only tensors from its safetensors: no code of a hub is run.
-Knows nothing of language models or of how a codec is trained.
 
 Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity
 Neural Audio Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually:
@@ -194,8 +192,10 @@ def refuse_without_graph(named: str, config: Any) -> None:
     if KINDS[config.model_type].decode_rows is None:
         exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
         raise SonorantError(
-            f"codec.pretrained: '{named}' is of kind {config.model_type}, whose decoder cannot be written as a graph, so no voice could be "
-            f"exported: take one of kind {exportable}, or null to train one (`take_pretrained` loads it for trainings of your own)"
+            f"codec.pretrained: '{named}' is of kind {config.model_type}, whose decoder cannot be written as a "
+            "graph, so no voice could be "
+            f"exported: take one of kind {exportable}, or null to train one (`take_pretrained` loads it for "
+            "trainings of your own)"
         )
 
 
@@ -271,17 +271,20 @@ def _refuse_misfits(named: str, config: Any, audio: MelConfig, codebooks: int) -
     per_frame = int(kind.samples_per_frame(config))
     if config.sampling_rate != audio.sample_rate:
         raise SonorantError(
-            f"codec.pretrained: '{named}' speaks at {config.sampling_rate} Hz and the features are at {audio.sample_rate}: "
+            f"codec.pretrained: '{named}' speaks at {config.sampling_rate} Hz and the features are at "
+            f"{audio.sample_rate}: "
             f"set audio.sample_rate: {config.sampling_rate}"
         )
     if per_frame % audio.hop:
         raise SonorantError(
-            f"codec.pretrained: a frame of '{named}' is {per_frame} samples, no multiple of a mel frame's {audio.hop}: set audio.hop to a "
+            f"codec.pretrained: a frame of '{named}' is {per_frame} samples, no multiple of a mel frame's "
+            f"{audio.hop}: set audio.hop to a "
             f"divisor of {per_frame}"
         )
     if config.codebook_size > LARGEST_CODE + 1:
         raise SonorantError(
-            f"codec.pretrained: '{named}' has {config.codebook_size} codes a stream, and a token store holds {LARGEST_CODE + 1}: "
+            f"codec.pretrained: '{named}' has {config.codebook_size} codes a stream, and a token store holds "
+            f"{LARGEST_CODE + 1}: "
             "take one of fewer"
         )
     if not 1 <= codebooks <= kind.codebooks(config):

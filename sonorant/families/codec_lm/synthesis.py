@@ -1,8 +1,6 @@
-"""Speech of the family codec_lm: a language model's codes, frame after frame, and the codec's decoder behind it. Knows
-nothing of text.
+"""Speech of the family codec_lm: the language model's codes, frame by frame, and the codec's decoder behind it.
 
-A recording becomes the codes that a voice of the family codec_lm goes on from. Knows nothing of what is said after
-them."""
+A reference recording becomes the codes that a voice goes on from here too."""
 
 from __future__ import annotations
 
@@ -190,7 +188,8 @@ def codes_of(recording: Path, bundle: Bundle) -> NDArray[np.int64]:
     graph = bundle.reference_file()
     if graph is None:
         raise SonorantError(
-            f"{recording}: this voice's codec comes from elsewhere, without a graph for recordings; leave out the prompt"
+            f"{recording}: this voice's codec comes from elsewhere, without a graph for recordings; leave out the "
+            "prompt"
         )
     frame = decoding.samples_per_frame
     enough = -(-audio.n_fft // frame)  # the graph mirrors half a window at both ends

@@ -1,14 +1,12 @@
-"""torch as a namespace of the Python array API standard, for `sonorant.decoding.advance`: also where sizes change and a
-step is compiled.
+"""torch as a namespace of the Python array API standard, for `sonorant.decoding.advance`, also in a compiled step.
 
-array-api-compat's, but for two functions: torch's own `take_along_dim` fixes the sizes of what it is given when it is
-compiled, and the package's `cumulative_sum` looks at the type of what it is given, of which torch's compiler warns.
-Knows nothing of tokens."""
+It is array-api-compat's but for two functions: torch's own `take_along_dim` fixes the sizes of its input when it is
+compiled, and the package's `cumulative_sum` looks at its input's type, of which torch's compiler warns."""
 
 from __future__ import annotations
 
 import torch
-from array_api_compat.torch import *
+from array_api_compat.torch import *  # noqa: F403 - all that is not redefined below
 
 
 def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:

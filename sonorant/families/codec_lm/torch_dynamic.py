@@ -1,8 +1,4 @@
-"""One step of a language model in torch: the model's, then `advance`. Knows nothing of buffers, or of how it is made
-fast.
-
-Decoding with a cache that grows, operator by operator: takes any batch of any length. Knows nothing of how to be
-fast."""
+"""Decoding in torch with a cache that grows, operator by operator: for any batch of any length."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU. Knows nothing of bundles, or of how
-a code is chosen.
+"""A codec language model and its codec as a runtime of torch, on the CPU or a GPU.
 
 Four ways to step: `dynamic` takes any batch as it comes; `static` works in buffers of a few shapes; `compiled` has that
 step compiled, once for single utterances and once for batches of any size; `recorded` replays it as a CUDA graph. A
-compiled step is recorded too on a GPU: by the recordings of `sonorant.runtime.torch`, because torch's own
+compiled step is recorded too on a GPU, by the recordings of `sonorant.runtime.torch`, because torch's own
 (`reduce-overhead`) belong to the thread that made them."""
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingDescription
+from sonorant.families.codec_lm.saved import load_codec, load_language_model
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.torch_static import InPlace, Record, Rooms, Shapes, StaticStepper, Tally, in_place
 from sonorant.files import sha256_file
-from sonorant.models import load_codec, load_language_model
 from sonorant.runtime.buckets import Counters
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.runtimes import LoadOptions

@@ -1,8 +1,7 @@
-"""Decoding in buffers of a few shapes, prepared beforehand: every step works in place, at slots and positions that
-tensors name.
+"""Decoding in buffers of a few shapes, prepared beforehand: every step works in place, at slots that tensors name.
 
 Nothing that changes from step to step is a Python number, so a step can be compiled once and recorded once for each
-shape. What fits no shape is decoded by a stepper that takes any. Knows nothing of compilers and recordings."""
+shape. What fits no shape is decoded by a stepper that takes any."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""How the codec learns: as the vocoder does, with finite scalar quantisation in its middle. Knows nothing of ranks or
-steps.
-
-How the codec language model learns: alignment, codes, advances. Knows nothing of ranks, checkpoints or steps."""
+"""How the family codec_lm learns: the codec by spectra as every waveform model does, with finite scalar quantisation in
+its middle; the language model by alignment, codes and advances."""
 
 from __future__ import annotations
 
@@ -16,26 +14,26 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch
+from sonorant.data.codes import CodeBatches, CodeStore
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import CodecConfig
-from sonorant.families.codec_lm.codes import CodeBatches, CodeStore
 from sonorant.families.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
 from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
 from sonorant.models import build, describe
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
-from sonorant.training.waveform import VocoderRecipe, VocoderTrainConfig
+from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodecTrainConfig(VocoderTrainConfig):
-    """Training of the codec: what training the vocoder takes."""
+class CodecTrainConfig(WaveformTrainConfig):
+    """Training of the codec."""
 
 
-class CodecRecipe(VocoderRecipe):
-    """The codec with its features: mel in, samples out, and the vocoder's losses; implements `Recipe`.
+class CodecRecipe(WaveformRecipe):
+    """The codec with its features: mel in, samples out; implements `Recipe`.
 
     Which codebooks a row loses is drawn in the model, from the seed of the micro-batch, as all randomness is.
     """
@@ -45,7 +43,7 @@ class CodecRecipe(VocoderRecipe):
     settings = CodecTrainConfig
 
     def start_from(self, initial: Initial) -> Taken:
-        """As the vocoder, with the statistics of the mel that the weights were trained with: they speak in their
+        """As any waveform model, with the statistics of the mel that the weights were trained with: they speak in their
         units."""
         taken = super().start_from(initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
@@ -207,8 +205,10 @@ class LanguageModelRecipe(Utterances):
         if needed_U.max() > most_advance:
             worst = int(items[needed_U.argmax()])
             raise SonorantError(
-                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in {self.codes.frames[worst]} code "
-                f"frames: set language_model.most_advance ({most_advance}) to at least {needed_U.max()}, or take a codec of more frames"
+                f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in "
+                f"{self.codes.frames[worst]} code "
+                f"frames: set language_model.most_advance ({most_advance}) to at least {needed_U.max()}, or take "
+                "a codec of more frames"
             )
 
     def _pace(self) -> dict[str, Any]:

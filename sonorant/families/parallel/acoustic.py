@@ -1,9 +1,7 @@
-"""From frame-level hidden states to a mel, two ways behind one interface. Knows nothing of tokens or durations.
+"""The parallel acoustic model: tokens in, log-mel out, no recurrence.
 
-Both offer `forward(hidden, mask, time) -> mel` for synthesis and `loss(hidden, mask, mel) -> summed loss` for training;
-mels are normalised.
-
-The parallel acoustic model: tokens in, log-mel out, no recurrence. Knows nothing of files, training loops or audio."""
+Its last part, the decoder, is chosen by name: both kinds offer `forward(hidden, mask, time) -> mel` for synthesis and
+`loss(hidden, mask, mel) -> summed loss` for training, on normalised mels."""
 
 from __future__ import annotations
 

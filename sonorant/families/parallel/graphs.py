@@ -1,19 +1,23 @@
-"""The parallel family's trained models as the graphs of its bundle. Knows nothing of files but the graphs'."""
+"""The parallel family's trained models as the graphs of its bundle."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.export.comparison import Arrays
 from sonorant.export.onnx import ExportConfig, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
+from sonorant.families.parallel.onnx_runtime import OnnxRuntime
+from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.families.parallel.vocoder import Vocoder
-from sonorant.models import load_acoustic, load_vocoder
 from sonorant.runtime.bundle import ReceptiveField
 
 
@@ -49,6 +53,17 @@ class ParallelModels:
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """False: it takes no prompts."""
         return False
+
+    def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
+        """As `Models.graph_inputs`, by the graphs under ONNX Runtime."""
+        runtime = OnnxRuntime(files, threads=1)
+        inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
+        for batch in batches:
+            states, ends = runtime.encode(**batch)
+            time = np.arange(ends[:, -1].max())
+            inputs["decoder"].append({"states": states, "ends": ends, "time": time})
+            inputs["vocoder"].append({"mel": runtime.decode(states, ends, time), "lengths": ends[:, -1]})
+        return inputs
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
         """None: it computes all at once."""

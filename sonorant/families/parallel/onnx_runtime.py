@@ -1,4 +1,4 @@
-"""The graphs under ONNX Runtime, on the CPU or a GPU. Knows nothing of bundles: it is given files."""
+"""The graphs of the family parallel under ONNX Runtime, on the CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from sonorant.families.family import FAMILIES
 from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 
@@ -21,9 +20,8 @@ class OnnxRuntime:
     def __init__(self, graphs: dict[str, Path], *, threads: int | None = None) -> None:
         """Load the files of the parallel family's graphs. `threads`: threads inside an operator, None = one a physical
         core."""
-        names = FAMILIES["parallel"].graphs
         self._encoder, self._decoder, self._vocoder = (
-            open_session(graphs[name], threads, self.providers) for name in names
+            open_session(graphs[name], threads, self.providers) for name in ("encoder", "decoder", "vocoder")
         )
 
     def encode(

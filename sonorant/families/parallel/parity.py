@@ -1,10 +1,7 @@
-"""Graphs under ONNX' own reference evaluator: slow, and of every type. Knows nothing of bundles.
+"""The parity checks of the family parallel: three graphs, each given what torch gave before it.
 
-For formats that no runtime here has kernels of: it computes what the graph's file says, operator by operator, in the
-operator's types.
-
-The rungs of the family parallel: three graphs, each given what torch gave before it. Knows nothing of other
-families."""
+Formats that no runtime here has kernels of are computed by ONNX' own reference evaluator: slowly, operator by operator,
+in the very types of the file."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ from onnx.reference import ReferenceEvaluator
 from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_line
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
-from sonorant.families.family import FAMILIES
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
@@ -32,7 +28,7 @@ class ReferenceRuntime:
     def __init__(self, graphs: dict[str, Path]) -> None:
         """Read the files of the parallel family's graphs."""
         self._encoder, self._decoder, self._vocoder = (
-            ReferenceEvaluator(str(graphs[graph])) for graph in FAMILIES["parallel"].graphs
+            ReferenceEvaluator(str(graphs[graph])) for graph in ("encoder", "decoder", "vocoder")
         )
 
     def encode(
@@ -78,7 +74,7 @@ class ParallelCandidate(Candidate):
         """Values, distance from float, fp16 as written, padding, parts."""
         # ONNX Runtime's CPU kernels of fp16 are those of fp32 between casts, many of which it removes: so once more as
         # the file says.
-        written = {"written": self._written} if self.variant == "fp16" and self.runtime == "onnxruntime" else {}
+        written = {"written": self._written} if self.variant == "fp16" and self.row.on_cpu_kernels else {}
         from_float = {"float": self._from_float} if self.variant == "int8" else {}
         return {"graphs": self._values, **from_float, **written, "padding": self._padding, "parts": self._parts}
 
@@ -120,7 +116,10 @@ class ParallelCandidate(Candidate):
         except Exception as error:  # of any class, as the operators' code raises it
             return f"onnx's reference evaluator does not run it either: {type(error).__name__}: {one_line(error)}"
         figures = ", ".join(f"{graph} {found['max_abs_diff']:.2g}" for graph, found in graphs.items())
-        return f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences {figures}"
+        return (
+            f"by onnx's reference evaluator on {SHORT} short cases it is within tolerance, largest differences "
+            f"{figures}"
+        )
 
 
 def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:

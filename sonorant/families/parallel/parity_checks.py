@@ -1,5 +1,4 @@
-"""What the rungs of the family parallel compute: values, padding, parts. Each knows a loaded runtime and what is
-expected."""
+"""The parity checks that compute: values, padding, chunks of a loaded runtime against what is expected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded. Knows nothing of
-text."""
+"""Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded."""
 
 from __future__ import annotations
 
@@ -14,21 +13,11 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import Runtime
-from sonorant.runtime.speaking import Allowance, Manner, Synthesized
-
-SLOWEST, FASTEST = 0.5, 2.0
-"""Speeds beyond these sound like no voice."""
-
+from sonorant.runtime.speaking import FASTEST, SLOWEST, Allowance, Manner, Synthesized, no_decoding
 
 FIRST_FRAMES = (32, 96, 256)
 """Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to
 compute."""
-
-
-NO_DECODING = (
-    "this voice is of the family parallel, which says a text in one way: "
-    "leave out seed, temperature, top-k, top-p, candidates, prompt and lookahead"
-)
 
 
 BATCH_FRAMES = 8192
@@ -43,11 +32,10 @@ class ParallelSpeaking:
     description: VoiceDescription
 
     def check(self, manner: Manner) -> None:
-        """Raise SonorantError for a speed that is none, and for what concerns decoding, since nothing is decoded
-        here."""
+        """Reject a speed out of range, and settings of decoding, since nothing is decoded here."""
         of_decoding = (manner.decoding, manner.seed, manner.prompt, manner.lookahead)
         if any(value is not None for value in of_decoding) or manner.candidates != 1:
-            raise SonorantError(NO_DECODING)
+            raise no_decoding(self.description.family)
         if not SLOWEST <= manner.speed <= FASTEST:
             raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
 
@@ -68,7 +56,7 @@ class ParallelSpeaking:
     def parts(
         self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
     ) -> Generator[NDArray[np.float32], None, FinishReason]:
-        """Speak a piece, as `Speaking.parts`."""
+        """Speak a phrase, as `Speaking.parts`."""
         speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
         states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)
         frames = ends[:, -1]

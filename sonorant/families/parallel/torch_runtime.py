@@ -1,10 +1,4 @@
-"""The trained models themselves as a runtime, on the CPU or a GPU. Knows nothing of bundles, nor of how to be fast.
-
-Compiling and capturing are wrapped around the three functions from outside: see `sonorant.runtime.torch` and
-`cuda_graphs`.
-
-torch runtimes that are prepared for each shape: compiled, recorded as CUDA graphs, or both. Knows nothing of how that
-is done."""
+"""The trained models of the family parallel under torch: as they are, compiled, or recorded as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -16,8 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonorant.families.family import FAMILIES
-from sonorant.models import load_acoustic, load_vocoder
+from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Lengths
 from sonorant.runtime.runtimes import LoadOptions
@@ -99,7 +92,7 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
         with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
             return (vocoder(*inputs).float(),)
 
-    return dict(zip(FAMILIES["parallel"].graphs, (encoder, decoder, voice), strict=True))
+    return {"encoder": encoder, "decoder": decoder, "vocoder": voice}
 
 
 def load_compiled(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions, device: str) -> Bucketed:

@@ -1,4 +1,4 @@
-"""How the parallel acoustic model learns: alignment, durations, mel. Knows nothing of ranks, checkpoints or steps."""
+"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from sonorant.audio.wav import write_wav
 from sonorant.data.batches import Batch, UtteranceBatches
 from sonorant.data.plan import MicroBatch
 from sonorant.families.parallel.acoustic import AcousticConfig, AcousticModel
+from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.layers.alignment import align, prior_loss
 from sonorant.models import build, describe
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
+from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,3 +102,16 @@ class AcousticRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_BN[0])
         audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocoderTrainConfig(WaveformTrainConfig):
+    """Training of the vocoder."""
+
+
+class VocoderRecipe(WaveformRecipe):
+    """The vocoder with its features; implements `Recipe`."""
+
+    name = "vocoder"
+    sizes = VocoderConfig
+    settings = VocoderTrainConfig

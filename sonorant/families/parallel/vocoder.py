@@ -1,4 +1,4 @@
-"""The vocoder: log-mel in, samples out, in one pass. Knows nothing of losses or files.
+"""The vocoder: log-mel in, samples out, in one pass.
 
 After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier
 transform does the upsampling. The transform is written as two matrix products and shifted additions, which every
@@ -7,6 +7,7 @@ exporter and engine takes."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import nn
@@ -20,8 +21,10 @@ ENTER_KERNEL = 7
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderConfig:
-    """Size of the vocoder."""
+    """Kind and size of the vocoder."""
 
+    kind: Literal["vocos"] = "vocos"
+    """A key of `VOCODERS`."""
     channels: int
     """Width of the network."""
     expansion: int
@@ -74,3 +77,7 @@ class Vocoder(nn.Module):
     def receptive_field(self) -> int:
         """Frames on either side that the samples of a frame depend on."""
         return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2) + self.inverse.overlap // 2
+
+
+VOCODERS: dict[str, type[Vocoder]] = {"vocos": Vocoder}
+"""By `VocoderConfig.kind`. Another kind is a class that is made and called as `Vocoder` is."""

@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.data.plan import MicroBatch, Plan, shard
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.codes import CodeStore, code_hash
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 
 EPOCHS_COMPARED = 4

@@ -1,5 +1,4 @@
-"""The three graphs of a voice under TensorRT; implements `sonorant.runtime.runtimes.Runtime`. Importing it needs
-TensorRT."""
+"""The graphs of the family parallel under TensorRT; importing this needs TensorRT."""
 
 from __future__ import annotations
 

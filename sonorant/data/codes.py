@@ -1,23 +1,21 @@
-"""The token store: what a codec makes of each utterance of a feature store, written and read. Knows nothing of how
-codes are made.
+"""The token store: a codec's codes of each utterance of a feature store, written, read and made into batches.
 
 A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store. A
 family without codes leaves the header alone in it, always the same, so that nothing that depends on the folder runs
 again because of it.
 
-Shapes: U utterances, F code frames of one utterance, G token codebooks.
-
-From a planned micro-batch to tensors. Knows nothing of models, ranks or losses."""
+Shapes: U utterances, F code frames of one utterance, G codebooks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch, UtteranceBatches, _round_up
@@ -26,10 +24,6 @@ from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 from sonorant.formerly import current_model
-
-if TYPE_CHECKING:
-    from sonorant.families.codec_lm.codec import SoundCodec
-
 
 VERSION = 1
 """Of the layout of the store; a reader refuses another."""
@@ -41,16 +35,35 @@ CODES, FRAMES = "codes.npy", "frames.npy"
 _REPAIR = "run: dvc repro train_waveform"
 
 
+class Encodes(Protocol):
+    """A codec as far as a token store is concerned; `sonorant.families.codec_lm.codec.SoundCodec` says what each is."""
+
+    @property
+    def codebooks(self) -> int: ...
+
+    @property
+    def codes(self) -> int: ...
+
+    @property
+    def stride(self) -> int: ...
+
+    @property
+    def samples_per_frame(self) -> int: ...
+
+    @property
+    def silence(self) -> torch.Tensor: ...
+
+    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]: ...
+
+
 class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
     Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks`
-    (G),
-    `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the
-    codec it learned to
-    speak: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report`
-    (`bits_per_second`,
-    `frames_per_second`, and for each stream `use`, the fraction of its codes that occur, and `entropy_bits` of a code).
+    (G), `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the
+    codec it learned to speak: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights),
+    `report` (`bits_per_second`, `frames_per_second`, and for each codebook `use`, the fraction of its codes that occur,
+    and `entropy_bits` of a code).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
@@ -79,7 +92,7 @@ class CodeStore:
         of another version, and for missing or truncated files.
         """
         header = read_header(path)
-        if header["family"] != "codec_lm":
+        if "codec" not in header:
             raise SonorantError(
                 f"{path}: holds no codes, it was written with voice.family {header['family']}; {_REPAIR}"
             )
@@ -119,13 +132,13 @@ def read_header(path: Path) -> dict[str, Any]:
     return header
 
 
-def write_no_codes(out: Path) -> None:
-    """The store of the parallel family, which has no codes: a header that is always the same."""
+def write_no_codes(out: Path, family: str) -> None:
+    """The store of a family that has no codes: a header that is always the same."""
     with atomic_folder(out) as folder:
-        write_json(folder / "header.json", {"version": VERSION, "family": "parallel"})
+        write_json(folder / "header.json", {"version": VERSION, "family": family})
 
 
-def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: str) -> None:
+def write_codes(out: Path, features: FeatureStore, codec: Encodes, sha256: str, *, family: str = "codec_lm") -> None:
     """Encode every utterance of `features` and write the store `out`, atomically. `sha256`: of the codec's weights.
 
     Raises SonorantError naming the utterance of which the codec makes another number of frames than its stride says.
@@ -151,7 +164,7 @@ def write_codes(out: Path, features: FeatureStore, codec: SoundCodec, sha256: st
         np.save(folder / FRAMES, frames_U)
         header = {
             "version": VERSION,
-            "family": "codec_lm",
+            "family": family,
             "features": store_hash(features.path),
             "content": content_hash([array_hash(folder / name) for name in (CODES, FRAMES)]),
             "codec": {
@@ -189,9 +202,8 @@ UNPROMPTED = 0.25
 class CodeBatches(Dataset[Batch]):
     """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
 
-    The prompt is a piece of another utterance of the same speaker and split, of up to `prompt_frames` code frames,
-    drawn anew in each
-    epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those
+    The prompt is a part of another utterance of the same speaker and split, of up to `prompt_frames` code frames,
+    drawn anew in each epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those
     of whose speaker there is no other utterance: their own would tell them what to say.
     """
 

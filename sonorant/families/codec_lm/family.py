@@ -1,0 +1,182 @@
+"""The family codec_lm: a language model speaks a codec's codes frame by frame, the codec turns them into samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.families.family import Family, Hear, ModelKind
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sonorant.audio.mel import MelConfig
+    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.graph_files import Interface
+    from sonorant.export.voice import Models
+    from sonorant.quantization.judge import Judge
+    from sonorant.runtime.bundle import Bundle, VoiceDescription
+    from sonorant.runtime.runtimes import LoadOptions
+    from sonorant.runtime.speaking import Speaking
+    from sonorant.training.config import TrainConfig
+    from sonorant.training.recipe import Recipe
+
+
+class LanguageModel(ModelKind):
+    """Tokens to codes."""
+
+    name, title = "language_model", "language model"
+    learns_codes = True
+
+    def sizes(self) -> type:
+        from sonorant.families.codec_lm.language_model import LanguageModelConfig
+
+        return LanguageModelConfig
+
+    def settings(self) -> type[TrainConfig]:
+        from sonorant.families.codec_lm.training import LanguageModelTrainConfig
+
+        return LanguageModelTrainConfig
+
+    def build(self, description: dict[str, Any]) -> nn.Module:
+        from sonorant.families.codec_lm.saved import build_language_model
+
+        return build_language_model(description)
+
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        from sonorant.families.codec_lm.training import LanguageModelRecipe
+
+        assert codes is not None  # or `recipe` had refused
+        return LanguageModelRecipe(model, train, features, codes)
+
+    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+        from sonorant.families.codec_lm.judge import LanguageModelJudge
+
+        return LanguageModelJudge(recipe, model, items)
+
+
+class Codec(ModelKind):
+    """Log-mel to codes, and codes to samples; trained here or taken from elsewhere."""
+
+    name, title = "codec", "codec"
+    why_no_qat = "a codec is not trained on, as a language model has learned its codes"
+
+    def sizes(self) -> type:
+        from sonorant.families.codec_lm.codec import CodecConfig
+
+        return CodecConfig
+
+    def settings(self) -> type[TrainConfig]:
+        from sonorant.families.codec_lm.training import CodecTrainConfig
+
+        return CodecTrainConfig
+
+    def build(self, description: dict[str, Any]) -> nn.Module:
+        from sonorant.families.codec_lm.saved import build_codec
+
+        return build_codec(description)
+
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        from sonorant.families.codec_lm.training import CodecRecipe
+
+        return CodecRecipe(model, train, features)
+
+    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+        from sonorant.families.codec_lm.judge import CodecJudge
+
+        return CodecJudge(recipe, items)
+
+    def check(self, sizes: Any, audio: MelConfig) -> None:
+        if sizes.pretrained:
+            from sonorant.families.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph
+
+            refuse_without_graph(sizes.pretrained, check_pretrained(sizes.pretrained, audio, sizes.codebooks))
+
+    def pretrained(self, sizes: Any) -> str | None:
+        named: str | None = sizes.pretrained
+        return named
+
+    def take(self, sizes: Any, features: Path, out: Path, provenance: dict[str, Any]) -> None:
+        from sonorant.families.codec_lm.codec_stage import take_codec
+
+        take_codec(sizes, features, out, provenance)
+
+
+class CodecLm(Family):
+    """One frame after the other, so that a sentence's length shows at its end."""
+
+    name = "codec_lm"
+    predictor, waveform = LanguageModel(), Codec()
+    graphs = ("encoder", "prefill", "step", "vocoder")
+    autoregressive = True
+
+    def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
+        from sonorant.families.codec_lm.runtimes import LOADERS
+
+        return LOADERS
+
+    def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
+        from sonorant.families.codec_lm.synthesis import CodecLmSpeaking
+
+        described = bundle.description
+        assert described.decoding is not None  # or `read_bundle` had refused it
+        return CodecLmSpeaking(runtime, described.decoding, described.receptive_field.vocoder)
+
+    def prompt(self, recording: Path, bundle: Bundle) -> NDArray[np.int64]:
+        from sonorant.families.codec_lm.synthesis import codes_of
+
+        return codes_of(recording, bundle)
+
+    def models(self, predictor: Path, waveform: Path) -> Models:
+        from sonorant.families.codec_lm.graphs import CodecLanguageModels
+
+        return CodecLanguageModels.load(predictor, waveform)
+
+    def interface(self, description: VoiceDescription) -> Interface:
+        assert description.decoding is not None  # or `read_bundle` had refused it
+        layers = range(description.decoding.layers)
+        cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in layers}
+        step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}
+        prompt = {"prompt": "int64", "prompt_lengths": "int64"}
+        new = {f"new_{name}": "float32" for name in cache}
+        return {
+            "encoder": ({"tokens": "int64", "lengths": "int64", "speaker": "int64"}, {"states": "float32"}),
+            "prefill": ({"states": "float32", "lengths": "int64", **prompt}, {**cache, "position": "int64"}),
+            "step": ({**step, **cache}, {"logits": "float32", "advance": "float32", **new}),
+            "vocoder": ({"codes": "int64", "lengths": "int64"}, {"samples": "float32"}),
+        }
+
+    def candidate(self) -> type[Candidate]:
+        from sonorant.families.codec_lm.parity import TokenCandidate
+
+        return TokenCandidate
+
+    def expect(
+        self, bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str
+    ) -> Expected:
+        from sonorant.families.codec_lm.parity import expect_tokens
+
+        return expect_tokens(bundle, trained, utterances, name)
+
+    def hear(self, waveform: Path) -> Hear:
+        from sonorant.families.codec_lm.saved import load_codec
+
+        codec, _ = load_codec(waveform)
+
+        def hear(mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> tuple[NDArray[Any], int]:
+            codes_FG = codec.encode_utterance(mel_MT, samples_S)
+            return codes_FG, len(codes_FG)
+
+        return hear
+
+    def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
+        from sonorant.families.codec_lm.codec_stage import encode_corpus
+
+        encode_corpus(waveform, features, out)
+
+
+CODEC_LM = CodecLm()

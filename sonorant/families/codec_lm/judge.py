@@ -1,0 +1,75 @@
+"""How well a codec language model or its codec does on utterances, for quantisation."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sonorant.data.batches import Batch
+from sonorant.families.codec_lm.language_model import LanguageModel
+from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec
+from sonorant.families.codec_lm.training import LanguageModelLosses, LanguageModelRecipe
+from sonorant.quantization.judge import Judged, WaveformJudge, alone
+from sonorant.training.recipe import weighted
+
+WRONG_CODES = "wrong_codes_percent"
+"""Codes of the recording, percent, that a language model told all before them takes another one for likelier."""
+
+
+class LanguageModelJudge:
+    """Judges language models on whole utterances, each step told the recording's codes before it; see
+    `sonorant.quantization.judge.Judge`."""
+
+    def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: NDArray[np.int64]) -> None:
+        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged
+        with."""
+        recipe.diagonal_steps = 0
+        self.recipe = recipe
+        with torch.no_grad():
+            aligned = [(planned, batch, self._losses(model).predict(batch)) for planned, batch in alone(recipe, items)]
+        self.batches = [(planned, batch | {"durations": said.durations_BN}) for planned, batch, said in aligned]
+
+    def run(self, model: nn.Module) -> None:
+        """Send the utterances through the model."""
+        for _, batch in self.batches:
+            self._losses(model).predict(batch)
+
+    @torch.no_grad()
+    def __call__(self, model: nn.Module) -> Judged:
+        """Judge a model in evaluation mode."""
+        losses, phase = self._losses(model), self.recipe.losses(model)
+        summed, wrong = [], []
+        for planned, batch in self.batches:
+            said = losses.predict(batch)
+            summed.append(float(weighted(phase, losses.judge(said, batch), self.recipe.units(planned))))
+            real_BTG = said.codes_BTG >= 0
+            wrong.append(100.0 * float((said.logits_BTGK.argmax(3) != said.codes_BTG)[real_BTG].float().mean()))
+        return Judged(np.array(summed), np.array(wrong), WRONG_CODES)
+
+    def _losses(self, model: nn.Module) -> LanguageModelLosses:
+        return cast(LanguageModelLosses, self.recipe.losses(model).module)
+
+
+class CodecJudge(WaveformJudge):
+    """Judges codecs; a pretrained one hears samples instead of the mel."""
+
+    def sounding(self, model: nn.Module, batch: Batch) -> nn.Module:
+        """As `WaveformJudge.sounding`."""
+        return _Copying(model, batch["samples"][0].numpy()) if isinstance(model, PretrainedCodec) else model
+
+
+class _Copying(nn.Module):
+    """A pretrained codec, which hears samples, in the place of a model that hears the mel of one utterance."""
+
+    def __init__(self, codec: PretrainedCodec, samples_S: NDArray[np.float32]) -> None:
+        super().__init__()
+        self.codec = codec
+        self.samples_S = samples_S
+
+    def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
+        codes_FG = self.codec.encode_utterance(mel_BMT[0].numpy(), self.samples_S)
+        return self.codec.decode(torch.from_numpy(codes_FG)[None])[:, : len(self.samples_S)]

@@ -1,0 +1,56 @@
+"""The codec language model and its codec from what their `model.json` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sonorant.audio.mel import MelConfig
+from sonorant.families.codec_lm.codec import Codec, CodecConfig
+from sonorant.families.codec_lm.language_model import LanguageModel, LanguageModelConfig
+from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, build_pretrained
+from sonorant.models import load_model
+from sonorant.text.frontend import SymbolTable
+
+
+def build_language_model(description: dict[str, Any]) -> LanguageModel:
+    """An untrained language model of the sizes a `model.json` names, for the codec that it names."""
+    return LanguageModel(
+        LanguageModelConfig(**description["config"]),
+        symbols=SymbolTable(description["symbols"]).size,
+        speakers=len(description["speakers"]),
+        mels=description["audio"]["n_mels"],
+        codebooks=description["codec"]["codebooks"],
+        codes=description["codec"]["codes"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
+    """An untrained codec of the sizes a `model.json` names, or the one of transformers that it names."""
+    audio = description["audio"]
+    if "pretrained" in description:
+        return build_pretrained(description["pretrained"], MelConfig(**audio))
+    return Codec(
+        CodecConfig(**description["config"]),
+        mels=audio["n_mels"],
+        n_fft=audio["n_fft"],
+        hop=audio["hop"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+def load_codec(folder: Path) -> tuple[Codec | PretrainedCodec, dict[str, Any]]:
+    """A saved codec and its description, as `load_model`; both classes are a `SoundCodec`."""
+    model, description = load_model(folder, "codec")
+    assert isinstance(model, Codec | PretrainedCodec)
+    return model, description
+
+
+def load_language_model(folder: Path) -> tuple[LanguageModel, dict[str, Any]]:
+    """A saved codec language model and its description, as `load_model`."""
+    model, description = load_model(folder, "language_model")
+    assert isinstance(model, LanguageModel)
+    return model, description

@@ -1,0 +1,144 @@
+"""The family parallel: an acoustic model computes the whole mel at once, a vocoder turns it into samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.families.family import Family, Hear, ModelKind
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from sonorant.export.candidate import Candidate, Expected, Trained
+    from sonorant.export.graph_files import Interface
+    from sonorant.export.voice import Models
+    from sonorant.quantization.judge import Judge
+    from sonorant.runtime.bundle import Bundle, VoiceDescription
+    from sonorant.runtime.runtimes import LoadOptions
+    from sonorant.runtime.speaking import Speaking
+    from sonorant.training.config import TrainConfig
+    from sonorant.training.recipe import Recipe
+
+
+class Acoustic(ModelKind):
+    """Tokens to log-mel."""
+
+    name, title = "acoustic", "acoustic model"
+
+    def sizes(self) -> type:
+        from sonorant.families.parallel.acoustic import AcousticConfig
+
+        return AcousticConfig
+
+    def settings(self) -> type[TrainConfig]:
+        from sonorant.families.parallel.training import AcousticTrainConfig
+
+        return AcousticTrainConfig
+
+    def build(self, description: dict[str, Any]) -> nn.Module:
+        from sonorant.families.parallel.saved import build_acoustic
+
+        return build_acoustic(description)
+
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        from sonorant.families.parallel.training import AcousticRecipe
+
+        return AcousticRecipe(model, train, features)
+
+    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+        from sonorant.families.parallel.judge import AcousticJudge
+
+        return AcousticJudge(recipe, model, items)
+
+
+class Vocoder(ModelKind):
+    """Log-mel to samples."""
+
+    name, title = "vocoder", "vocoder"
+
+    def sizes(self) -> type:
+        from sonorant.families.parallel.vocoder import VocoderConfig
+
+        return VocoderConfig
+
+    def settings(self) -> type[TrainConfig]:
+        from sonorant.families.parallel.training import VocoderTrainConfig
+
+        return VocoderTrainConfig
+
+    def build(self, description: dict[str, Any]) -> nn.Module:
+        from sonorant.families.parallel.saved import build_vocoder
+
+        return build_vocoder(description)
+
+    def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
+        from sonorant.families.parallel.training import VocoderRecipe
+
+        return VocoderRecipe(model, train, features)
+
+    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+        from sonorant.quantization.judge import WaveformJudge
+
+        return WaveformJudge(recipe, items)
+
+
+class Parallel(Family):
+    """All frames of a sentence at once, in a length that is known beforehand."""
+
+    name = "parallel"
+    predictor, waveform = Acoustic(), Vocoder()
+    graphs = ("encoder", "decoder", "vocoder")
+    autoregressive = False
+
+    def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
+        from sonorant.families.parallel.runtimes import LOADERS
+
+        return LOADERS
+
+    def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
+        from sonorant.families.parallel.synthesis import ParallelSpeaking
+
+        return ParallelSpeaking(runtime, bundle.description)
+
+    def models(self, predictor: Path, waveform: Path) -> Models:
+        from sonorant.families.parallel.graphs import ParallelModels
+
+        return ParallelModels.load(predictor, waveform)
+
+    def interface(self, description: VoiceDescription) -> Interface:
+        return {
+            "encoder": (
+                {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"},
+                {"states": "float32", "ends": "int64"},
+            ),
+            "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),
+            "vocoder": ({"mel": "float32", "lengths": "int64"}, {"samples": "float32"}),
+        }
+
+    def candidate(self) -> type[Candidate]:
+        from sonorant.families.parallel.parity import ParallelCandidate
+
+        return ParallelCandidate
+
+    def expect(
+        self, bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str
+    ) -> Expected:
+        from sonorant.families.parallel.parity import expect_parallel
+
+        return expect_parallel(bundle, trained, utterances, name)
+
+    def hear(self, waveform: Path) -> Hear:
+        return lambda mel_MT, samples_S: (mel_MT, mel_MT.shape[1])
+
+    def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
+        from sonorant.data.codes import write_no_codes
+
+        write_no_codes(out, self.name)
+
+
+PARALLEL = Parallel()

@@ -1,0 +1,57 @@
+"""How well an acoustic model does on utterances, for quantisation."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sonorant.data.batches import Batch
+from sonorant.families.parallel.acoustic import AcousticModel
+from sonorant.families.parallel.training import AcousticRecipe
+from sonorant.layers.alignment import align
+from sonorant.quantization.judge import DECIBELS, LOG_MEL_DB, Judged, alone
+from sonorant.training.recipe import weighted
+
+SEED = 1
+"""Of what a flow decoder's loss draws: the same model gives the same figures."""
+
+
+class AcousticJudge:
+    """Judges acoustic models on whole utterances; see `sonorant.quantization.judge.Judge`."""
+
+    def __init__(self, recipe: AcousticRecipe, model: AcousticModel, items: NDArray[np.int64]) -> None:
+        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged
+        with."""
+        recipe.diagonal_steps = 0
+        self.recipe = recipe
+        self.batches = list(alone(recipe, items))
+        with torch.no_grad():
+            self.ends = [self._ends(model, batch) for _, batch in self.batches]
+
+    def run(self, model: nn.Module) -> None:
+        """Send the utterances' texts through the model, as speaking does."""
+        for _, batch in self.batches:
+            model.synthesize(batch["tokens"], batch["token_lengths"], batch["speaker"], torch.ones(1))  # type: ignore[operator]
+
+    @torch.no_grad()
+    def __call__(self, model: nn.Module) -> Judged:
+        """Judge a model in evaluation mode."""
+        assert isinstance(model, AcousticModel)
+        phase = self.recipe.losses(model)
+        losses, distances = [], []
+        for (planned, batch), ends_BN in zip(self.batches, self.ends, strict=True):
+            torch.manual_seed(SEED)
+            losses.append(float(weighted(phase, phase.module(batch, 0), self.recipe.units(planned))))
+            encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+            states_BNC = encoded.states_BNC + model.speaker(batch["speaker"])[:, None]
+            mel_BMT = model.decode(states_BNC, ends_BN, torch.arange(int(ends_BN[0, -1])))
+            distances.append(float((mel_BMT[0].T - batch["mel"][0, : mel_BMT.shape[2]]).abs().mean()) * DECIBELS)
+        return Judged(np.array(losses), np.array(distances), LOG_MEL_DB)
+
+    def _ends(self, model: AcousticModel, batch: Batch) -> torch.Tensor:
+        encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+        mel_BTM = model.normalize(batch["mel"])
+        lengths = batch["token_lengths"], batch["mel_lengths"]
+        return align(encoded.prior_BNM.float(), mel_BTM, *lengths).cumsum(1)

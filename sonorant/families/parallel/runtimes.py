@@ -1,0 +1,69 @@
+"""How each runtime is loaded with a bundle of the family parallel; each gives a `sonorant.runtime.runtimes.Runtime`.
+
+Every loader imports its runtime when it is called, so that speaking needs nothing that other runtimes need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.runtimes import LoadOptions, Runtime
+
+
+def load_onnxruntime(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
+    """The graphs under ONNX Runtime."""
+    from sonorant.families.parallel.onnx_runtime import OnnxCudaRuntime, OnnxRuntime
+
+    graphs = {graph: bundle.graph_file(graph, options.variant) for graph in bundle.graphs}
+    return (OnnxRuntime if device == "cpu" else OnnxCudaRuntime)(graphs, threads=options.threads)
+
+
+def load_torch(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
+    """The trained models, operator by operator."""
+    from sonorant.families.parallel import torch_runtime
+
+    return torch_runtime.load_torch(_trained(options), options.variant, device, options.threads)
+
+
+def load_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> Runtime:
+    """The trained models, compiled for each of a few shapes."""
+    from sonorant.families.parallel import torch_runtime
+
+    return torch_runtime.load_compiled(_trained(options), bundle.description.lengths, options, device)
+
+
+def load_recorded(bundle: Bundle, options: LoadOptions) -> Runtime:
+    """The trained models, recorded as CUDA graphs for each of a few shapes."""
+    from sonorant.families.parallel import torch_runtime
+
+    return torch_runtime.load_recorded(_trained(options), bundle.description.lengths, options)
+
+
+def load_tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
+    """The bundle's engines on this machine."""
+    from sonorant.tensorrt.engines import Engines
+    from sonorant.tensorrt.key import this_machine
+
+    engines = Engines(bundle, this_machine(), options.engines)
+    from sonorant.families.parallel import tensorrt_runtime  # only now: it imports TensorRT
+
+    return tensorrt_runtime.load_tensorrt(bundle, engines, options)
+
+
+def _trained(options: LoadOptions) -> tuple[Path, Path]:
+    assert options.trained is not None  # or `load_runtime` had refused
+    return options.trained
+
+
+LOADERS: dict[str, Callable[[Bundle, LoadOptions], Runtime]] = {
+    "onnxruntime": load_onnxruntime,
+    "onnxruntime-cuda": partial(load_onnxruntime, device="cuda"),
+    "torch": load_torch,
+    "torch-compiled": load_compiled,
+    "torch-cuda": partial(load_torch, device="cuda"),
+    "torch-cuda-compiled": partial(load_compiled, device="cuda"),
+    "torch-cuda-graphs": load_recorded,
+    "tensorrt": load_tensorrt,
+}

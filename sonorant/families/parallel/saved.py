@@ -1,0 +1,43 @@
+"""The parallel family's models from what their `model.json` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sonorant.families.parallel.acoustic import AcousticConfig, AcousticModel
+from sonorant.families.parallel.vocoder import VOCODERS, Vocoder, VocoderConfig
+from sonorant.models import load_model
+from sonorant.text.frontend import SymbolTable
+
+
+def build_acoustic(description: dict[str, Any]) -> AcousticModel:
+    """An untrained acoustic model of the sizes a `model.json` names."""
+    return AcousticModel(
+        AcousticConfig(**description["config"]),
+        symbols=SymbolTable(description["symbols"]).size,
+        speakers=len(description["speakers"]),
+        mels=description["audio"]["n_mels"],
+        mel_mean=description["mel_mean"],
+        mel_std=description["mel_std"],
+    )
+
+
+def build_vocoder(description: dict[str, Any]) -> Vocoder:
+    """An untrained vocoder of the kind and sizes a `model.json` names."""
+    audio, config = description["audio"], VocoderConfig(**description["config"])
+    return VOCODERS[config.kind](config, mels=audio["n_mels"], n_fft=audio["n_fft"], hop=audio["hop"])
+
+
+def load_acoustic(folder: Path) -> tuple[AcousticModel, dict[str, Any]]:
+    """A saved acoustic model and its description, as `load_model`."""
+    model, description = load_model(folder, "acoustic")
+    assert isinstance(model, AcousticModel)
+    return model, description
+
+
+def load_vocoder(folder: Path) -> tuple[Vocoder, dict[str, Any]]:
+    """A saved vocoder and its description, as `load_model`."""
+    model, description = load_model(folder, "vocoder")
+    assert isinstance(model, Vocoder)
+    return model, description
