@@ -22,7 +22,7 @@ def quantization(models: Sequence[tuple[str, Document]]) -> Section:
 def _model(name: str, found: Document) -> Group:
     measure, shipped = found["measure"].text(), found["shipped"].text()
     methods = [_method(method, found["figures"][method], method == shipped, measure) for method in METHODS]
-    head = ["quantised", "", "loss", MEASURES[measure], "loss above float, %"]
+    head = ["quantised", "", "loss", MEASURES.get(measure, measure.replace("_", " ")), "loss above float, %"]
     parts: list[Part] = [found["sentence"].text()]
     parts.append(Table(caption=f"On the validation split, {name}", head=head, rows=methods))
     layers = sorted(found["sensitivity"].rows(), key=lambda row: (-row["loss_percent"].number(), row["layer"].text()))
@@ -58,5 +58,5 @@ def _sensitivity(caption: str, layers: Sequence[Document], measure: str) -> Tabl
         ]
         for row in layers
     ]
-    head = ["layer", "kind", "weights", "loss, %", MEASURES[measure], "kept in"]
+    head = ["layer", "kind", "weights", "loss, %", MEASURES.get(measure, measure.replace("_", " ")), "kept in"]
     return Table(caption=caption, head=head, rows=rows, prose=["kind"])

@@ -140,9 +140,9 @@ def test_it_speaks_by_the_command(project: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_runtime_that_it_has_not_is_refused_by_those_it_has(project: Path) -> None:
-    with pytest.raises(SonorantError, match="tensorrt does not speak the family toy; these do: onnxruntime, torch$"):
+    with pytest.raises(SonorantError, match=r"tensorrt does not speak the family toy; these do: onnxruntime, torch$"):
         Voice.load(project / "artifacts/voice", runtime="tensorrt")
-    with pytest.raises(SonorantError, match="takes no prompt|says a text in one way"):
+    with pytest.raises(SonorantError, match=r"takes no prompt|says a text in one way"):
         Voice.load(project / "artifacts/voice").prompt(Path("hello.wav"))
 
 
@@ -165,5 +165,5 @@ def test_settings_ask_for_its_sections_and_its_limits(registered: Path, tmp_path
 
 def test_a_family_that_nobody_registered_is_unknown() -> None:
     _forget()
-    with pytest.raises(SonorantError, match="unknown family 'choir'; there are: parallel, codec_lm$"):
+    with pytest.raises(SonorantError, match=r"unknown family 'choir'; there are: parallel, codec_lm$"):
         families.load_family("choir")

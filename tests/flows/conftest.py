@@ -26,7 +26,7 @@ stages:
     cmd: python -c "import os; os.makedirs('reports/evaluation', exist_ok=True); open('reports/evaluation/size', 'w').write(str(len(open('model.txt').read()))); open('runs/log', 'a').write('evaluate\\\\n')"
     deps: [model.txt, prepared.txt]
     outs: [reports/evaluation]
-"""  # noqa: E501
+"""
 PARAMS = """\
 corpus:
   sentences: 3   # how many
