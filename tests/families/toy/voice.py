@@ -1,0 +1,89 @@
+"""The toy's graphs at work, and how they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.decoding.advance import FinishReason
+from sonorant.runtime.speaking import Allowance, Manner, Synthesized
+
+
+class ToyOnnx:
+    """Both graphs under ONNX Runtime."""
+
+    def __init__(self, hum: Any, buzz: Any) -> None:
+        self._hum, self._buzz = hum, buzz
+
+    def hum(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Any:
+        """Tokens to mel and frames."""
+        return self._hum.run(["mel", "frames"], {"tokens": tokens, "lengths": lengths})
+
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> Any:
+        """Mel to samples."""
+        return self._buzz.run(["samples"], {"mel": mel})[0]
+
+
+class ToyTorch:
+    """Both models."""
+
+    def __init__(self, hummer: Any, buzzer: Any) -> None:
+        self._hummer, self._buzzer = hummer, buzzer
+
+    def hum(self, tokens: NDArray[np.int64], lengths: NDArray[np.int64]) -> Any:
+        """Tokens to mel and frames."""
+        import torch
+
+        with torch.inference_mode():
+            return [value.numpy() for value in self._hummer(torch.from_numpy(tokens), torch.from_numpy(lengths))]
+
+    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> Any:
+        """Mel to samples."""
+        import torch
+
+        with torch.inference_mode():
+            return self._buzzer(torch.from_numpy(np.ascontiguousarray(mel))).numpy()
+
+
+def load_onnxruntime(bundle: Any, options: Any) -> ToyOnnx:
+    """From the bundle."""
+    from sonorant.runtime.onnx import open_session
+
+    return ToyOnnx(*(open_session(bundle.graph_file(name, options.variant), options.threads) for name in bundle.graphs))
+
+
+def load_torch(bundle: Any, options: Any) -> ToyTorch:
+    """From the trained folders."""
+    from sonorant.models import load_model
+
+    folders = zip(options.trained, ("toy_hummer", "toy_buzzer"), strict=True)
+    return ToyTorch(*(load_model(folder, kind)[0] for folder, kind in folders))
+
+
+class ToySpeaking:
+    """See `sonorant.runtime.speaking.Speaking`."""
+
+    def __init__(self, runtime: Any, description: Any) -> None:
+        self.runtime, self.description = runtime, description
+
+    def check(self, manner: Manner) -> None:
+        """Any manner will do."""
+
+    def synthesize(self, tokens: Any, lengths: Any, speaker: Any, speed: Any) -> Synthesized:
+        """A batch."""
+        mel, frames = self.runtime.hum(tokens, lengths)
+        ones = np.ones(len(lengths), np.int64)
+        samples = self.runtime.vocode(mel, frames)
+        return Synthesized(samples, frames * self.description.audio.hop, ones * FinishReason.WELL, ones)
+
+    def parts(
+        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[NDArray[np.float32], None, FinishReason]:
+        """A phrase, in one part."""
+        made = self.synthesize(tokens[None], np.array([len(tokens)]), None, None)
+        taken.take_audio(len(made.samples[0]) / self.description.audio.sample_rate)
+        yield made.samples[0]
+        return FinishReason.WELL
