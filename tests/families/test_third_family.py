@@ -30,7 +30,8 @@ pytestmark = pytest.mark.skipif(
 
 TRAIN: dict[str, Any] = {
     "steps": 6, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 1, "weight_decay": 0.01,
-    "clip_norm": 1.0, "ema_decay": 0.5, "precision": "fp32", "seed": 1, "validate_every": 6, "checkpoint_every": 6, "log_every": 3,
+    "clip_norm": 1.0, "ema_decay": 0.5, "precision": "fp32", "seed": 1, "validate_every": 6, "checkpoint_every": 6,
+    "log_every": 3,
 }  # fmt: skip
 SECTIONS = {
     "toy_hummer": {"width": 16, "frames": 4},
