@@ -170,7 +170,7 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
     phonemes = voice.frontend.speak(TEXTS["paragraph"]).phonemes
     enough = phonemes * (1 + (count + 13 * batch) // len(phonemes))
     return np.stack(
-        [voice.symbols.encode(enough[13 * row :][: count - EMPTY]).astype(np.int64) for row in range(batch)]
+        [voice.symbols.to_tokens(enough[13 * row :][: count - EMPTY]).astype(np.int64) for row in range(batch)]
     )
 
 

@@ -28,7 +28,7 @@ from benchmarks.report import finish, save_option
 from benchmarks.turns import figures, ratio, take_turns
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
-from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.decoding.state import Rules, State, make_rules, start_state
 from sonorant.families.codec_lm.saved import load_language_model
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime
@@ -212,7 +212,7 @@ def request(rows: int, channels: int) -> Request:
     rules: Rules = make_rules(
         lengths, described, GREEDY, lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32)
     )
-    return (states, lengths, *no_prompt, rules), start(rules, lengths, no_prompt[1], described)
+    return (states, lengths, *no_prompt, rules), start_state(rules, lengths, no_prompt[1], described)
 
 
 def _decode(asked: Request, stepper: Stepper) -> np.ndarray:

@@ -178,7 +178,7 @@ def trained_folders(trained: dict[str, list[str] | None], candidate: str) -> tup
 
 
 def _tokens(voice: Voice, text: str) -> list[NDArray[np.int64]]:
-    return [voice.symbols.encode(sentence.phonemes).astype(np.int64) for sentence in voice.frontend.sentences(text)]
+    return [voice.symbols.to_tokens(sentence.phonemes).astype(np.int64) for sentence in voice.frontend.sentences(text)]
 
 
 def _speak(voice: Voice, tokens: list[NDArray[np.int64]]) -> float:

@@ -200,7 +200,7 @@ def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
     text = "The train was late again, so we walked along the river."
     voices = {system.name: Voice.load(system.bundle, threads=1, variant=system.variant) for system in systems.values()}
     speaker = voices[systems["float"].name]
-    tokens = speaker.symbols.encode(speaker.frontend.speak(text).phonemes).astype(np.int64)[None]
+    tokens = speaker.symbols.to_tokens(speaker.frontend.speak(text).phonemes).astype(np.int64)[None]
     one = np.ones(1, np.int64)
     inputs = (tokens, one * tokens.shape[1], 0 * one, one.astype(np.float32))
     took = take_turns(

@@ -67,14 +67,14 @@ def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dic
         ptq.save(by_method["ptq"])
         trains = config.why_not_trained(kind, ptq.above_float) is None
         if trains:
-            go_on(kind, by_method["ptq"], folder, data, by_method["qat"], settings, config)
+            train_on(kind, by_method["ptq"], folder, data, by_method["qat"], settings, config)
         shipped, report = decide(ptq, by_method["qat"] if trains else None, config)
         model, description = load_model(by_method[shipped], kind)
         save_model(out, model.state_dict(), description)
     return report
 
 
-def go_on(
+def train_on(
     kind: str, start: Path, named: Path, data: Data, out: Path, settings: TrainConfig, config: QuantizeConfig
 ) -> None:
     """Train on from the model in `start`, in int8 if it is int8, as section `quantize` says; write the result to `out`.

@@ -37,9 +37,9 @@ class UtteranceBatches(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         items = self.batches[index].items
         token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
-        tokens = np.zeros((len(items), _round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
+        tokens = np.zeros((len(items), round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
         mel = np.zeros(
-            (len(items), _round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32
+            (len(items), round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32
         )
         for row, item in enumerate(items):
             tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
@@ -79,7 +79,7 @@ class SegmentBatches(Dataset[Batch]):
         return {"mel": torch.from_numpy(mel), "samples": torch.from_numpy(samples), DRAWN: torch.from_numpy(drawn)}
 
 
-def load(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
+def prefetched(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:
     """The dataset's batches in order, prefetched by `workers` processes (0 = in this one)."""
     loader = DataLoader(
         dataset,
@@ -107,5 +107,5 @@ def _sigterm_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _round_up(length: int, multiple: int) -> int:
+def round_up(length: int, multiple: int) -> int:
     return int(-(-length // multiple) * multiple)

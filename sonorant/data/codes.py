@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from sonorant.data.batches import Batch, UtteranceBatches, _round_up
+from sonorant.data.batches import Batch, UtteranceBatches, round_up
 from sonorant.data.features import FeatureStore, array_hash, content_hash, store_hash
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
@@ -223,7 +223,7 @@ class CodeBatches(Dataset[Batch]):
         batch = self.utterances[index]
         planned = self.utterances.batches[index]
         lengths = self.codes.frames[planned.items]
-        codes = np.zeros((len(lengths), _round_up(lengths.max(), CODES_MULTIPLE), self.codes.codebooks), dtype=np.int64)
+        codes = np.zeros((len(lengths), round_up(lengths.max(), CODES_MULTIPLE), self.codes.codebooks), dtype=np.int64)
         for row, item in enumerate(planned.items):
             codes[row, : lengths[row]] = self.codes.codes(int(item))
         prompt, prompt_lengths = self._prompts(planned)

@@ -133,7 +133,7 @@ def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> 
 def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Iterator[_Features]:
     if processes == 1:
         yield from (
-            compute(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
+            features_of(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
             for utterance in utterances
         )
         return
@@ -157,7 +157,7 @@ def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Ite
 
 
 def _worker(job: _Job, utterance: Utterance) -> _Features:
-    return compute(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
+    return features_of(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
 
 
 @lru_cache
@@ -166,7 +166,9 @@ def _frontend(name: str, language: str) -> tuple[Frontend, SymbolTable]:
     return frontend, SymbolTable(frontend.symbols)
 
 
-def compute(corpus: Path, utterance: Utterance, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> _Features:
+def features_of(
+    corpus: Path, utterance: Utterance, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]
+) -> _Features:
     """Features of one utterance; the mel is that of the 16-bit samples as they are stored."""
     frontend, symbols = speaking
     phonemes = frontend.speak(utterance.text).phonemes
@@ -182,7 +184,7 @@ def compute(corpus: Path, utterance: Utterance, audio: MelConfig, speaking: tupl
     samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
     samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
     mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
-    return _Features(mel.T.numpy().astype(np.float16), samples, symbols.encode(phonemes))
+    return _Features(mel.T.numpy().astype(np.float16), samples, symbols.to_tokens(phonemes))
 
 
 class _Statistics:

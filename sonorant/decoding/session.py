@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.advance import FinishReason, Key, complete, uniform_noise
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
-from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.decoding.state import Rules, State, make_rules, start_state
 from sonorant.errors import SonorantError
 
 
@@ -76,7 +76,7 @@ class Session:
             rows = len(lengths_B)
             prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))
         rules = make_rules(lengths_B, description, config, partial(uniform_noise, keys))
-        self._state = start(rules, lengths_B, prompt.lengths_B, description)
+        self._state = start_state(rules, lengths_B, prompt.lengths_B, description)
         self._stepper, self._rules = stepper, rules
         self._given = 0
         if not self._complete:

@@ -50,7 +50,7 @@ class Attempt:
         return self.finish_reason == FinishReason.WELL, not self.cut, self.log_probability
 
 
-def speak(
+def decode_texts(
     stepper: Stepper,
     states_BNC: NDArray[np.float32],
     lengths_B: NDArray[np.int64],
@@ -103,7 +103,7 @@ def speak(
 
 
 def check_candidates(config: DecodingConfig, seed: int, candidates: int) -> None:
-    """Raise SonorantError as `speak` does."""
+    """Raise SonorantError as `decode_texts` does."""
     if seed < 0:
         raise SonorantError(f"seed must be at least 0, not {seed}")
     if candidates < 1:

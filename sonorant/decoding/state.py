@@ -136,7 +136,7 @@ def make_rules(
     )
 
 
-def start(
+def start_state(
     rules: Rules, lengths_B: NDArray[np.int64], prompt_lengths_B: NDArray[np.int64], description: DecodingDescription
 ) -> State:
     """The state before the first step, numpy, for a model that was given the prompt, and the text if it takes one."""

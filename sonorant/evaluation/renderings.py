@@ -109,7 +109,7 @@ def _refuse_nan(spoken: Sequence[NDArray[np.float32]], utterances: Sequence[Utte
 
 
 def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:
-    tokens = voice.symbols.encode(voice.frontend.speak(utterance.text).phonemes).astype(np.int64)
+    tokens = voice.symbols.to_tokens(voice.frontend.speak(utterance.text).phonemes).astype(np.int64)
     if len(tokens) <= 2:  # ^ and $ alone
         raise SonorantError(
             f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; run the stage prepare again"

@@ -15,7 +15,7 @@ from sonorant.errors import SonorantError
 from sonorant.tracking.store import Store, answering
 
 
-def use(store: Store) -> None:
+def point_mlflow_at(store: Store) -> None:
     """Set the process's store for those functions of mlflow that take no client."""
     import mlflow
 
@@ -31,7 +31,7 @@ def download_bundle(uri: str, out: Path) -> Path:
     with answering(uri) as store:
         import mlflow
 
-        use(store)
+        point_mlflow_at(store)
         out.mkdir(parents=True, exist_ok=True)
         folder = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(out))
     bundles = sorted((Path(folder) / "artifacts").glob("*/voice.json"))

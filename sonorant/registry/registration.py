@@ -16,7 +16,7 @@ from typing import Any
 from sonorant.files import read_json, write_json
 from sonorant.registry import figures
 from sonorant.registry.aliases import NEWEST, all_versions, registry
-from sonorant.registry.download import keep_trained, use
+from sonorant.registry.download import keep_trained, point_mlflow_at
 from sonorant.registry.figures import Shipped, number, shipped
 from sonorant.runtime.bundle import Bundle, content_hash, read_bundle
 from sonorant.tracking.run import PARENT_TAG, RunSpec, close_run, flat, open_run
@@ -148,7 +148,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
         ColSpec(string, "warning"),
         ColSpec(string, "error"),
     ]
-    use(store)
+    point_mlflow_at(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
         # Without an input example, which would load the voice to try it.
         warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)

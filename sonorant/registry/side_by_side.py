@@ -43,7 +43,7 @@ def _speaker(bundle: Bundle) -> Callable[[str], Callable[[], object]]:
     voice = Voice.load(bundle.folder, default.runtime, 1, variant=default.variant)
 
     def prepare(text: str) -> Callable[[], object]:
-        tokens = voice.symbols.encode(voice.frontend.speak(text).phonemes)
+        tokens = voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
         inputs = (tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
         return lambda: voice.synthesize(*inputs)
 

@@ -78,7 +78,7 @@ class Speech(Iterator[NDArray[np.float32]]):
         for phrase in split_phrases(self.taken.read(text), self._voice.frontend):
             self._tell_unknown(phrase.spoken.unknown)
             tokens = (
-                self._voice.symbols.encode(phrase.spoken.phonemes)
+                self._voice.symbols.to_tokens(phrase.spoken.phonemes)
                 if phrase.spoken.phonemes
                 else np.zeros((0, 3), np.int16)
             )

@@ -59,7 +59,7 @@ class SymbolTable:
             raise SonorantError(f"symbols: '{twice}' is listed twice; a symbol has one id")
         self.size = _RESERVED + len(self.symbols)
 
-    def encode(self, phonemes: Iterable[Phoneme]) -> np.ndarray:
+    def to_tokens(self, phonemes: Iterable[Phoneme]) -> np.ndarray:
         """Token ids int16 (N, 3) with columns symbol, stress (0, 1, 2) and word start (0, 1), framed by `^` and `$`.
 
         Raises SonorantError naming a phoneme that is not in the table.
@@ -75,7 +75,7 @@ class SymbolTable:
         rows.append((END, 0, 0))
         return np.array(rows, dtype=np.int16)
 
-    def decode(self, tokens: np.ndarray) -> tuple[Phoneme, ...]:
+    def to_phonemes(self, tokens: np.ndarray) -> tuple[Phoneme, ...]:
         """The phonemes of token ids (N, 3), without padding, start and end. Raises SonorantError for an unknown id."""
         phonemes = []
         for symbol, stress, word_start in tokens.tolist():

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from sonorant.data.batches import Batch, load
+from sonorant.data.batches import Batch, prefetched
 from sonorant.data.plan import MicroBatch, shard
 from sonorant.files import atomic_folder
 from sonorant.training import checkpoint, memory
@@ -38,7 +38,7 @@ def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
     own = plan[ranks.rank :: ranks.world_size]
     totals = totals_of(recipe, plan)
     losses = dict.fromkeys(phase.terms, 0.0)
-    for micro_batch, batch in zip(own, load(recipe.dataset(own), 0, pin=False), strict=True):
+    for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
         torch.manual_seed(seed_of(trained.config.seed, micro_batch))
         with trained.stopwatch("validation"), trained.autocast():  # a phase a batch: a sign of life
             summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
@@ -172,7 +172,7 @@ class Trainer:
         """This rank's share of some steps, in order, as it is needed."""
         own = [batch for step in steps for batch, _ in shard(step, self.ranks.rank, self.ranks.world_size)]
         dataset = MeasuredDataset(self.recipe.dataset(own), self.recipe.store)
-        batches = load(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
+        batches = prefetched(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
         return map(self.meter.cost.take, batches)
 
     # --- measuring --------------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_what_is_read_is_what_was_recorded_and_written(corpus: tuple[Path, list[
         tokens = features.tokens(i)
         assert tokens.dtype == np.int16
         assert features.tokens_count[i] == len(tokens)
-        assert table.decode(tokens) == frontend.speak(utterance.text).phonemes
+        assert table.to_phonemes(tokens) == frontend.speak(utterance.text).phonemes
 
 
 def test_the_header_describes_the_training_split_and_the_speakers(store: Path) -> None:

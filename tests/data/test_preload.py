@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from sonorant.data.batches import SegmentBatches, UtteranceBatches, load
+from sonorant.data.batches import SegmentBatches, UtteranceBatches, prefetched
 from sonorant.data.features import FeatureStore, copy_path, local_copy
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
@@ -28,7 +28,7 @@ def batches(store: FeatureStore, workers: int = 0) -> list[dict[str, torch.Tenso
     plans = [MicroBatch(0, 0, items[:4]), MicroBatch(0, 1, items[4:])]
     segments = [MicroBatch(0, 2, items[:3], np.array([0, 5, 9]))]
     datasets = [UtteranceBatches(store, plans), SegmentBatches(store, segments, 32)]
-    return [batch for dataset in datasets for batch in load(dataset, workers, pin=False)]
+    return [batch for dataset in datasets for batch in prefetched(dataset, workers, pin=False)]
 
 
 def same(some: list[dict[str, torch.Tensor]], others: list[dict[str, torch.Tensor]]) -> bool:
@@ -126,6 +126,6 @@ def test_a_folder_that_cannot_hold_the_copy_is_named(
 def test_batches_say_what_it_took_to_make_them_wherever_they_are_made(features: Path, workers: int) -> None:
     store, cost = FeatureStore.open(features), Cost()
     dataset = MeasuredDataset(UtteranceBatches(store, [MicroBatch(0, 0, np.arange(6))]), store)
-    batch = cost.take(next(iter(load(dataset, workers, pin=False))))
+    batch = cost.take(next(iter(prefetched(dataset, workers, pin=False))))
     assert COST not in batch
     assert cost.reading > 0 and cost.transforming > 0

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chisquare
 
 from sonorant.decoding.advance import choose_advance
-from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.decoding.state import Rules, State, make_rules, start_state
 from tests.decoding.tiny_model import ADVANCES, CONFIG, DESCRIPTION
 
 XP = array_api_compat.array_namespace(np.zeros(1))
@@ -25,7 +25,7 @@ def batch(rows: int, advance: str) -> tuple[State, Rules]:
         replace(CONFIG, advance=advance),
         lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32),
     )
-    return start(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
+    return start_state(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
 
 
 def hazard(probability: float) -> np.ndarray:

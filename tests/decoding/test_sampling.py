@@ -11,7 +11,7 @@ import torch
 from scipy.stats import chisquare
 
 from sonorant.decoding.advance import choose_codes, draw_codes, rank_at, uniform_noise
-from sonorant.decoding.state import Rules, State, make_rules, start
+from sonorant.decoding.state import Rules, State, make_rules, start_state
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, STREAMS
 
 DRAWS = 20_000
@@ -24,7 +24,7 @@ def batch(rows: int, **change: object) -> tuple[State, Rules]:
     rules = make_rules(
         lengths, DESCRIPTION, config, lambda steps, numbers: uniform_noise([(0, 0, 0)] * rows, steps, numbers)
     )
-    return start(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
+    return start_state(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
 
 
 def reference(scores: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:

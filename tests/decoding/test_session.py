@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sonorant.decoding.session import Prompt, Session
-from sonorant.decoding.state import Rules, State, cut_state, make_rules, padded_rules, padded_state, start
+from sonorant.decoding.state import Rules, State, cut_state, make_rules, padded_rules, padded_state, start_state
 from sonorant.errors import SonorantError
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, texts
 
@@ -176,7 +176,7 @@ def test_padding_a_batch_changes_nothing(change: dict) -> None:
     rules = make_rules(
         lengths, DESCRIPTION, config, lambda steps, numbers: draw.random((2, steps, numbers), dtype=np.float32)
     )
-    state = start(rules, lengths, np.zeros(2, np.int64), DESCRIPTION)
+    state = start_state(rules, lengths, np.zeros(2, np.int64), DESCRIPTION)
     steps = rules.noise_BSG.shape[1]
     expected = run(states, lengths, rules, state, steps)
     wide, room = padded_rules(rules, 4, steps + 9), padded_state(state, 4, steps + 9)

@@ -10,7 +10,7 @@ import pytest
 from sonorant.decoding.advance import FinishReason, uniform_noise
 from sonorant.decoding.session import Session
 from sonorant.decoding.settings import Pace
-from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, speak
+from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, decode_texts
 from sonorant.decoding.state import Rules
 from sonorant.errors import SonorantError
 from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, TinyStepper, stays, texts
@@ -40,7 +40,7 @@ class FirstAttemptsFail(TinyStepper):
 def test_what_goes_well_is_spoken_once() -> None:
     stepper = TinyStepper()
     states, lengths = texts(9, 4, 13)
-    spoken = speak(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=3))
+    spoken = decode_texts(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=3))
     assert stepper.batches == [3]
     assert (
         spoken.attempts_B.tolist() == [1, 1, 1]
@@ -55,7 +55,7 @@ def test_what_goes_well_is_spoken_once() -> None:
 def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(failing: int) -> None:
     stepper = FirstAttemptsFail(failing)
     states, lengths = texts(12, 4, 10)
-    spoken = speak(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=2, advance="sample"), seed=7)
+    spoken = decode_texts(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=2, advance="sample"), seed=7)
     assert stepper.batches == [3, 2, 2][: failing + 1]
     assert spoken.attempts_B.tolist() == [min(3, failing + 1), 1, min(3, failing + 1)]
     assert (spoken.finish_reasons_B == FinishReason.WELL).tolist() == [failing < 3, True, failing < 3]
@@ -67,22 +67,22 @@ def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(
 def test_a_warmer_voice_is_not_cooled_by_a_retry() -> None:
     stepper = FirstAttemptsFail(1)
     states, lengths = texts(12)
-    speak(stepper, states, lengths, DESCRIPTION, replace(DRAWN, retries=1))
+    decode_texts(stepper, states, lengths, DESCRIPTION, replace(DRAWN, retries=1))
     assert stepper.rules[1].temperature_B.tolist() == [1.0]
 
 
 def test_a_retry_draws_where_the_first_attempt_could_not() -> None:
     stepper = FirstAttemptsFail(1)
     states, lengths = texts(12)
-    speak(stepper, states, lengths, DESCRIPTION, replace(DRAWN, top_k=1, retries=1))
+    decode_texts(stepper, states, lengths, DESCRIPTION, replace(DRAWN, top_k=1, retries=1))
     assert [rules.top_k_B.tolist() for rules in stepper.rules] == [[1], [CODES]]
 
 
 def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
     states, lengths = texts(9)
-    frames = int(speak(TinyStepper(), states, lengths, DESCRIPTION, CONFIG).lengths_B[0])
+    frames = int(decode_texts(TinyStepper(), states, lengths, DESCRIPTION, CONFIG).lengths_B[0])
     pace = Pace(median=1.0, p99=frames / 9)
-    spoken = speak(
+    spoken = decode_texts(
         TinyStepper(), states, lengths, replace(DESCRIPTION, frames_per_phoneme=pace), replace(CONFIG, budget=1.0)
     )
     assert (spoken.lengths_B[0], spoken.finish_reasons_B[0], spoken.cut_B[0]) == (frames, FinishReason.WELL, False)
@@ -90,14 +90,14 @@ def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
 
 def test_where_all_attempts_fail_the_verdict_says_so() -> None:
     states, lengths = texts(9)
-    spoken = speak(TinyStepper(plant=stays), states, lengths, DESCRIPTION, replace(CONFIG, retries=2))
+    spoken = decode_texts(TinyStepper(plant=stays), states, lengths, DESCRIPTION, replace(CONFIG, retries=2))
     assert spoken.attempts_B[0] == 3 and spoken.finish_reasons_B[0] != FinishReason.WELL
     assert 0 < spoken.lengths_B[0] <= np.ceil(CONFIG.budget * DESCRIPTION.frames_per_phoneme.p99 * 9)
 
 
 def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
     states, lengths = texts(9, 14)
-    spoken = speak(TinyStepper(), states, lengths, DESCRIPTION, DRAWN, seed=3, candidates=5)
+    spoken = decode_texts(TinyStepper(), states, lengths, DESCRIPTION, DRAWN, seed=3, candidates=5)
     for row in range(2):
         made = []
         for candidate in range(5):
@@ -129,10 +129,10 @@ def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() 
     config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # so strict that some rows fail
     lengths = (11, 6, 14, 9, 18, 5)
     states, counts = texts(*lengths)
-    together = speak(TinyStepper(), states, counts, DESCRIPTION, config, seed=1, candidates=2)
+    together = decode_texts(TinyStepper(), states, counts, DESCRIPTION, config, seed=1, candidates=2)
     assert len(set(together.attempts_B.tolist())) > 1
     for row, length in enumerate(lengths):
-        alone = speak(TinyStepper(), *texts(length), DESCRIPTION, config, seed=1, candidates=2)
+        alone = decode_texts(TinyStepper(), *texts(length), DESCRIPTION, config, seed=1, candidates=2)
         frames = alone.lengths_B[0]
         assert (together.lengths_B[row], together.attempts_B[row]) == (frames, alone.attempts_B[0])
         assert (together.codes_BFG[row, :frames] == alone.codes_BFG[0]).all()
@@ -143,7 +143,7 @@ def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() 
 def test_a_seed_reproduces(library: str) -> None:
     states, lengths = texts(9, 14)
     first, again, other = (
-        speak(TinyStepper(kind), states, lengths, DESCRIPTION, DRAWN, seed=seed)
+        decode_texts(TinyStepper(kind), states, lengths, DESCRIPTION, DRAWN, seed=seed)
         for kind, seed in (("numpy", 4), (library, 4), (library, 5))
     )
     assert first.codes_BFG.tobytes() == again.codes_BFG.tobytes() != other.codes_BFG.tobytes()
@@ -151,7 +151,7 @@ def test_a_seed_reproduces(library: str) -> None:
 
 def test_empty_texts_are_no_failure() -> None:
     stepper = TinyStepper()
-    spoken = speak(stepper, *texts(2, 1), DESCRIPTION, replace(CONFIG, retries=2))
+    spoken = decode_texts(stepper, *texts(2, 1), DESCRIPTION, replace(CONFIG, retries=2))
     assert spoken.codes_BFG.shape == (2, 0, 2) and spoken.finish_reasons_B.tolist() == [0, 0] and stepper.batches == []
 
 
@@ -166,4 +166,4 @@ def test_empty_texts_are_no_failure() -> None:
 )
 def test_what_makes_no_sense_is_refused(change: dict, arguments: dict, message: str) -> None:
     with pytest.raises(SonorantError, match=message):
-        speak(TinyStepper(), *texts(9), DESCRIPTION, replace(CONFIG, **change), **arguments)
+        decode_texts(TinyStepper(), *texts(9), DESCRIPTION, replace(CONFIG, **change), **arguments)

@@ -18,8 +18,8 @@ import torch
 
 from sonorant.decoding.session import Prompt, Session
 from sonorant.decoding.settings import DecodingConfig
-from sonorant.decoding.speech import Spoken, speak
-from sonorant.decoding.state import draws, make_rules, start
+from sonorant.decoding.speech import Spoken, decode_texts
+from sonorant.decoding.state import draws, make_rules, start_state
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.saved import load_language_model
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
@@ -74,7 +74,7 @@ def say(runtime: TokenRuntime, bundle: Bundle, lengths: tuple[int, ...], config:
     )
     tokens[np.arange(max(lengths)) >= counts[:, None]] = 0
     states = runtime.encode(tokens, counts, np.zeros(len(lengths), np.int64))
-    return speak(runtime.stepper(), states, counts, bundle.description.decoding, config, seed=3)
+    return decode_texts(runtime.stepper(), states, counts, bundle.description.decoding, config, seed=3)
 
 
 def assert_same(got: Spoken, want: Spoken) -> None:
@@ -130,7 +130,7 @@ def test_every_kind_of_model(changes: dict[str, Any], tmp_path: Path) -> None:
         states = model.encode_speech(tokens, torch.tensor(lengths), torch.zeros(3).long())
     prompt = Prompt(np.arange(24).reshape(3, 4, 2) % 15, np.array([4, 0, 2])) if model.config.prompt_frames else None
     said = [
-        speak(stepper, states.numpy(), lengths, description, CONFIG, prompt=prompt)
+        decode_texts(stepper, states.numpy(), lengths, description, CONFIG, prompt=prompt)
         for stepper in (DynamicStepper(step), fixed(step, Shapes((4,), (128,))))
     ]
     assert_same(said[1], said[0])
@@ -182,12 +182,12 @@ def test_a_shape_holds_what_stands_before_the_first_frame_too(text: str, tmp_pat
     config = replace(CONFIG, longest_phoneme=1e3, longest_silence=1e3, longest_repeat=1e3)
     frames = round(config.budget * description.frames_per_phoneme.p99 * 9)
     model.advance.bias.data[0] = 1e3  # the pointer never moves: all of the budget is used
-    wanted = speak(DynamicStepper(step), states, lengths, description, config)
+    wanted = decode_texts(DynamicStepper(step), states, lengths, description, config)
     assert wanted.lengths_B[0] == frames
     needed = frames + description.codebooks - 1 + (2 if text == "pointer" else 2 + 9)  # a start and a prompt's padding
     for slots in (needed - 1, needed):
         stepper = fixed(step, Shapes((1,), (slots,)))
-        assert_same(speak(stepper, states, lengths, description, config), wanted)
+        assert_same(decode_texts(stepper, states, lengths, description, config), wanted)
         assert stepper._tally.hits == (slots == needed)
 
 
@@ -198,11 +198,11 @@ def test_what_a_batch_left_in_the_buffers_disturbs_no_other(trained_codec_lm: tu
     stepper, description = fixed(step, shapes), replace(DESCRIPTION, codes=15, advances=3)
     states, lengths = np.random.default_rng(2).standard_normal((2, 9, 16)).astype(np.float32), np.array([9, 9])
     batches = [(states, lengths), (states[:1], lengths[:1]), (states[:1, :4], lengths[:1] - 5)]
-    wanted = [speak(DynamicStepper(step), *batch, description, CONFIG) for batch in batches]
+    wanted = [decode_texts(DynamicStepper(step), *batch, description, CONFIG) for batch in batches]
     for batch, spoken in zip(batches, wanted, strict=True):
         with pytest.raises(SonorantError, match="NaN"):
-            speak(stepper, np.full_like(states, np.nan), lengths, description, CONFIG)
-        assert_same(speak(stepper, *batch, description, CONFIG), spoken)
+            decode_texts(stepper, np.full_like(states, np.nan), lengths, description, CONFIG)
+        assert_same(decode_texts(stepper, *batch, description, CONFIG), spoken)
 
 
 def test_many_threads_are_answered_as_one(bundle: Bundle, trained_codec_lm: tuple[Path, Path]) -> None:
@@ -229,7 +229,7 @@ def test_a_step_goes_on_from_the_state_that_it_is_given(bundle: Bundle, trained_
     steppers = DynamicStepper(step), fixed(step, Shapes((2,), (64, 128)))
     for stepper in steppers:
         stepper.begin(states, lengths, *no_prompt, rules)
-    state = start(rules, lengths, no_prompt[1], description)
+    state = start_state(rules, lengths, no_prompt[1], description)
     for _ in range(12):
         fed = state._replace(codes_BG=(state.codes_BG + 1) % 15)  # not what either would have said
         state, other = (stepper.run(fed, 1) for stepper in steppers)

@@ -89,7 +89,7 @@ def joined(chunks: Any) -> np.ndarray:
 
 
 def row_of(voice: Voice, text: str) -> np.ndarray:
-    return voice.symbols.encode(voice.frontend.speak(text).phonemes)
+    return voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
 
 
 @pytest.mark.parametrize("decoding", [ONCE, DRAWN], ids=["greedy", "drawn"])

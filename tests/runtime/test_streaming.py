@@ -80,7 +80,7 @@ def test_streamed_equals_one_shot(voice: Voice, text: str) -> None:
 
 
 def test_streamed_equals_the_graphs_run_once(voice: Voice) -> None:
-    tokens = voice.symbols.encode(voice.frontend.speak(SENTENCE).phonemes)
+    tokens = voice.symbols.to_tokens(voice.frontend.speak(SENTENCE).phonemes)
     whole, _ = voice.synthesize(tokens[None], np.array([len(tokens)]), np.array([0]), np.ones(1, np.float32))
     for frames in (20, 150, 10_000):
         parts = joined(voice.stream(SENTENCE, limits=Limits(frames=frames)))

@@ -94,7 +94,7 @@ def test_another_frontend_version_is_told(voice_bundle: Path, tmp_path: Path, ca
 
 def test_a_batch_equals_its_rows_alone(voice: Voice) -> None:
     rows = [
-        voice.symbols.encode(voice.frontend.speak(text).phonemes)
+        voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
         for text in ("No.", "A rather longer sentence, with a pause.")
     ]
     tokens = np.zeros((2, max(map(len, rows)), 3), np.int64)

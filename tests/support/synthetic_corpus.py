@@ -44,7 +44,9 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
         spoken = random.integers(0, len(SYMBOLS), max(2, round(random.uniform(*seconds) * TONES_PER_SECOND)))
         wave = _tones(spoken, audio, random)
         mel = log_mel(torch.from_numpy(wave.astype(np.float32) / 32768.0), audio).T.numpy().astype(np.float16)
-        ids = table.encode(Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken))
+        ids = table.to_tokens(
+            Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)
+        )
         index.append({
             "id": f"u{number:05d}", "split": "validation" if number >= utterances - held_out else "train", "speaker": number % 2,
             "language": "en-us", "first_frame": frames, "frames": len(mel), "first_token": count, "tokens": len(ids),

@@ -29,7 +29,7 @@ def test_without_phonemizer_one_line_says_what_to_install_and_its_licence() -> N
 def test_speech_is_inside_the_inventory_with_pauses_and_unknown_characters(language: str) -> None:
     frontend = load_frontend("espeak", language)
     spoken = frontend.speak("Hello, the fire 23 😀 really? Yes!")
-    SymbolTable(frontend.symbols).encode(spoken.phonemes)
+    SymbolTable(frontend.symbols).to_tokens(spoken.phonemes)
     assert [p.symbol for p in spoken.phonemes if p.symbol in PAUSES] == [",", "?", "!"]
     assert spoken.unknown == ("😀",)
     assert sum(p.word_start for p in spoken.phonemes) >= 6

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.advance import complete, looked_at
 from sonorant.decoding.settings import DecodingDescription
-from sonorant.decoding.state import State, start
+from sonorant.decoding.state import State, start_state
 from sonorant.export.candidate import Candidate, Expected, Trained
 from sonorant.export.comparison import TOGETHER, Arrays, batches
 from sonorant.export.tolerance import FROM_FLOAT
@@ -116,7 +116,7 @@ class Reference:
         states = self.runtime.encode(**inputs)
         prompt, prompt_lengths = prompts(len(states), number, self.description)
         rules = greedy_rules(inputs["lengths"], self.description)
-        state = start(rules, inputs["lengths"], prompt_lengths, self.description)
+        state = start_state(rules, inputs["lengths"], prompt_lengths, self.description)
         path, stepper = [state], self.runtime.stepper()
         stepper.begin(states, inputs["lengths"], prompt, prompt_lengths, rules)
         while not complete(path[-1], array_namespace(path[-1].codes_BG)).all():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingDescription
-from sonorant.decoding.speech import check_candidates, speak
+from sonorant.decoding.speech import check_candidates, decode_texts
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.chunks import vocode_chunks
@@ -101,7 +101,7 @@ class CodecLmSpeaking:
         for one in speed:
             self.check(Manner(speed=float(one)))
         states = self.runtime.encode(tokens, lengths, speaker)
-        spoken = speak(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
+        spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
         parts = vocode_chunks(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.receptive_field, [size], axis=1)
         samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
@@ -117,7 +117,7 @@ class CodecLmSpeaking:
         states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
         config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
         if manner.whole:
-            spoken = speak(
+            spoken = decode_texts(
                 self._stepper,
                 states,
                 lengths,
