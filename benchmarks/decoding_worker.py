@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from benchmarks.latency_worker import TEXTS, memory_mib, trained_folders
 from benchmarks.turns import WARM_UP, figures, ratio, take_turns
 from sonorant.decoding.settings import DecodingDescription
-from sonorant.decoding.speech import Spoken, speak
+from sonorant.decoding.speech import Spoken, decode_texts
 from sonorant.decoding.state import EMPTY
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import read_bundle
@@ -76,15 +76,15 @@ class Decoder:
             self._decoding.defaults, temperature=0.0, advance="median", repetition_penalty=1.0, retries=0
         )
         self.took: list[float] = []
-        """Seconds of decoding alone, of each call of `speak`."""
+        """Seconds of decoding alone, of each call of `decode_texts`."""
 
-    def speak(self, tokens: NDArray[np.int64]) -> Spoken:
+    def decode_texts(self, tokens: NDArray[np.int64]) -> Spoken:
         """Rows of phoneme ids (B, N, 3) to samples, greedily; the codes."""
         rows = len(tokens)
         lengths = np.full(rows, tokens.shape[1])
         states = self._runtime.encode(tokens, lengths, np.zeros(rows, np.int64))
         began = time.perf_counter()
-        spoken = speak(self._stepper, states, lengths, self._decoding, self._greedy)
+        spoken = decode_texts(self._stepper, states, lengths, self._decoding, self._greedy)
         self.took.append(time.perf_counter() - began)
         self._runtime.vocode(spoken.codes_BFG, spoken.lengths_B)
         return spoken
@@ -104,7 +104,7 @@ def _race(job: Job) -> dict[str, Any]:
     for decoder in decoders.values():
         decoder.took.clear()
     whole = take_turns(
-        {name: partial(decoder.speak, tokens) for name, decoder in decoders.items()}, job.seconds, least=5
+        {name: partial(decoder.decode_texts, tokens) for name, decoder in decoders.items()}, job.seconds, least=5
     )
     found |= {"phonemes": tokens.shape[1]}
     for name, decoder in decoders.items():
