@@ -78,7 +78,7 @@ class Decoder:
         self.took: list[float] = []
         """Seconds of decoding alone, of each call of `decode_texts`."""
 
-    def decode_texts(self, tokens: NDArray[np.int64]) -> Spoken:
+    def speak(self, tokens: NDArray[np.int64]) -> Spoken:
         """Rows of phoneme ids (B, N, 3) to samples, greedily; the codes."""
         rows = len(tokens)
         lengths = np.full(rows, tokens.shape[1])
@@ -104,7 +104,7 @@ def _race(job: Job) -> dict[str, Any]:
     for decoder in decoders.values():
         decoder.took.clear()
     whole = take_turns(
-        {name: partial(decoder.decode_texts, tokens) for name, decoder in decoders.items()}, job.seconds, least=5
+        {name: partial(decoder.speak, tokens) for name, decoder in decoders.items()}, job.seconds, least=5
     )
     found |= {"phonemes": tokens.shape[1]}
     for name, decoder in decoders.items():
