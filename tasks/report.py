@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
     parser.add_argument("--quantization", type=Path, required=True, help="JSON the stage quantize wrote")
     parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
-    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor")
+    parser.add_argument("--predictor", type=Path, required=True, help="trained acoustic or language model")
     parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
     parser.add_argument("--quantized", type=Path, required=True, help="folder the stage quantize wrote")
     parser.add_argument("--families", type=Path, required=True, help="folder with evaluate's figures of each family")
@@ -38,8 +38,8 @@ def main() -> None:
         parity=arguments.parity,
         quantization=arguments.quantization,
         summary=arguments.prepared / "summary.json",
-        acoustic=arguments.predictor,
-        vocoder=arguments.waveform,
+        predictor=arguments.predictor,
+        waveform=arguments.waveform,
         quantized=arguments.quantized,
         families=arguments.families,
         hashes=hashes_of(stage_of_graph("report")["deps"]),

@@ -83,7 +83,7 @@ def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.
     ticks = _ticks(low, max(row.value if row.high is None else row.high for row in rows))
     across, floor = _scale(ticks, 10, WIDTH - 10), len(rows) * ROW
     shapes = [_rule("grid", across(tick), 0, across(tick), floor) for tick in ticks]
-    shapes += [_text(f"{tick:g}", across(tick), floor + 13, "middle") for tick in ticks]
+    shapes += [_text(_said(tick), across(tick), floor + 13, "middle") for tick in ticks]
     shapes.append(_text(unit, WIDTH, floor + 28, "end"))
     for place, row in enumerate(rows):
         top = place * ROW
@@ -101,7 +101,7 @@ def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
     y_ticks = (_decades if logarithmic else _ticks)(min(ys), max(ys))
     across, up = _scale(x_ticks, LEFT, RIGHT), _rising(y_ticks, logarithmic)
     shapes = _grid(y_ticks, up)
-    shapes += [_text(f"{tick:g}", across(tick), BOTTOM + 15, "middle") for tick in x_ticks]
+    shapes += [_text(_said(tick), across(tick), BOTTOM + 15, "middle") for tick in x_ticks]
     shapes.append(_text(unit, RIGHT, BOTTOM + 30, "end"))
     for number, curve in enumerate(curves):
         path, start = " ".join(f"{_n(across(x))},{_n(up(y))}" for x, y in curve.points), LEFT + 110 * number
@@ -130,7 +130,7 @@ def columns(
 def _grid(ticks: Sequence[float], up: Callable[[float], float]) -> list[Shape]:
     """Horizontal rules with their values."""
     rules = [_rule("grid", LEFT, up(tick), RIGHT, up(tick)) for tick in ticks]
-    return rules + [_text(f"{tick:g}", LEFT - 5, up(tick) + 4, "end") for tick in ticks]
+    return rules + [_text(_said(tick), LEFT - 5, up(tick) + 4, "end") for tick in ticks]
 
 
 def _scale(ticks: Sequence[float], start: float, end: float) -> Callable[[float], float]:
@@ -164,6 +164,10 @@ def _box(kind: str, x: float, y: float, width: float, height: float) -> Shape:
 
 def _text(words: str, x: float, y: float, anchor: str, kind: str = "axis") -> Shape:
     return Shape("text", {"class": kind, "x": _n(x), "y": _n(y), "text-anchor": anchor}, words)
+
+
+def _said(tick: float) -> str:
+    return f"{tick / 1000:g}k" if tick >= 10_000 else f"{tick:g}"
 
 
 def _n(value: float) -> str:

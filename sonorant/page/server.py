@@ -1,7 +1,7 @@
-"""The demo page's HTTP server, for this machine alone. Does not know how anything is spoken.
+"""The demo page's HTTP server, for this machine alone.
 
-It listens on loopback, and refuses what another site's page could make the browser send: a foreign Host (DNS
-rebinding), a foreign Origin, a body that is no JSON.
+It listens on loopback and refuses what another site's page could make the browser send: a foreign Host (DNS
+rebinding), a foreign Origin, a body that is not JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
-from sonorant.page.synthesis import BusyError, Synthesis, Wish
+from sonorant.page.synthesis import BusyError, SpeechRequest, Synthesis
 from sonorant.runtime.speaking import FASTEST, SLOWEST
 
 ADDRESS = "127.0.0.1"
@@ -29,8 +29,8 @@ PAGES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
 }
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
@@ -38,18 +38,18 @@ HEADERS = {
 }
 _BYTES_BESIDE_TEXT = 1_000
 _BYTES_A_CHARACTER = 12
-"""Of JSON at most: two escapes such as \\ud83d."""
+"""At most: two JSON escapes such as \\ud83d."""
 
 _log = logging.getLogger(__name__)
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves the page and speaks what it asks for. Raises SonorantError if the port is taken or not allowed."""
+    """Serve the page and the speech it asks for. Raises SonorantError if the port is taken or not allowed."""
 
     daemon_threads = True
 
     def __init__(self, synthesis: Synthesis, port: int) -> None:
-        """`port` 0 takes any that is free."""
+        """`port` 0 takes any free one."""
         self.synthesis = synthesis
         try:
             super().__init__((ADDRESS, port), PageRequest)
@@ -66,20 +66,20 @@ class PageServer(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has gone is no error; all else goes to the log."""
+        """Log errors; a client that disconnected is not one."""
         if isinstance(sys.exception(), (ConnectionError, TimeoutError)):
-            _log.info("a client has gone")
+            _log.info("a client disconnected")
         else:
             _log.exception("a request failed")
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The page's address."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """One request; its connection is closed after it."""
+    """One request on a connection of its own."""
 
     server: PageServer
     server_version = "Sonorant"
@@ -88,7 +88,7 @@ class PageRequest(BaseHTTPRequestHandler):
     """Seconds a client may take to send or to receive."""
 
     def do_GET(self) -> None:
-        """The page, or what it must know of the voice."""
+        """Send the page, or what it has to know about the voice."""
         if not self._is_own():
             return
         if self.path in PAGES:
@@ -100,9 +100,9 @@ class PageRequest(BaseHTTPRequestHandler):
             self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
 
     def do_POST(self) -> None:
-        """Speak. The answer is lines of JSON: {"pcm": base64 of 16-bit samples, "unknown": characters left out, "bad":
-        finish_reasons of sentences that did not go well}, each key only where there is something, the last line {"end":
-        true} or {"error": a line}. A text that cannot be spoken is an answer too, not an error of HTTP.
+        """Speak. The answer is JSON lines without empty keys: {"pcm": base64 of 16-bit samples, "unknown": characters
+        left out, "bad": finish reasons of sentences that went wrong}. The last is {"end": true} or {"error": a line},
+        also for a text that cannot be spoken.
         """
         if not self._is_own():
             return
@@ -114,25 +114,24 @@ class PageRequest(BaseHTTPRequestHandler):
             return
         try:
             asked = json.loads(body)
-        except (ValueError, RecursionError):  # the former also for numbers of thousands of digits
+        except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
             self._send_json(
                 HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON, or holds a number that is too long"}
             )
             return
         try:
-            wish = Wish.parse(asked)
-            with self.server.synthesis.place():
+            request = SpeechRequest.parse(asked)
+            with self.server.synthesis.admitted():
                 self._head(HTTPStatus.OK, "application/x-ndjson")
-                self._speak(wish)
+                self._speak(request)
         except BusyError:
             self._send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "too many are speaking; try again in a moment"})
         except SonorantError as error:
             self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
 
-    def _speak(self, wish: Wish) -> None:
-        with closing(
-            self.server.synthesis.speak(wish)
-        ) as chunks:  # a listener who has gone makes writing fail, which ends the work
+    def _speak(self, request: SpeechRequest) -> None:
+        # Writing to a listener who disconnected fails, which closes the generator and so ends the work.
+        with closing(self.server.synthesis.speak(request)) as chunks:
             try:
                 for samples, unknown, bad in chunks:
                     pcm = None if samples is None else base64.b64encode(pcm16(samples).tobytes()).decode()
@@ -159,7 +158,7 @@ class PageRequest(BaseHTTPRequestHandler):
         }
 
     def _is_own(self) -> bool:
-        """Whether the request comes from the page itself; if not, it is answered."""
+        """Whether the request comes from the page itself; refuse it if not."""
         host, origin = self.headers.get("Host"), self.headers.get("Origin")
         if host in self.server.hosts and origin in (None, f"http://{host}"):
             return True
@@ -167,7 +166,7 @@ class PageRequest(BaseHTTPRequestHandler):
         return False
 
     def _body(self) -> bytes | None:
-        """The request's body; None if it was refused."""
+        """Read the request's body; None if it was refused."""
         most = self.server.synthesis.limits.characters * _BYTES_A_CHARACTER + _BYTES_BESIDE_TEXT
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != "application/json":
@@ -200,10 +199,10 @@ class PageRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Requests go to the log, not to the terminal."""
+        """Send requests to the log, not to the terminal."""
         _log.info(format, *arguments)
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """In ASCII, which can say all that a request may have said, half of a surrogate pair too."""
+    """ASCII, which can hold everything a request may have held, half a surrogate pair too."""
     return json.dumps(value).encode()

@@ -1,4 +1,4 @@
-"""Requests to speak, as many at a time as the machine has cores. Knows nothing of HTTP."""
+"""Requests to speak, served on one thread a core. HTTP stays in the server."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ from sonorant.runtime.streaming import Speech
 from sonorant.runtime.voice import Voice
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
-"""Of one request: about five minutes of speech, which the page holds in memory."""
+"""For one request: about five minutes of speech, which the page holds in memory."""
 
 
 class BusyError(Exception):
-    """As many requests are served as are let in."""
+    """Too many requests are being served."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wish:
-    """What is to be spoken, and how."""
+class SpeechRequest:
+    """What to say, and how."""
 
     text: str
-    """What to say."""
     speaker: str | None = None
-    """Who says it; None = the voice's first."""
+    """None = the voice's first."""
     speed: float = 1.0
     """As `Voice.say`."""
     seed: int | None = None
-    """As `Voice.say`: for voices that decode, as is the temperature."""
+    """As `Voice.say`, for voices that decode."""
     temperature: float | None = None
-    """As `Voice.decoding`."""
+    """As `Voice.decoding`, for voices that decode."""
     variant: str | None = None
-    """Precision of the graphs; None = the voice's own choice."""
+    """Precision of the graphs; None = the voice's choice."""
 
     @classmethod
-    def parse(cls, value: Any) -> Wish:
-        """A wish from parsed JSON. Raises SonorantError naming the key that is missing, unknown or of another type."""
+    def parse(cls, value: Any) -> SpeechRequest:
+        """Read parsed JSON. Raises SonorantError naming a key that is missing, unknown or of the wrong type."""
         kinds: dict[str, tuple[type, ...]] = {
             "text": (str,),
             "speaker": (str, type(None)),
@@ -67,24 +66,24 @@ class Wish:
         return cls(**value)
 
 
-class Heard(NamedTuple):
-    """A chunk of speech, and what there is to tell since the one before."""
+class SpeechChunk(NamedTuple):
+    """A chunk of speech, and what went wrong since the chunk before."""
 
     samples: NDArray[np.float32] | None
-    """float32 (S,) in -1..1."""
+    """float32 (S,) in -1..1; None if there is only something left to report."""
     unknown: str
-    """Characters met that cannot be spoken."""
+    """Characters that cannot be spoken."""
     bad: list[str]
-    """Verdicts of sentences that did not go well."""
+    """Finish reasons of sentences that went wrong."""
 
 
 class Synthesis:
-    """A voice and its variants, spoken by one thread a core; whoever comes when too many wait is turned away."""
+    """A voice and its variants on one thread a core; requests beyond a limit are refused."""
 
     def __init__(self, bundle: Path, *, workers: int | None = None, waiting: int = 8, limits: Limits = LIMITS) -> None:
-        """`workers`: chunks computed at a time, None = one a core; `waiting`: requests let in beyond those.
+        """`workers`: chunks computed at a time, None = one a core; `waiting`: requests accepted beyond those.
 
-        Raises SonorantError as `Voice.load`.
+        Raises SonorantError as `Voice.load` does.
         """
         workers = usable_cores() if workers is None else workers
         if workers < 1:
@@ -97,20 +96,19 @@ class Synthesis:
         self._places = workers + waiting
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="speaker")
         self.speaking = 0
-        """Requests that are being served."""
-        self._pool.submit(
-            lambda: self._voice(None).frontend.speak("a")
-        ).result()  # the first to ask need not wait for loading
+        """Requests being served."""
+        # Load now, so that the first request need not wait for it.
+        self._pool.submit(lambda: self._voice(None).frontend.speak("a")).result()
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Variants that every graph comes in."""
+        """Variants that every graph has."""
         graphs = list(self.description.graphs.values())
         return tuple(name for name in graphs[0].variants if all(name in graph.variants for graph in graphs))
 
     @contextmanager
-    def place(self) -> Iterator[None]:
-        """A place among those that are served. Raises BusyError where there is none."""
+    def admitted(self) -> Iterator[None]:
+        """Count as one of the requests being served. Raises BusyError if there are too many."""
         with self._lock:
             if self.speaking >= self._places:
                 raise BusyError
@@ -121,36 +119,33 @@ class Synthesis:
             with self._lock:
                 self.speaking -= 1
 
-    def speak(self, wish: Wish) -> Generator[Heard, None, None]:
-        """Speech as it is computed; the last has no samples where there is only something left to tell. To be used in a
-        `place`.
+    def speak(self, request: SpeechRequest) -> Generator[SpeechChunk, None, None]:
+        """Yield speech as it is computed; use it within `admitted`.
 
         Requests take turns by chunks, so that a long one delays no other. Closing the generator ends the work.
         """
-        speech = self._pool.submit(lambda: self._begin(wish)).result()
+        speech = self._pool.submit(lambda: self._begin(request)).result()
         unknown = sentences = 0
         try:
             samples: NDArray[np.float32] | None = np.zeros(0, np.float32)
             while samples is not None:
                 samples = self._pool.submit(next, speech, None).result()
-                bad = [
-                    finish_reason.name.lower()
-                    for finish_reason in speech.finish_reasons[sentences:]
-                    if finish_reason != FinishReason.WELL
-                ]
+                ended = speech.finish_reasons[sentences:]
+                bad = [reason.name.lower() for reason in ended if reason != FinishReason.WELL]
                 if samples is not None or bad:
-                    yield Heard(samples, "".join(list(speech.unknown)[unknown:]), bad)
+                    yield SpeechChunk(samples, "".join(list(speech.unknown)[unknown:]), bad)
                 unknown, sentences = len(speech.unknown), len(speech.finish_reasons)
         finally:
             speech.close()
 
-    def _begin(self, wish: Wish) -> Speech:
-        voice = self._voice(wish.variant)
-        decoding = voice.decoding(temperature=wish.temperature)
-        return voice.stream(wish.text, wish.speaker, wish.speed, limits=self.limits, seed=wish.seed, decoding=decoding)
+    def _begin(self, request: SpeechRequest) -> Speech:
+        voice = self._voice(request.variant)
+        decoding = voice.decoding(temperature=request.temperature)
+        asked, limits = (request.text, request.speaker, request.speed), self.limits
+        return voice.stream(*asked, limits=limits, seed=request.seed, decoding=decoding)
 
     def close(self) -> None:
-        """Take no more work."""
+        """Accept no more work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _voice(self, variant: str | None) -> Voice:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sonorant.families import family_names
 from sonorant.html.blocks import Cell, Part, Section, Table
 from sonorant.report.document import RECORDINGS, Document
-from sonorant.report.players import Studio
+from sonorant.report.players import Presentation
 from sonorant.report.sentences import FILE, Sentence, read_sentences
 from sonorant.statistics import bootstrap, rate
 
@@ -37,7 +37,7 @@ class JudgedFamily:
         return np.array(wrong), np.array([round(row["words"].number()) for row in rows])
 
 
-def families(folder: Path, own: str, studio: Studio) -> Section:
+def families(folder: Path, own: str, presentation: Presentation) -> Section:
     """Every variant of every family judged on the sentences of `own`, how to run those that are missing, and the same
     sentences from each.
 
@@ -67,7 +67,7 @@ def families(folder: Path, own: str, studio: Studio) -> Section:
     parts: list[Part] = [words, Table(caption="Families", head=[*head, "ran away, %"], rows=rows)]
     if len(judged) > 1:
         parts.append("The first sentences, each family by its first variant.")
-        parts += [replace(studio, shipped=own).article(sentence) for sentence in _sentences(judged)]
+        parts += [replace(presentation, shipped=own).article(sentence) for sentence in _sentences(judged)]
     return Section(anchor="families", title="Families", parts=parts)
 
 

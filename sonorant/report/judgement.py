@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonorant.html.blocks import Cell, Part, Section, Table
+from sonorant.html.blocks import Cell, Fold, Part, Section, Table
 from sonorant.html.charts import ChartRow, Charts, intervals
 from sonorant.report.document import RECORDINGS, Document, label, ordered
 
@@ -28,12 +28,13 @@ def intelligibility(metrics: Document, shipped: str) -> Section:
     head = ["spoken by", "WER, %", "CER, %", "WER above recordings, points", "WER above fp32, points"]
     rows: list[list[Cell]] = [_error_rates(kind, judged[kind]) for kind in kinds]
     rows += [[label(kind), why] for kind, why in judged.absent()]
-    tested = [f"{key.replace('_', ' ')}: {value.value}" for key, value in metrics["evaluator"].items()]
+    tested = [[key.replace("_", " "), str(value.value)] for key, value in metrics["evaluator"].items()]
+    self_test = f"the evaluator's test of itself {'passed' if metrics['evaluator']['passed'].flag() else 'failed'}"
     parts: list[Part] = [
         _how(judged[RECORDINGS]),
         Charts(charts=charts),
         Table(caption="Error rates", head=head, rows=rows),
-        f"The evaluator's test of itself: {', '.join(tested)}.",
+        Fold(summary=self_test, parts=[Table(caption=self_test, head=["", "found"], rows=tested)]),
     ]
     return Section(anchor="intelligibility", title="Words and naturalness", parts=parts)
 

@@ -16,7 +16,7 @@ from sonorant.report.document import COPIES, RECORDINGS, Document
 from sonorant.report.families import families
 from sonorant.report.judgement import decoding, distances, intelligibility
 from sonorant.report.origin import corpus, lineage, training
-from sonorant.report.players import Studio
+from sonorant.report.players import Presentation
 from sonorant.report.quantization import quantization
 from sonorant.report.sentences import read_sentences, worst_first
 from sonorant.report.speed import latency, size_and_memory
@@ -53,9 +53,9 @@ class ReportInputs:
     """What the stage quantize found."""
     summary: Path
     """The corpus in figures."""
-    acoustic: Path
+    predictor: Path
     """Trained folder of the model that predicts."""
-    vocoder: Path
+    waveform: Path
     """Trained folder of the vocoder or codec."""
     quantized: Path
     """Folder of both models in int8."""
@@ -71,18 +71,18 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
     """
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
-    predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.acoustic, inputs.vocoder))
+    predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.predictor, inputs.waveform))
     named = {_name(model): model for model in (predictor, waveform)}
     roles = dict(zip(("predictor", "waveform"), named, strict=True))
     int8 = {f"{name}, int8": Document.read(inputs.quantized / role / "model.json") for role, name in roles.items()}
     quantized, ships = Document.read(inputs.quantization), choice["variant"].text()
     normalized = Normalizer(predictor["frontend"]["language"].text())
-    studio = Studio(audio=_mel_config(predictor["audio"]), normalized=normalized, shipped=ships)
+    presentation = Presentation(audio=_mel_config(predictor["audio"]), normalized=normalized, shipped=ships)
     sections = [
-        _listen(inputs.evaluation, config, studio),
+        _listen(inputs.evaluation, config, presentation),
         intelligibility(metrics, ships),
         candidates(choice),
-        families(inputs.families, metrics["family"].text(), studio),
+        families(inputs.families, metrics["family"].text(), presentation),
         distances(metrics),
         *decoding(metrics),
         latency(metrics, shipped(choice)),
@@ -97,10 +97,10 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     write_text(out, render("sonorant.report", "report.html", title=title, headline=first, sections=sections))
 
 
-def _listen(evaluation: Path, config: ReportConfig, studio: Studio) -> Section:
+def _listen(evaluation: Path, config: ReportConfig, presentation: Presentation) -> Section:
     """The worst sentences: recording, copy and what ships at once, the other variants folded."""
-    sentences = worst_first(read_sentences(evaluation), studio.shipped)[: config.sentences]
-    articles = [studio.article(sentence, (RECORDINGS, COPIES, studio.shipped)) for sentence in sentences]
+    sentences = worst_first(read_sentences(evaluation), presentation.shipped)[: config.sentences]
+    articles = [presentation.article(sentence, (RECORDINGS, COPIES, presentation.shipped)) for sentence in sentences]
     note = (
         "The worst understood first. Below each player: what the recogniser heard, errors marked. All spectrograms "
         "share one colour scale."

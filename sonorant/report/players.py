@@ -53,8 +53,8 @@ class Article(Block):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Studio:
-    """How sentences become articles."""
+class Presentation:
+    """What all articles have in common."""
 
     audio: MelConfig
     normalized: Callable[[str], str]

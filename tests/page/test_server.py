@@ -202,7 +202,7 @@ def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: 
         voice.say("Hi.")
     )  # one worker, and the long speech is not over
     assert server.synthesis.speaking == 1
-    with server.synthesis.place():
+    with server.synthesis.admitted():
         assert ask(server.url, "POST", "/speech", wish.encode(), JSON).status == 503
     unread.close()
     connection.close()

@@ -207,7 +207,7 @@ def test_a_sample_that_is_not_there_is_named(own: ReportInputs, tmp_path: Path) 
     ],
 )
 def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, tmp_path: Path, text: str, message: str) -> None:
-    write_text(own.vocoder / "curves.csv", text)
+    write_text(own.waveform / "curves.csv", text)
     assert message in refusal(own, tmp_path)
 
 
@@ -218,13 +218,13 @@ def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
     own: ReportInputs, tmp_path: Path, revision: str | None, named: str
 ) -> None:
     """As `train_waveform` leaves it: no curves, no loss, and `quantize` nothing to try."""
-    description = read_json(own.vocoder / "model.json") | {
+    description = read_json(own.waveform / "model.json") | {
         "kind": "codec",
         "pretrained": {"name": "dac_16khz", "revision": revision},
     }
     description["provenance"] = {"git_commit": "c0ffee" * 6, "data": "1" * 64, "steps": 0, "pretrained": "dac_16khz"}
-    write_json(own.vocoder / "model.json", description)
-    (own.vocoder / "curves.csv").unlink()
+    write_json(own.waveform / "model.json", description)
+    (own.waveform / "curves.csv").unlink()
     found = read_json(own.quantization)
     found["waveform"] |= {"sentence": "codec: all of it stays float", "sensitivity": []}
     write_json(own.quantization, found)

@@ -106,7 +106,7 @@ def summary_page(
 def _histogram(title: str, unit: str, values: NDArray[np.float64]) -> Chart:
     """Utterances by value, in bins of one width."""
     counts, edges = np.histogram(values, bins=BINS)
-    labels = [(float(place), f"{edges[place]:.4g}") for place in range(0, BINS + 1, BINS // 4)]
+    labels = [(float(place), f"{edges[place]:.3g}") for place in range(0, BINS + 1, BINS // 4)]
     return columns(f"{title}: utterances", unit, counts.tolist(), labels)
 
 
