@@ -1,7 +1,7 @@
 """Which candidate (`<runtime>/<variant>`) becomes the default: a pure function of what was measured. Knows nothing of
 files.
 
-fp32 ships unless another passes every rung, is understood about as well, and is certainly faster: by the interval of
+fp32 ships unless another passes every parity check, is understood about as well, and is certainly faster: by the interval of
 ratios measured in turn with fp32, not by two medians of which either may be noise.
 
 The bundle that ships: of all exported variants those that passed, the chosen one as the default. Knows nothing of the
@@ -59,7 +59,7 @@ class CandidateRow:
 
     candidate: str
     passed: bool
-    """Whether it may ship: every rung passed, and understood well enough."""
+    """Whether it may ship: every parity check passed, and understood well enough."""
     reason: str
     """One line."""
     p50_ms: float | None

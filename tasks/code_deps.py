@@ -1,7 +1,8 @@
 """The code dependencies in dvc.yaml, generated from the imports: `python -m tasks.code_deps --write`.
 
 DVC runs a stage again when a file it depends on changed, so each stage lists all the code it runs. Nobody writes those
-lines by hand: this command does, and a test says when it has to be run again.
+lines by hand, nor the names of the settings' sections that families bring: this command does, and a test says when it
+has to be run again.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.families import all_families
+from sonorant.families.family import Family
+from tasks import params
 from tasks.stage import run
 
 ROOT = Path(__file__).parent.parent
@@ -57,7 +61,7 @@ def _names_in(tree: ast.AST) -> set[str]:
 
 def project_files(names: set[str]) -> set[Path]:
     """The project files with these names; a package's `__init__.py` only where the package itself is named."""
-    files = set()
+    files: set[Path] = set()
     for name in names:
         stem = ROOT.joinpath(*name.split("."))
         if name.split(".")[0] in PACKAGES:
@@ -138,10 +142,25 @@ def generated(graph: str) -> str:
     return "".join(_renewed(stage) for stage in stages)
 
 
+OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
+    "tasks.train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
+    "tasks.train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
+    "tasks.quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
+}
+"""The sections of params.yaml that a task reads for each family."""
+
+
+def _with_families(sections: str, module: str) -> str:
+    kept = [section for section in sections.split(", ") if section in params.SECTIONS]
+    return ", ".join([*kept, *(section for family in all_families() for section in OF_FAMILIES[module](family))])
+
+
 def _renewed(stage: str) -> str:
     module = re.search(r"python -m (tasks\.\w+)", stage)
     if module is None:
         return stage
+    if module[1] in OF_FAMILIES:
+        stage = re.sub(r"(?<=    params: \[).*(?=\])", lambda line: _with_families(line[0], module[1]), stage)
     without = re.sub(r"^      - (sonorant|tasks)/.*\n", "", stage, flags=re.MULTILINE)
     lines = "".join(f"      - {dep}\n" for dep in code_of(module[1]))
     return re.sub(r"^    deps:\n(      - .*\n)*", lambda deps: deps[0] + lines, without, count=1, flags=re.MULTILINE)

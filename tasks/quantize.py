@@ -87,8 +87,8 @@ def train_on(
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
     codes = data.codes if model_kind(kind).learns_codes else None
-    paths = {"features": data.features, "codes": codes, "runs": data.runs, "out": out}
-    train(kind, model, changed, **paths, stage="quantize", initial=initial)
+    paths = {"features": data.features, "runs": data.runs, "out": out}
+    train(kind, model, changed, **paths, codes=codes, stage="quantize", initial=initial)
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:

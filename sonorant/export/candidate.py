@@ -63,7 +63,7 @@ class Candidate(ABC):
 
     @abstractmethod
     def computing(self) -> dict[str, Callable[[], Any]]:
-        """The family's own rungs, which compute, as `rungs`."""
+        """The family's own checks, which compute, as `checks`."""
 
     @property
     def row(self) -> RuntimeRow:
@@ -71,7 +71,7 @@ class Candidate(ABC):
         return runtime_row(self.runtime)
 
     @property
-    def rungs(self) -> dict[str, Callable[[], Any]]:
+    def checks(self) -> dict[str, Callable[[], Any]]:
         """Key in the report -> the check that gives the figures under it, in order."""
         files = {"files": self._files, "interface": self._interface, "static": self._static}
         if not self.row.standalone:  # it runs the trained folders, no file of the bundle
@@ -179,20 +179,20 @@ class Candidate(ABC):
 
 
 def run_checks(candidate: Candidate) -> dict[str, Any] | str:
-    """`{passed, failed, <rung>: figures}`, up to the first rung that fails, or "not run: <why>"."""
+    """`{passed, failed, <check>: figures}`, up to the first check that fails, or "not run: <why>"."""
     found: dict[str, Any] = {"passed": False, "failed": None}
-    for rung, check in candidate.rungs.items():
+    for name, check in candidate.checks.items():
         try:
-            found[rung] = check()
+            found[name] = check()
         except Fault as fault:
-            return found | {"failed": f"{'values' if rung == 'graphs' else rung}: {fault}"}
+            return found | {"failed": f"{'values' if name == 'graphs' else name}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
         except (
             Exception
         ) as error:  # of any class: a node that breaks, memory that runs out; the others have no part in it
             return found | {
-                "failed": f"{'values' if rung == 'graphs' else rung}: {type(error).__name__}: {one_line(error)}"
+                "failed": f"{'values' if name == 'graphs' else name}: {type(error).__name__}: {one_line(error)}"
             }
     return found | {"passed": True}
 

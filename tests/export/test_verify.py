@@ -41,7 +41,7 @@ def verify(trained: tuple[Path, Path], quantized: tuple[Path, Path], verify_conf
 
 
 def failures(report: dict[str, Any]) -> dict[str, str]:
-    """Candidate to the rung that stopped it."""
+    """Candidate to the check that stopped it."""
     return {name: found["failed"] for name, found in report.items() if isinstance(found, dict) and not found["passed"]}
 
 

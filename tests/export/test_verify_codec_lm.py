@@ -182,7 +182,7 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
 
     def integers(sound: Path) -> Any:
         trained = quantized_prompted[0], sound
-        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, verify_config).rungs[
+        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, verify_config).checks[
             "integers"
         ]()
 
@@ -214,7 +214,7 @@ def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
         write_json(codec / "model.json", description | {"quantization": {"layers": [], "float_layers": float_layers}})
         config = dataclasses.replace(verify_config, int8_size=allowed)
         trained = quantized_prompted[0], codec
-        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, config).rungs["size"]()
+        return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, config).checks["size"]()
 
     assert size([], share) == f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes"
     told = f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes, verify.int8_size allows 0.1; no layer is left"

@@ -21,6 +21,7 @@ from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.runtime import Voice
+from tasks.code_deps import generated
 from tests.support.imports import ROOT
 
 pytest.importorskip("pocketsphinx")
@@ -146,6 +147,11 @@ def test_a_runtime_that_it_has_not_is_refused_by_those_it_has(project: Path) -> 
         Voice.load(project / "artifacts/voice", runtime="tensorrt")
     with pytest.raises(SonorantError, match=r"takes no prompt|says a text in one way"):
         Voice.load(project / "artifacts/voice").prompt(Path("hello.wav"))
+
+
+def test_the_stages_depend_on_its_settings(registered: Path) -> None:
+    graph = generated((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
+    assert "toy_buzzer, train_toy_buzzer]" in graph and "toy_hummer, train_toy_hummer]" in graph
 
 
 def test_settings_ask_for_its_sections_and_its_limits(registered: Path, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ class TokenCandidate(Candidate):
         )
 
     def measured(self, variant: str | None = None) -> Measured:
-        """What the rungs measure, by the tolerance of the candidate's variant or of another."""
+        """What the checks measure, by the tolerance of the candidate's variant or of another."""
         graphs = self._graph if self.row.engine == "onnxruntime" else None
         return Measured(self.loaded, graphs, self.audio, self.tolerance(variant))
 
