@@ -179,7 +179,7 @@ def test_a_kind_of_model_that_is_none_is_refused() -> None:
 
 def test_a_language_model_without_its_codes_is_refused(features: Path, tmp_path: Path) -> None:
     folder = write_float("language_model", features, tmp_path / "float")
-    with pytest.raises(SonorantError, match="quantised with the codes it learned from; give --codes"):
+    with pytest.raises(SonorantError, match="a language model learns codes: give --codes"):
         post_train("language_model", folder, features, settings("language_model")[1], CONFIG)
 
 
