@@ -113,6 +113,21 @@ def _exported(trained: tuple[Path, Path], factory: pytest.TempPathFactory, name:
 
 
 @pytest.fixture(scope="session")
+def tracked_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose MLflow store, runs/mlflow.db, has its tables, which take seconds to make, and no runs; copy it."""
+
+    def make(folder: Path) -> None:
+        from sonorant.tracking import open_store
+
+        (folder / "runs").mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/runs/mlflow.db")
+            open_store()
+
+    return made_once(tmp_path_factory, "tracked_project", make)
+
+
+@pytest.fixture(scope="session")
 def cpp() -> None:
     """The compiler that torch.compile asks for; a test that wants it is skipped by name where it is not installed."""
     if shutil.which("g++") is None:

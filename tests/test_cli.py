@@ -141,8 +141,9 @@ def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path
 
 
 @pytest.fixture
-def registry(voice_bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder, now the working one, with a registry that holds models:/tiny@challenger."""
+    shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     register(voice_bundle, {}, tmp_path / "no report", RegisterConfig(model="tiny"), {})

@@ -4,6 +4,7 @@ stores."""
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,7 +33,8 @@ pytest.importorskip("mlflow")
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def project(tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(tracked_project, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
@@ -296,7 +298,8 @@ def test_stage_goes_on_without_a_server_and_sync_sends_the_rest(
         tracked_runs([project / "nowhere"])
 
 
-def test_first_use_by_several_processes_at_once() -> None:
+def test_first_use_by_several_processes_at_once(project: Path) -> None:
+    (project / "runs" / "mlflow.db").unlink()
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         assert len({*pool.map(experiment_id, range(3))}) == 1
 

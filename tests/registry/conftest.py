@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from sonorant.registry import promote, register
-from sonorant.tracking import open_store
 from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
 
 pytest.importorskip("mlflow")
@@ -39,8 +38,8 @@ def made(factory: pytest.TempPathFactory, fill: Callable[[Path], object], copied
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory, lambda _: open_store())
+def empty_store(tracked_project: Path) -> Path:
+    return tracked_project / "runs"
 
 
 @pytest.fixture(scope="session")
