@@ -169,6 +169,7 @@ def test_what_would_help_follows_from_what_was_measured(
     )
 
 
+@pytest.mark.long
 def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> None:
     sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     for name in ("acoustic", "train_acoustic"):

@@ -71,6 +71,7 @@ def config_of(pretrained: Path) -> CodecConfig:
     return CodecConfig(**settings("codec")[0] | {"pretrained": str(pretrained)})
 
 
+@pytest.mark.long
 def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     features = tiny_features(tmp_path)
     store = FeatureStore.open(features)

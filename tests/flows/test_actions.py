@@ -13,6 +13,8 @@ from sonorant.tracking import TrackingUnavailable, open_store
 from tests.flows.test_train_and_export import run_flow
 from tests.registry.planted import GATES, figures, more_errors, of_bundle, write_report
 
+pytestmark = pytest.mark.long
+
 GRAPH = """\
 stages:
   export:
