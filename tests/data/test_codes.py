@@ -20,7 +20,8 @@ from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from tests.support.tiny_training import tiny_features
 
 SIZES = CodecConfig(
-    channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4, 3], codebook_dropout=0.0,
+    channels=8, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4, 3],
+    codebook_dropout=0.0,
     pretrained=None,
 )  # fmt: skip
 

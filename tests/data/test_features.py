@@ -42,7 +42,8 @@ def make_corpus(folder: Path, rate: int = 22050) -> list[Utterance]:
         write_wav(folder / "audio" / f"u{number}.wav", samples.astype(np.float32), rate)
         utterances.append(
             Utterance(
-                id=f"u{number}", audio=f"audio/u{number}.wav", text=text, speaker=("eve", "adam", "mallory")[number % 3],
+                id=f"u{number}", audio=f"audio/u{number}.wav", text=text, speaker=("eve", "adam",
+                "mallory")[number % 3],
                 language="en-us", seconds=len(samples) / rate, split="train" if number < 5 else "test",
             )
         )  # fmt: skip

@@ -61,13 +61,18 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
     nan[500], infinite[900] = np.nan, -np.inf
     copied = sound()
     recordings = {
-        "good-1": sound(), "good-2": copied, "empty-text": sound(), "blank-text": sound(0.1), "not-utf8": sound(), "chinese": sound(),
-        "only-dots": sound(), "columns": sound(), "nan": nan, "infinite": infinite, "short": sound(0.2), "no-samples": sound(0),
-        "long": sound(12.5), "silent": np.zeros(32000), "hiss": sound() * 1e-3, "clipped": np.sign(sound()), "copy": copied,
-        "too-fast": sound(0.8), "too-slow": sound(11.0), "truncated": sound(), "zero-bytes": sound(), "garbage": sound(),
+        "good-1": sound(), "good-2": copied, "empty-text": sound(), "blank-text": sound(0.1), "not-utf8": sound(),
+        "chinese": sound(),
+        "only-dots": sound(), "columns": sound(), "nan": nan, "infinite": infinite, "short": sound(0.2),
+        "no-samples": sound(0),
+        "long": sound(12.5), "silent": np.zeros(32000), "hiss": sound() * 1e-3, "clipped": np.sign(sound()),
+        "copy": copied,
+        "too-fast": sound(0.8), "too-slow": sound(11.0), "truncated": sound(), "zero-bytes": sound(),
+        "garbage": sound(),
     }  # fmt: skip
     rows = {
-        "empty-text": b"||", "blank-text": b"| |\t", "only-dots": b"|...|...", "not-utf8": b"|na\xefve words, said|na\xefve words, said",
+        "empty-text": b"||", "blank-text": b"| |\t", "only-dots": b"|...|...",
+        "not-utf8": b"|na\xefve words, said|na\xefve words, said",
         "chinese": "|He said 你好 to all of us.|He said 你好 to all of us.".encode(), "columns": b"|one|two|three",
         "missing": f"|{TEXT}|{TEXT}".encode(), "../../outside": f"|{TEXT}|{TEXT}".encode(),
     }  # fmt: skip
@@ -80,11 +85,16 @@ def every_defect(folder: Path, murmur: Murmur) -> dict[str, Defect]:
     (folder / "wavs/zero-bytes.wav").write_bytes(b"")
     (folder / "wavs/garbage.wav").write_bytes(np.random.default_rng(1).bytes(5000))
     return {
-        "empty-text": Defect.EMPTY_TEXT, "blank-text": Defect.EMPTY_TEXT, "only-dots": Defect.EMPTY_TEXT, "not-utf8": Defect.NOT_UTF8,
-        "chinese": Defect.UNSPEAKABLE, "columns": Defect.WRONG_COLUMNS, "missing": Defect.MISSING_AUDIO, "nan": Defect.NOT_FINITE,
-        "../../outside": Defect.LEAVES_FOLDER, "infinite": Defect.NOT_FINITE, "short": Defect.TOO_SHORT, "no-samples": Defect.TOO_SHORT,
-        "long": Defect.TOO_LONG, "silent": Defect.SILENT, "hiss": Defect.SILENT, "clipped": Defect.CLIPPED, "copy": Defect.DUPLICATE_AUDIO,
-        "too-fast": Defect.SPEAKING_RATE, "too-slow": Defect.SPEAKING_RATE, "truncated": Defect.TRUNCATED, "good-1": Defect.DUPLICATE_ID,
+        "empty-text": Defect.EMPTY_TEXT, "blank-text": Defect.EMPTY_TEXT, "only-dots": Defect.EMPTY_TEXT,
+        "not-utf8": Defect.NOT_UTF8,
+        "chinese": Defect.UNSPEAKABLE, "columns": Defect.WRONG_COLUMNS, "missing": Defect.MISSING_AUDIO,
+        "nan": Defect.NOT_FINITE,
+        "../../outside": Defect.LEAVES_FOLDER, "infinite": Defect.NOT_FINITE, "short": Defect.TOO_SHORT,
+        "no-samples": Defect.TOO_SHORT,
+        "long": Defect.TOO_LONG, "silent": Defect.SILENT, "hiss": Defect.SILENT, "clipped": Defect.CLIPPED,
+        "copy": Defect.DUPLICATE_AUDIO,
+        "too-fast": Defect.SPEAKING_RATE, "too-slow": Defect.SPEAKING_RATE, "truncated": Defect.TRUNCATED,
+        "good-1": Defect.DUPLICATE_ID,
         "zero-bytes": Defect.EMPTY_FILE, "garbage": Defect.UNREADABLE,
     }  # fmt: skip
 

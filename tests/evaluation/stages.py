@@ -12,8 +12,10 @@ from tests.support.imports import ROOT
 
 RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
 EVALUATE = (
-    "--corpus", ".", "--prepared", "prepared", "--recordings", "recordings.json", "--voice", "voice", "--predictor", "acoustic",
-    "--waveform", "vocoder", "--codes", "codes", "--parity", "parity.json", "--family", "family", "--metrics", "metrics.json",
+    "--corpus", ".", "--prepared", "prepared", "--recordings", "recordings.json", "--voice", "voice", "--predictor",
+    "acoustic",
+    "--waveform", "vocoder", "--codes", "codes", "--parity", "parity.json", "--family", "family", "--metrics",
+    "metrics.json",
     "--out", "evaluation",
 )  # fmt: skip
 

@@ -24,8 +24,10 @@ from tests.support.command import run_command
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
-    "No.", "Come in.", "What is it?", "The kettle sings.", "She walked along the river.", "We never saw the old boat again, did we?",
-    "A narrow path led through the wood to a small white house.", "On Monday the post came late, because the bridge was under water.",
+    "No.", "Come in.", "What is it?", "The kettle sings.", "She walked along the river.",
+    "We never saw the old boat again, did we?",
+    "A narrow path led through the wood to a small white house.",
+    "On Monday the post came late, because the bridge was under water.",
     "He wrote three letters, sealed them with red wax, and left them on the table for the boy to find in the morning.",
 ]  # fmt: skip
 

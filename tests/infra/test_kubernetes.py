@@ -21,7 +21,8 @@ TRAINJOB = {
     "spec": {"runtimeRef", "trainer", "runtimePatches"},
     "runtimeRef": {"apiGroup", "kind", "name"},
     "trainer": {"args", "command", "env", "image", "numNodes", "numProcPerNode", "resourcesPerNode"},
-    "patched pod": {"affinity", "containers", "imagePullSecrets", "initContainers", "nodeSelector", "schedulingGates", "securityContext",
+    "patched pod": {"affinity", "containers", "imagePullSecrets", "initContainers", "nodeSelector", "schedulingGates",
+    "securityContext",
                     "serviceAccountName", "terminationGracePeriodSeconds", "tolerations", "volumes"},
     "patched container": {"env", "name", "securityContext", "volumeMounts"},
 }  # fmt: skip

@@ -15,7 +15,8 @@ from sonorant.layers.cache import Cache, DynamicCache, StaticCache
 STREAMS, CODES = 2, 7
 KINDS: list[Kind] = ["full", "sliding", "block"]
 CONFIG: dict[str, Any] = {
-    "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24,
+    "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2,
+    "feed_forward": 24,
     "dropout": 0.1, "text": "pointer", "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0,
 }  # fmt: skip
 LENGTHS = torch.tensor([6, 3, 4])

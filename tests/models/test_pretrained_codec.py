@@ -32,7 +32,8 @@ FRAME = 40
 def dac() -> Any:
     return transformers.DacModel(
         transformers.DacConfig(
-            encoder_hidden_size=4, downsampling_ratios=[2, 4, 5], decoder_hidden_size=32, n_codebooks=3, codebook_size=16, codebook_dim=4,
+            encoder_hidden_size=4, downsampling_ratios=[2, 4, 5], decoder_hidden_size=32, n_codebooks=3,
+            codebook_size=16, codebook_dim=4,
             sampling_rate=8000,
         )
     )  # fmt: skip
@@ -41,7 +42,8 @@ def dac() -> Any:
 def encodec() -> Any:
     return transformers.EncodecModel(
         transformers.EncodecConfig(
-            target_bandwidths=[0.8, 1.6, 3.2], sampling_rate=8000, hidden_size=16, num_filters=4, upsampling_ratios=[5, 4, 2],
+            target_bandwidths=[0.8, 1.6, 3.2], sampling_rate=8000, hidden_size=16, num_filters=4,
+            upsampling_ratios=[5, 4, 2],
             codebook_size=16, num_lstm_layers=1,
         )
     )  # fmt: skip
@@ -50,7 +52,8 @@ def encodec() -> Any:
 def mimi() -> Any:
     return transformers.MimiModel(
         transformers.MimiConfig(
-            sampling_rate=8000, hidden_size=16, num_filters=4, upsampling_ratios=[5, 4], num_hidden_layers=1, num_attention_heads=2,
+            sampling_rate=8000, hidden_size=16, num_filters=4, upsampling_ratios=[5, 4], num_hidden_layers=1,
+            num_attention_heads=2,
             num_key_value_heads=2, head_dim=8, intermediate_size=16, codebook_size=16, codebook_dim=8,
             vector_quantization_hidden_dimension=8, num_quantizers=4, upsample_groups=16, sliding_window=10,
         )
@@ -162,7 +165,8 @@ def test_kept_in_a_trained_folder_it_needs_no_hub(saved: dict[str, Path], kind: 
         "mel_std": 1.0,
     }
     config = CodecConfig(
-        channels=8, expansion=1, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4], codebook_dropout=0.0,
+        channels=8, expansion=1, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2, levels=[4],
+        codebook_dropout=0.0,
         pretrained="somewhere",
     )  # fmt: skip
     save_model(

@@ -135,7 +135,8 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
         text = text.replace(setting, f"{setting.split(':')[0]}: {value}")
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}
-    paths = {"--predictor": folders["acoustic"], "--waveform": folders["vocoder"], "--features": features, "--runs": tmp_path / "runs",
+    paths = {"--predictor": folders["acoustic"], "--waveform": folders["vocoder"], "--features": features,
+    "--runs": tmp_path / "runs",
              "--out": tmp_path / "quantized", "--report": tmp_path / "report.json"}  # fmt: skip
     command = [sys.executable, "-m", "tasks.quantize", *(str(word) for option in paths.items() for word in option)]
     env = {

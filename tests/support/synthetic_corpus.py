@@ -48,7 +48,8 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
             Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)
         )
         index.append({
-            "id": f"u{number:05d}", "split": "validation" if number >= utterances - held_out else "train", "speaker": number % 2,
+            "id": f"u{number:05d}", "split": "validation" if number >= utterances - held_out else "train",
+            "speaker": number % 2,
             "language": "en-us", "first_frame": frames, "frames": len(mel), "first_token": count, "tokens": len(ids),
         })  # fmt: skip
         frames, count = frames + len(mel), count + len(ids)

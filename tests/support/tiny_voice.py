@@ -54,12 +54,14 @@ def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tu
         **common,
         "kind": "codec",
         "config": {
-            "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2, "codebooks": 2,
+            "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2,
+            "codebooks": 2,
             "levels": [5, 3], "codebook_dropout": 0.2, "pretrained": None,
         },
     }  # fmt: skip
     config = {
-        "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5, "layers": 2, "heads": 2, "feed_forward": 24,
+        "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5, "layers": 2, "heads": 2,
+        "feed_forward": 24,
         "dropout": 0.05, "text": "pointer", "attention": "full", "window": 8, "most_advance": 2, "prompt_frames": 0,
     }  # fmt: skip
     torch.manual_seed(seed)

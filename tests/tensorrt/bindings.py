@@ -29,21 +29,29 @@ from typing import Any, ClassVar, overload
 """
 
 CLASSES = (
-    "Builder", "BuilderFlag", "DataType", "Dims", "ExecutionContextAllocationStrategy", "HardwareCompatibilityLevel", "IBuilderConfig",
-    "ICudaEngine", "IExecutionContext", "IHostMemory", "ILogger", "INetworkDefinition", "IOptimizationProfile", "IProgressMonitor",
-    "ITimingCache", "MemoryPoolType", "NetworkDefinitionCreationFlag", "OnnxParser", "ParserError", "Runtime", "TensorIOMode",
+    "Builder", "BuilderFlag", "DataType", "Dims", "ExecutionContextAllocationStrategy", "HardwareCompatibilityLevel",
+    "IBuilderConfig",
+    "ICudaEngine", "IExecutionContext", "IHostMemory", "ILogger", "INetworkDefinition", "IOptimizationProfile",
+    "IProgressMonitor",
+    "ITimingCache", "MemoryPoolType", "NetworkDefinitionCreationFlag", "OnnxParser", "ParserError", "Runtime",
+    "TensorIOMode",
 )  # fmt: skip
 CUDA_NAMES = (
-    "cudaDeviceProp", "cudaError_t", "cudaFree", "cudaGetDevice", "cudaGetDeviceCount", "cudaGetDeviceProperties", "cudaGetErrorString",
-    "cudaGraphDestroy", "cudaGraphExecDestroy", "cudaGraphInstantiate", "cudaGraphLaunch", "cudaMalloc", "cudaMemcpyAsync",
+    "cudaDeviceProp", "cudaError_t", "cudaFree", "cudaGetDevice", "cudaGetDeviceCount", "cudaGetDeviceProperties",
+    "cudaGetErrorString",
+    "cudaGraphDestroy", "cudaGraphExecDestroy", "cudaGraphInstantiate", "cudaGraphLaunch", "cudaMalloc",
+    "cudaMemcpyAsync",
     "cudaMemcpyKind",
-    "cudaStreamBeginCapture", "cudaStreamCaptureMode", "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamEndCapture",
+    "cudaStreamBeginCapture", "cudaStreamCaptureMode", "cudaStreamCreateWithFlags", "cudaStreamDestroy",
+    "cudaStreamEndCapture",
     "cudaStreamNonBlocking", "cudaStreamSynchronize",
 )  # fmt: skip
-_LIBRARIES = {"nvinfer": ("createInferBuilder_INTERNAL", "createInferRefitter_INTERNAL", "createInferRuntime_INTERNAL", "getPluginRegistry",
+_LIBRARIES = {"nvinfer": ("createInferBuilder_INTERNAL", "createInferRefitter_INTERNAL",
+"createInferRuntime_INTERNAL", "getPluginRegistry",
                           "getBuilderPluginRegistry"),
               "nvinfer_plugin": ("initLibNvInferPlugins",),
-              "nvonnxparser": ("createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL", "getNvOnnxParserVersion")}  # fmt: skip
+              "nvonnxparser": ("createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL",
+              "getNvOnnxParserVersion")}  # fmt: skip
 """TensorRT's libraries and what the bindings need of them to be loaded."""
 
 
@@ -83,7 +91,8 @@ def stubs(major: str, tensorrt: Path, cuda: Path) -> dict[str, str]:
 def _unpacked(packages: list[str], folder: Path) -> Path:
     wheels = folder.with_suffix(".wheels")
     subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(wheels), *packages],
+        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(wheels),
+        *packages],
         check=True, capture_output=True, timeout=120,
     )  # fmt: skip
     for wheel in wheels.glob("*.whl"):
@@ -178,7 +187,8 @@ def _type(text: str) -> str:
     text = text.strip().removeprefix("tensorrt_bindings.tensorrt.").replace("nvonnxparser::IParserError", "ParserError")
     if text == "Dims":
         return "tuple[int, ...]"
-    known = {"typing.SupportsInt": "int", "typing.SupportsFloat": "float", "typing_extensions.Buffer": "bytes", "str": "str", "int": "int",
+    known = {"typing.SupportsInt": "int", "typing.SupportsFloat": "float", "typing_extensions.Buffer": "bytes",
+    "str": "str", "int": "int",
              "bool": "bool", "None": "None", "float": "float", "tuple": "tuple[int, ...]"}  # fmt: skip
     return text if text.split(".")[0] in CLASSES else known.get(text, "Any")
 

@@ -48,7 +48,8 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
             folder / f"{number}.wav", (0.3 * tone + 0.01 * random.standard_normal(len(time))).astype(np.float32), rate
         )
         utterances.append(
-            Utterance(id=f"u{number:02d}", audio=f"{number}.wav", text=text, speaker=f"s{number % 2}", language="en-us", spoken=text,
+            Utterance(id=f"u{number:02d}", audio=f"{number}.wav", text=text, speaker=f"s{number % 2}",
+            language="en-us", spoken=text,
                       seconds=seconds, sample_rate=rate, sha256="", split="validation" if number >= 16 else "train")
         )  # fmt: skip
     write_features(folder, utterances, folder / "features", AUDIO, TextConfig(frontend="gruut"), processes=1)

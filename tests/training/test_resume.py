@@ -146,7 +146,8 @@ def start(
     """`held_at`: see tests/training/held_worker.py."""
     model, train = settings("acoustic", **changes)
     folder.mkdir(exist_ok=True)
-    job = Job(recipe="acoustic", model=model, train=train, features=str(features), run=str(folder / "run"), out=str(folder / "model"),
+    job = Job(recipe="acoustic", model=model, train=train, features=str(features), run=str(folder / "run"),
+    out=str(folder / "model"),
               fingerprint="f", provenance={}, data={"workers": workers})  # fmt: skip
     job.write(folder / "job.json")
     env = environment({**os.environ, "PET_NPROC_PER_NODE": str(processes)}, train["micro_batches_per_step"])

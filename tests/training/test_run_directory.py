@@ -49,7 +49,8 @@ def test_a_training_that_did_not_start_is_not_taken_for_the_finished_one_before_
     run.path.mkdir()
     run.write_status("finished", 8)
     model, train = settings("acoustic")
-    job = Job(recipe="acoustic", model=model, train=train, features=str(tmp_path / "absent"), run=str(run.path), out=str(tmp_path / "out"),
+    job = Job(recipe="acoustic", model=model, train=train, features=str(tmp_path / "absent"), run=str(run.path),
+    out=str(tmp_path / "out"),
               fingerprint="f", provenance={})  # fmt: skip
     with pytest.raises(SonorantError, match=r"training failed after step 8: .*absent.*no such file"):
         launch(job)
