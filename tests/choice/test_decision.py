@@ -30,7 +30,8 @@ def test_the_fastest_that_passed_ships() -> None:
     found = choose(figures(variant("onnxruntime/fp16", 1.2), variant("onnxruntime/int8", 1.6, wer=12.5)), CONFIG)
     assert (found["runtime"], found["variant"]) == ("onnxruntime", "int8")
     assert found["sentence"] == (
-        "onnxruntime/int8 ships (latency): 1.60 times fp32's speed, WER +0.5 points (95 % interval -0.5 to +1.5), 0.31 of its size"
+        "onnxruntime/int8 ships (latency): 1.60 times fp32's speed, "
+        "WER +0.5 points (95 % interval -0.5 to +1.5), 0.31 of its size"
     )
     assert shipped_variants(found) == ["fp32", "fp16", "int8"]
 

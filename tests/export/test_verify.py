@@ -301,7 +301,8 @@ def test_int8_that_is_too_large_is_stopped(
     report = verify_voice(read_bundle(variants), trained, UTTERANCES[:1], strict, quantized=folders)
     assert set(failures(report)) == {"onnxruntime/int8"}
     assert re.fullmatch(
-        r"size: the graphs have 0\.\d{4} of fp32's bytes, verify\.int8_size allows 0\.1; layers left in float: vocoder enter, vocoder out "
+        r"size: the graphs have 0\.\d{4} of fp32's bytes, verify\.int8_size allows 0\.1; "
+        r"layers left in float: vocoder enter, vocoder out "
         r"\(a larger quantize\.max_layer_loss leaves fewer\)",
         report["onnxruntime/int8"]["failed"],
     )

@@ -216,8 +216,9 @@ def test_a_codec_that_others_trained_is_not_weighed_and_one_of_our_own_is(
         trained = quantized_prompted[0], codec
         return TokenCandidate(bundle, "onnxruntime", "int8", trained, expected, expected, config).checks["size"]()
 
-    assert size([], share) == f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes"
-    told = f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes, verify.int8_size allows 0.1; no layer is left"
+    told = f"the graphs encoder, prefill, step have {share:.4f} of fp32's bytes"
+    assert size([], share) == told
+    told += ", verify.int8_size allows 0.1; no layer is left"
     with pytest.raises(Fault, match=f"^{told}"):
         size([], 0.1)
     with pytest.raises(

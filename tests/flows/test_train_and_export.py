@@ -135,8 +135,8 @@ stages:
 # torchrun's workers.
 STAGE = """\
 import pathlib, subprocess, sys, time
-child = subprocess.Popen([sys.executable, '-c', 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'],
-                         start_new_session=True)
+deaf = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)'
+child = subprocess.Popen([sys.executable, '-c', deaf], start_new_session=True)
 log = pathlib.Path('runs/steps')
 done = len(log.read_text()) if log.exists() else 0
 print('resumed at', done, flush=True)
@@ -158,7 +158,9 @@ def test_cancelling_leaves_no_process_and_the_next_run_resumes(
     """SIGTERM is what Prefect's worker sends for a cancelled run, SIGINT is Ctrl-C."""
     root = make_project("project", SLOW)
     (root / "stage.py").write_text(STAGE)
-    code = "from flows import command, train_and_export\ncommand.GRACE = 3\ntrain_and_export.train_and_export(register=False)"
+    code = (
+        "from flows import command, train_and_export as flow; command.GRACE = 3; flow.train_and_export(register=False)"
+    )
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": prefect_server, "SONORANT_TEST": str(root)}
     flow = subprocess.Popen(
         [sys.executable, "-c", code],

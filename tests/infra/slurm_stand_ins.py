@@ -22,15 +22,17 @@ options = [word for word in sys.argv[1:] if word.startswith("--")]
 command = sys.argv[1 + len(options):]
 tasks = []
 for node in range(int(os.environ["SLURM_JOB_NUM_NODES"])):
-    own = dict(os.environ, SLURM_NODEID=str(node), SLURM_PROCID=str(node), SLURM_LOCALID="0", SLURMD_NODENAME="localhost")
+    number = str(node)
+    own = dict(os.environ, SLURM_NODEID=number, SLURM_PROCID=number, SLURM_LOCALID="0", SLURMD_NODENAME="localhost")
     tasks.append(subprocess.Popen(command, env=own, start_new_session=True))
 Path("{state}/tasks").write_text(" ".join(str(task.pid) for task in tasks))
-signal.signal(signal.SIGTERM, lambda *_: [task.kill() for task in tasks])  # as the real one: it does not pass SIGTERM on
+# Like the real one, it does not pass SIGTERM on.
+signal.signal(signal.SIGTERM, lambda *_: [task.kill() for task in tasks])
 sys.exit(max(abs(task.wait()) for task in tasks))
 """
 SCANCEL = """\
 #!/bin/sh
-# Signals each node's task and nothing that the task started, which is what Slurm does unless its cgroup.conf says otherwise.
+# Signals each node's task and nothing that the task started, as Slurm does unless its cgroup.conf says otherwise.
 [ "$1 $2" = "--signal=TERM $SLURM_JOB_ID" ] || exit 1
 kill -TERM $(cat {state}/tasks)
 """

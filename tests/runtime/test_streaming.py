@@ -34,8 +34,8 @@ from tests.support.variants import with_variant
 TOLERANCE = 1e-5
 """Of full scale: what ONNX Runtime rounds differently for another shape is ten times less."""
 SENTENCE = (
-    "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting for them "
-    "beside the gate, and nobody thought of going home before the lamps were lit."
+    "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting "
+    "for them beside the gate, and nobody thought of going home before the lamps were lit."
 )
 TEXTS = ("No.", "Hello there.", SENTENCE, f"{SENTENCE} Really? It cost $3.50!\n\nThe end", "word " * 150)
 

@@ -114,7 +114,8 @@ def _add_libraries(folder: Path, major: str) -> None:
 
 def _asked(packages: Path, function: str) -> str:
     """What a function of this module says in a process that finds the unpacked packages."""
-    code = f"import sys; sys.path.insert(0, {str(packages)!r}); from tests.tensorrt import bindings; print(bindings.{function}())"
+    find = f"import sys; sys.path.insert(0, {str(packages)!r})"
+    code = f"{find}; from tests.tensorrt import bindings; print(bindings.{function}())"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
 
 

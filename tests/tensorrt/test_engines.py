@@ -205,7 +205,8 @@ def test_where_tensorrt_is_absent_it_says_so(voice_bundle: Path) -> None:
 
 def test_padding_and_profiles_need_no_progress_bars(voice_bundle: Path) -> None:
     """tqdm is not among the packages that speaking needs."""
-    code = "import sys; sys.modules['tqdm'] = None; import sonorant.runtime.buckets, sonorant.tensorrt.engines, sonorant.runtime.voice"
+    modules = "sonorant.runtime.buckets, sonorant.tensorrt.engines, sonorant.runtime.voice"
+    code = f"import sys; sys.modules['tqdm'] = None; import {modules}"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 

@@ -42,8 +42,11 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = TEXTS[number % len(TEXTS)]
         rate, seconds = AUDIO.sample_rate, 1.0 + 0.6 * random.random()
         time = np.arange(int(rate * seconds)) / rate
-        tone = sum(np.sin(2 * np.pi * (120 + 9 * ord(letter)) * time + place) * np.exp(-((time * len(text) / seconds - place) ** 2))
-                   for place, letter in enumerate(text))  # fmt: skip
+        tone = sum(
+            np.sin(2 * np.pi * (120 + 9 * ord(letter)) * time + place)
+            * np.exp(-((time * len(text) / seconds - place) ** 2))
+            for place, letter in enumerate(text)
+        )
         write_wav(
             folder / f"{number}.wav", (0.3 * tone + 0.01 * random.standard_normal(len(time))).astype(np.float32), rate
         )

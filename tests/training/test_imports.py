@@ -7,14 +7,15 @@ from tests.support.imports import ROOT
 
 CODE = """
 import sys
-ELSE = {"tqdm", "scipy", "gruut", "mlflow", "psutil", "prefect", "dvc", "soxr", "yaml", "pydantic", "matplotlib", "onnx", "onnxruntime",
-        "numba"}
+ELSE = {"tqdm", "scipy", "gruut", "mlflow", "psutil", "prefect", "dvc", "soxr", "yaml", "pydantic", "matplotlib", "onnx",
+        "onnxruntime", "numba"}
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ELSE:
             raise ImportError(name)
 sys.meta_path.insert(0, Refuse())
-import sonorant.families.parallel.training, sonorant.training.distributed.launch, sonorant.training.waveform, sonorant.training.worker
+import sonorant.families.parallel.training, sonorant.training.waveform
+import sonorant.training.distributed.launch, sonorant.training.worker
 """
 
 
