@@ -16,7 +16,8 @@ from sonorant.text.phrases import LONGEST_PHRASE, split_phrases
 TRICKY = (
     'He saw Dr. Smith at 5 p.m. on Jan. 3, 1990. She left. "Stop!" he cried. (Really?) Wait... what? '
     "The U.S. Army cost $3.50. Yes. No. Mr. J. R. Smith, e.g. this, and St. John etc. came. It was no. 5. "
-    "Then 😀 nothing. 你 He went! 'Why?' 3.14 is vs. 2.71, i.e. more. “Quoted.” And www.example.com is a site. No.Space here.Or there."
+    "Then 😀 nothing. 你 He went! 'Why?' 3.14 is vs. 2.71, "
+    "i.e. more. “Quoted.” And www.example.com is a site. No.Space here.Or there."
 )
 PROMPTS = (Path(__file__).parents[2] / "corpora" / "demo").rglob("*.txt")
 

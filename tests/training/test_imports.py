@@ -7,8 +7,8 @@ from tests.support.imports import ROOT
 
 CODE = """
 import sys
-ELSE = {"tqdm", "scipy", "gruut", "mlflow", "psutil", "prefect", "dvc", "soxr", "yaml", "pydantic", "matplotlib", "onnx",
-        "onnxruntime", "numba"}
+ELSE = {"tqdm", "scipy", "gruut", "mlflow", "psutil", "prefect", "dvc", "soxr", "yaml", "pydantic", "matplotlib",
+        "onnx", "onnxruntime", "numba"}
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ELSE:
