@@ -19,26 +19,6 @@ from torch.nn import functional as F
 from sonorant.errors import SonorantError
 from sonorant.layers.convnext import DepthwiseConv
 
-VERSION = 19
-"""Version of both operators. Graphs use operator set 20: at 21, ONNX Runtime 1.31 moves such operators past
-transpositions with a type that no longer fits, and then refuses its own graph."""
-
-
-@torch.compiler.allow_in_graph  # the tracer need not look into torch.onnx
-def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
-    """QuantizeLinear: float32 of any shape, scale () float32, zero-point () int8 -> int8 of the same shape."""
-    return torch.onnx.ops.symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.int8, shape=x.shape, version=VERSION)
-
-
-@torch.compiler.allow_in_graph
-def dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int = 0) -> torch.Tensor:
-    """DequantizeLinear: int8 of any shape; scale and zero-point () or one an index along `axis` -> float32."""
-    inputs, attributes = (stored, scale, zero), {"axis": axis} if scale.ndim else {}
-    return torch.onnx.ops.symbolic(
-        "DequantizeLinear", inputs, {**attributes}, dtype=torch.float32, shape=stored.shape, version=VERSION
-    )
-
-
 LARGEST = 127
 """Weights use -127 to 127; activations also -128, where QuantizeLinear saturates."""
 
@@ -112,6 +92,8 @@ class Quantized(nn.Module):
 
     def stored(self, weight: torch.Tensor, axis: int) -> torch.Tensor:
         """int8 weights as an exported graph reads them, float32."""
+        from sonorant.layers.onnx_operators import dequantize
+
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
 
     def _scale_of_weight(self) -> torch.Tensor:
@@ -223,6 +205,8 @@ def _grouped_transposed(layer: nn.Module) -> bool:
 
 def _on_grid(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_exporting():
+        from sonorant.layers.onnx_operators import dequantize, quantize
+
         zero = torch.zeros((), dtype=torch.int8)
         return dequantize(quantize(x, scale, zero), scale, zero)
     zero = torch.zeros((), dtype=torch.int32, device=x.device)
