@@ -1,4 +1,4 @@
-"""Run a command all of whose processes can be ended again."""
+"""Run a command all of whose processes can be ended again, its output in the log of a Prefect run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 import select
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,16 +15,42 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
+from prefect import get_run_logger
 
 from sonorant.errors import SonorantError
 
 TOKEN = "SONORANT_COMMAND"  # inherited by all descendants, also those in other sessions (torchrun's workers)
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow itself after 30
+ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
+"""DVC's hints to a person, left out of the log."""
 PROGRESS_EVERY = 10.0  # seconds between two shown states of a progress bar
 
 
 class CommandFailed(SonorantError):
     """The command ended with another status than 0."""
+
+
+def run_logged(
+    what: str, command: Sequence[str], where: Path, extra: Mapping[str, str], check: Callable[[], None] = lambda: None
+) -> None:
+    """Run `command` in the folder `where`, with `extra` in its environment and this interpreter as `python`.
+
+    `check` is called about every second; an exception from it ends the command. Raises SonorantError naming `what` and
+    the command's own last error if it fails.
+    """
+    logger, errors = get_run_logger(), []
+
+    def say(line: str) -> None:
+        if line.strip() and not line.strip().startswith(ADVICE):
+            logger.info("%s", line)
+        if line.startswith("error: "):
+            errors.append(line.removeprefix("error: "))
+
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    try:
+        run_command(command, where, say, os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"} | dict(extra), check)
+    except CommandFailed as failure:
+        raise SonorantError(f"{what}: {errors[-1] if errors else failure}") from None
 
 
 def run_command(

@@ -24,8 +24,8 @@ from prefect.exceptions import ObjectNotFound
 from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled, Cancelling, State
 
+from flows.command import run_logged
 from flows.graph import read_graph
-from flows.logged import run_logged
 from sonorant.errors import SonorantError
 from tasks.origin import origin_tags
 

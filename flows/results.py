@@ -89,7 +89,7 @@ def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
         {
             "bit/s": f"{found['bits_per_second']:.0f}",
             "frames/s": f"{found['frames_per_second']:.2f}",
-            "streams": str(len(found["use"])),
+            "codebooks": str(len(found["use"])),
             "codes in use %": ", ".join(f"{100 * use:.0f}" for use in found["use"]),
         }
     ]
@@ -102,9 +102,7 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             "variant": variant,
             "sentences": str(found["sentences"]),
             "ran away": str(found["runaways"]),
-            "rate % (95 % interval)": "{:.1f} ({:.1f} - {:.1f})".format(
-                *(100 * rate for rate in (found["runaway_rate"], *found["runaway_rate_ci95"]))
-            ),
+            "rate % (95 % interval)": _percent(found["runaway_rate"], *found["runaway_rate_ci95"]),
             "attempts more": str(found["retries"]),
             "still not well": str(found["unrecovered"]),
             "first audio ms": _first_audio(metrics.get("first_audio", {}).get(variant)),
@@ -119,10 +117,8 @@ def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     rows = []
     for candidate, lengths in metrics.get("speed", {}).items():
         if isinstance(lengths, str):
-            empty = dict.fromkeys(
-                ("sentences", "threads", "real-time factor", "p50 ms", "p95 ms", "times fp32's speed"), ""
-            )
-            rows.append({"candidate": candidate} | empty | {"sentences": lengths})
+            columns = ("sentences", "threads", "real-time factor", "p50 ms", "p95 ms", "times fp32's speed")
+            rows.append({"candidate": candidate} | dict.fromkeys(columns, "") | {"sentences": lengths})
             continue
         rows += [
             {
@@ -164,11 +160,8 @@ def markdown(title: str, sections: Mapping[str, Sequence[Mapping[str, str]]], li
     parts = [f"# {title}"]
     for name, rows in sections.items():
         if rows:
-            lines = [
-                list(rows[0]),
-                ["---"] * len(rows[0]),
-                *([cell.replace("|", "/") for cell in row.values()] for row in rows),
-            ]
+            cells = [[cell.replace("|", "/") for cell in row.values()] for row in rows]
+            lines = [list(rows[0]), ["---"] * len(rows[0]), *cells]
             parts.append(f"## {name}\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines))
     if links:
         parts.append("## Where it is\n" + "\n".join(f"- {name}: {_link(target)}" for name, target in links.items()))
@@ -188,6 +181,10 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _link(target: str) -> str:
     return f"[{target}]({target})" if target.startswith("http") else f"`{target}`"
+
+
+def _percent(rate: float, low: float, high: float) -> str:
+    return f"{100 * rate:.1f} ({100 * low:.1f} - {100 * high:.1f})"
 
 
 def _first_audio(found: Any) -> str:

@@ -14,14 +14,14 @@ from typing import Any
 
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
 from prefect.runtime import flow_run
 from prefect.states import Failed, State
 
 from flows import results
+from flows.command import run_logged
 from flows.graph import read_graph, up_to_date
-from flows.logged import run_logged
 from flows.nodes import Nodes, first_part, other_nodes
-from flows.policy import ACTION, STAGE
 from flows.workspace import bring_back, make_workspace
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
@@ -40,6 +40,23 @@ REPORTS = Path("reports")
 REPORT = Path("reports/index.html")
 VOICE = Path("artifacts/voice")
 TRAINING = "train_"  # how the names of the stages begin that can use several machines
+
+
+def worth_retrying(task: Any, run: Any, state: Any) -> bool:
+    """Whether the failure may be temporary: an exception may; bad input is a state without one."""
+    return isinstance(state.data, Exception)
+
+
+# DVC alone decides what is up to date; Prefect's own cache would not see deleted outputs. Stages are not retried: the
+# same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions talk to servers,
+# so a missing answer is asked for again.
+STAGE: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0}
+ACTION: dict[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "retries": 2,
+    "retry_delay_seconds": [5, 30],
+    "retry_condition_fn": worth_retrying,
+}
 
 
 @flow(name="train-and-export")
@@ -145,7 +162,7 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 def refused(error: SonorantError) -> State[Any]:
     """Bad input as a failed state: one line, no retry. A store that was away is raised again and retried
-    (policy.py)."""
+    (see `ACTION`)."""
     if isinstance(error, TrackingUnavailable):
         raise error
     return Failed(message=str(error))

@@ -11,8 +11,8 @@ from prefect import flow, get_run_logger
 from prefect.runtime import flow_run
 from prefect.states import Failed
 
+from flows.command import run_logged
 from flows.graph import read_graph
-from flows.logged import run_logged
 from flows.nodes import Part
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError

@@ -39,28 +39,19 @@ class GpuModel:
 
 
 GPUS: dict[str, GpuModel] = {
-    "a100-80gb": GpuModel(
-        fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400, source="NVIDIA A100 datasheet, SXM 80GB"
-    ),
-    "h100": GpuModel(
-        fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700, source="NVIDIA H100 datasheet, SXM"
-    ),
-    "h200": GpuModel(
-        fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700, source="NVIDIA H200 datasheet, SXM"
-    ),
-    "l4": GpuModel(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72, source="NVIDIA L4 datasheet"),
-    "t4": GpuModel(
-        fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, bf16=False, source="NVIDIA T4 datasheet (fp16)"
-    ),
-    "rtx4090": GpuModel(
-        fp32=82.6e12,
-        half=165.2e12,
-        bandwidth=1008e9,
-        memory=24e9,
-        watts=450,
-        source="NVIDIA Ada GPU architecture whitepaper",
-    ),
-}
+    "a100-80gb": GpuModel(fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400,
+                          source="NVIDIA A100 datasheet, SXM 80GB"),
+    "h100": GpuModel(fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700,
+                     source="NVIDIA H100 datasheet, SXM"),
+    "h200": GpuModel(fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700,
+                     source="NVIDIA H200 datasheet, SXM"),
+    "l4": GpuModel(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72,
+                   source="NVIDIA L4 datasheet"),
+    "t4": GpuModel(fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, bf16=False,
+                   source="NVIDIA T4 datasheet (fp16)"),
+    "rtx4090": GpuModel(fp32=82.6e12, half=165.2e12, bandwidth=1008e9, memory=24e9, watts=450,
+                        source="NVIDIA Ada GPU architecture whitepaper"),
+}  # fmt: skip
 
 
 def gpu_named(name: str) -> GpuModel:

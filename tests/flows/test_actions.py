@@ -99,8 +99,7 @@ def test_actions_ask_again_only_where_an_answer_did_not_come(
 ) -> None:
     from prefect import flow, task
 
-    from flows.policy import ACTION
-    from flows.train_and_export import refused
+    from flows.train_and_export import ACTION, refused
 
     calls = []
 

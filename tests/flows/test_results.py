@@ -94,7 +94,7 @@ def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> N
         "first_audio": {"fp32": {"p50_ms": 71.4, "p95_ms": 96.6, "sentences": 20}},
     }
     assert intelligibility_rows(metrics)[0]["spoken by"] == "codec's copy of them"
-    assert codec_rows(metrics) == [{"bit/s": "623", "frames/s": "31.25", "streams": "2", "codes in use %": "97, 85"}]
+    assert codec_rows(metrics) == [{"bit/s": "623", "frames/s": "31.25", "codebooks": "2", "codes in use %": "97, 85"}]
     [row] = decoding_rows(metrics)
     assert (
         row["ran away"] == "2" and row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)" and row["still not well"] == "1"
