@@ -27,23 +27,23 @@ SPEAK_UNHEARD = """
 const done = arguments[0];
 document.getElementById("speak").click();
 (async () => {
-  for (let turn = 0; turn < 1000 && !player.receptive_field; turn++) await null;
-  await player.receptive_field.suspend();
-  done(player.receptive_field.currentTime);
+  for (let turn = 0; turn < 1000 && !player.context; turn++) await null;
+  await player.context.suspend();
+  done(player.context.currentTime);
 })();
 """
 """Begin to speak with a clock that stands still: however late samples come, they are scheduled as if in time."""
 LOUDEST = """
-const meter = new AnalyserNode(player.receptive_field, { fftSize: 32768 });
+const meter = new AnalyserNode(player.context, { fftSize: 32768 });
 player.output.connect(meter);
-player.receptive_field.resume();
+player.context.resume();
 const done = arguments[0];
 let loudest = 0;
 const look = () => {
   const samples = new Float32Array(meter.fftSize);
   meter.getFloatTimeDomainData(samples);
   loudest = Math.max(loudest, ...samples.map(Math.abs));
-  const { currentTime } = player.receptive_field;
+  const { currentTime } = player.context;
   if (loudest > 0 || currentTime > player.ends + 1) done([loudest, currentTime]); else setTimeout(look, 20);
 };
 look();
@@ -97,13 +97,13 @@ def test_what_is_typed_is_heard_as_say_speaks_it(opened: Browser, two_variants: 
 def test_speech_begins_before_the_end_is_computed(opened: Browser) -> None:
     opened.run("document.getElementById('text').value = arguments[0]", "The rain had stopped, and nobody came. " * 120)
     opened.driver.find_element(By.ID, "speak").click()
-    until(opened, "return player.heard.length > 0 && player.receptive_field.currentTime > 0.1")
+    until(opened, "return player.heard.length > 0 && player.context.currentTime > 0.1")
     until(opened, "return player.complete !== null")
     first, complete, ends = opened.run("return [player.started, player.complete, player.ends]")
     assert first < complete
     assert ends > 60
     opened.driver.find_element(By.ID, "stop").click()
-    until(opened, "return player.receptive_field === null")
+    until(opened, "return player.context === null")
     assert line(opened, "status") == ""
 
 
