@@ -35,6 +35,7 @@ check: $(READY) ## linting, formatting, types
 	@ruff check .
 	@ruff format --check .
 	@mypy
+	@python -m benchmarks.staleness
 
 serve: $(READY) ## start Prefect server, worker and MLflow server on loopback (SONORANT_PREFECT_PORT, SONORANT_MLFLOW_PORT)
 	@python -m infra.local_servers start

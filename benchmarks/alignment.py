@@ -9,14 +9,13 @@ model that the demo's params.yaml trains, which is taken from its models/predict
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.quantization import RESAMPLES, System, listen
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.data.features import FeatureStore
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
@@ -28,46 +27,47 @@ from sonorant.families.codec_lm.training import LanguageModelTrainConfig
 from tasks.params import load
 from tasks.stage import run
 from tasks.training import train
+from tests.support.pipeline import tiny_project
 
 AS_IT_IS = "as params.yaml has it"
 PREFIX, UNCORRUPTED = "text: prefix", "corruption: 0"
 OPTIONS: dict[str, dict[str, Any]] = {PREFIX: {"text": "prefix"}, UNCORRUPTED: {"corruption": 0.0}}
 """What is changed, in section language_model or train_language_model."""
+SHORT: dict[str, Any] = {"sentences": 4, "tiny": True}
 NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models/predictor", "models/waveform")
 
 
 def main() -> None:
     """Train, export, listen, print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument(
         "--project",
         type=Path,
         help="folder of a finished demo (default: here, or the demo's copy below runs/workspaces)",
     )
+    parser.add_argument("--tiny", action="store_true", help="train a tiny voice first and take that project")
     parser.add_argument(
         "--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all"
     )
     parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
-    save_option(parser)
-    arguments = parser.parse_args()
-    project = project_of([arguments.project] if arguments.project else [Path(), *newest_first(Path("runs/workspaces"))])
+    arguments = options(parser, SHORT)
+    given = [arguments.project] if arguments.project else [Path(), *newest_first(Path("runs/workspaces"))]
     with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if arguments.tiny:
+            given = [tiny_project(folder, "train_predictor", voice={"family": "codec_lm"})]
+        project = project_of(given)
         trained = {AS_IT_IS: project / "models/predictor"}
         trained |= {
-            name: train_with(OPTIONS[name], project, Path(temporary) / str(i))
-            for i, name in enumerate(arguments.options)
+            name: train_with(OPTIONS[name], project, folder / str(i)) for i, name in enumerate(arguments.options)
         }
-        systems = {name: export(project, folder, Path(temporary) / f"voice-{name}") for name, folder in trained.items()}
+        systems = {name: export(project, model, folder / f"voice-{name}") for name, model in trained.items()}
         heard = listen(project, systems, arguments.sentences)
+        steps = load("train_language_model", LanguageModelTrainConfig, project / "params.yaml").steps
     speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
     for name in arguments.options:
         speech[name]["above_as_it_is"] = compare(heard[name], heard[AS_IT_IS], RESAMPLES)
-    finish(
-        "alignment",
-        {"steps": load("train_language_model", LanguageModelTrainConfig, project / "params.yaml").steps, "wer": speech},
-        claims_of(speech),
-        arguments.save,
-    )
+    finish("alignment", {"steps": steps, "wer": speech}, claims_of(speech), arguments)
 
 
 def claims_of(speech: dict[str, Any]) -> dict[str, bool]:

@@ -27,7 +27,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.layers.attention import attend
 
 SECONDS = (5, 10, 20, 40)
@@ -37,13 +37,14 @@ WINDOW = 4.0
 """Seconds."""
 HEADS, WIDTH = 4, 64
 CLAIM_SECONDS, MOST_MEMORY = 20, 0.25
+SHORT = {"rounds": 1, "seconds": [5, 20]}
 
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def main() -> None:
     """Measure every cell and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--rows", type=int, default=2, help="utterances of a batch (default 2)")
     parser.add_argument(
         "--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)"
@@ -53,8 +54,7 @@ def main() -> None:
     )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--cell", help=argparse.SUPPRESS)  # what a cell's process is given
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     if arguments.cell:
         print(json.dumps(measure(**json.loads(arguments.cell))))
         return
@@ -79,7 +79,7 @@ def main() -> None:
                     100 * (1 - row[way]["peak_mib"] / row["written_out"]["peak_mib"]), 1
                 )
                 row[way]["over_sdpa"] = {key: round(row[way][key] / row["sdpa"][key], 2) for key in ("peak_mib", "ms")}
-    finish("attention", result, claims(result), arguments.save)
+    finish("attention", result, claims(result), arguments)
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:

@@ -2,18 +2,16 @@
 
     python -m benchmarks.ddp_faults
 
-Plants each fault (see `tests.support.faulty_worker`) in a training of a tiny model on two processes under torchrun. It is
-caught if the training ends by itself, with one error that names a rank, its machine and the cause. Without a fault it
-must run to its end.
+Plants each fault (see `tests.support.faulty_worker`) in a training of a tiny model of every recipe on two processes
+under torchrun. It is caught if the training ends by itself, with one error that names a rank, its machine and the
+cause. Without a fault it must run to its end.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,17 +21,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.training.distributed.launch import environment
 from sonorant.training.worker import Job
-from tests.support.tiny_training import tiny_features, tiny_job
+from tests.support.ports import free_port
+from tests.support.tiny_training import RECIPES, tiny_features, tiny_job
 
 ROOT = Path(__file__).parents[1]
 CAUSES = {
     "wrapper_bypassed": r"does not average its gradients",
     "wrapper_bypassed_later": r"step 8: the gradients of .* were not averaged",
     "same_data_on_two_ranks": r"step 1 .* computed more than once, .* the ranks see the same data",
-    "node_local_slicing": r"step 1 .* computed more than once, .*local rank 0\) and by .*local rank 0\): the ranks see the same data",
+    "node_local_slicing": r"step 1 .* more than once, .*local rank 0\) and by .*local rank 0\): the ranks see the same data",
     "never_reshuffled": r"epochs 0 to 3 are planned alike",
     "epoch_never_set": r"step 3 \(epoch 1\): rank 0 .* computed epoch 0 again",
     "two_ranks_on_one_device": r"has the same device as rank 0",
@@ -47,32 +46,34 @@ CAUSES = {
 """What the error of each fault must say."""
 PATIENCE = 300
 """Seconds after which a training has hung."""
+SHORT = {"only": ["none", "same_data_on_two_ranks"]}
 
 
 def main() -> None:
-    """Plant all faults and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", choices=["none", *CAUSES], action="append", help="plant only this fault; may be given again"
-    )
-    save_option(parser)
-    arguments = parser.parse_args()
-    result = {}
+    """Plant all faults in every recipe and print the verdict."""
+    parser = command(__doc__)
+    known = ["none", *CAUSES]
+    parser.add_argument("--only", nargs="+", choices=known, default=known, help="plant only these faults")
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=RECIPES, help="default: all")
+    arguments = options(parser, SHORT)
+    result: dict[str, dict[str, Any]] = {fault: {} for fault in arguments.only}
     with tempfile.TemporaryDirectory() as folder:
         features = tiny_features(Path(folder))
-        for fault in tqdm(arguments.only or ["none", *CAUSES], desc="faults", unit="fault"):
-            result[fault] = verdict(fault, *train(fault, faulty_job(features, Path(folder) / fault)))
-            print(f"{fault}: {result[fault]['said'] or 'trained to its end'}", file=sys.stderr)
-    claims = {"without a fault training ends well": result.pop("none", {"held": True})["held"]}
-    claims |= {f"caught: {fault.replace('_', ' ')}": row["held"] for fault, row in result.items()}
-    caught = sum(row["held"] for row in result.values())
-    finish("ddp_faults", {"planted": len(result), "caught": caught, "faults": result}, claims, arguments.save)
+        for fault, recipe in tqdm([(f, r) for f in arguments.only for r in arguments.recipes], desc="faults"):
+            job = faulty_job(features, Path(folder) / f"{fault}-{recipe}", recipe)
+            result[fault][recipe] = row = verdict(fault, *train(fault, job))
+            print(f"{recipe}, {fault}: {row['said'] or 'trained to its end'}", file=sys.stderr)
+    held = {fault: all(row["held"] for row in rows.values()) for fault, rows in result.items()}
+    claims = {"without a fault training ends well": held.pop("none")} if "none" in held else {}
+    claims |= {f"caught in every recipe: {fault.replace('_', ' ')}": caught for fault, caught in held.items()}
+    found = {"planted": len(held), "caught": sum(held.values()), "recipes": arguments.recipes, "faults": result}
+    finish("ddp_faults", found, claims, arguments, measures=False)
 
 
-def faulty_job(features: Path, folder: Path) -> Job:
+def faulty_job(features: Path, folder: Path, recipe: str = "acoustic") -> Job:
     """A training of two steps an epoch, with a check at steps 1, 4, 8 and 12."""
     folder.mkdir()
-    job = tiny_job("acoustic", features, folder, steps=12, checkpoint_every=4, validate_every=12)
+    job = tiny_job(recipe, features, folder, steps=12, checkpoint_every=4, validate_every=12)
     job.write(folder / "job.json")
     return job
 
@@ -92,19 +93,16 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
             "PET_NPROC_PER_NODE": "1",
         }
         nodes = [common | meeting | {"PET_NODE_RANK": str(number)} for number in range(2)]
-    command = [
-        sys.executable,
-        "-m",
-        "sonorant.training.distributed.agent",
-        "-m",
-        "tests.support.faulty_worker",
-        str(job_file),
-        fault,
-    ]
+    words = ["sonorant.training.distributed.agent", "-m", "tests.support.faulty_worker", str(job_file), fault]
     agents = [
         subprocess.Popen(
-            command, cwd=ROOT, env=environment(node, 2), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+            [sys.executable, "-m", *words],
+            cwd=ROOT,
+            env=environment(node, 2),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
         for node in nodes
     ]
     try:
@@ -138,13 +136,6 @@ def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any
 def names_a_rank(error: str) -> bool:
     """Whether an error says on which rank, machine and device it was."""
     return re.search(rf"rank \d on {re.escape(platform.node())} \((cpu|cuda)", error) is not None
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from benchmarks.decoding_worker import DYNAMIC, DYNAMIC_GPU, Job
 from benchmarks.latency import present
 from benchmarks.random_voice import LENGTHS, random_codec_lm
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
@@ -58,13 +58,12 @@ FASTER = {1: 2.5, 4: 3.4}
 SECOND_START = 1 / 3
 MORE_MEMORY = 1.3
 FASTER_GPU = 3.0
+SHORT = {"batches": [1], "buckets": [128], "decoders": [DYNAMIC, STATIC, ONNX], "seconds": 1.0}
 
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.decoding", description=__doc__.splitlines()[0] if __doc__ else None
-    )
+    parser = command(__doc__)
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument(
         "--speech", type=Path, default=Path("models/predictor"), help="its trained language model, for torch"
@@ -79,13 +78,12 @@ def main() -> None:
         "--decoders", nargs="+", default=list(DECODERS), choices=DECODERS, metavar="DECODER", help="default: all"
     )
     parser.add_argument("--seconds", type=float, default=20.0, help="of each race (default 20)")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     if DYNAMIC not in arguments.decoders:
         parser.error(f"--decoders must name {DYNAMIC} too: it is what the others are compared with")
     with _voice(arguments) as (job, weights):
         result = {"weights": weights} | measure(job, arguments.batches, arguments.buckets)
-    finish("decoding", result, claims(result), arguments.save)
+    finish("decoding", result, claims(result), arguments)
 
 
 def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:

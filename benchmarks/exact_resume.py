@@ -2,15 +2,14 @@
 
     python -m benchmarks.exact_resume --kills 20
 
-Real trainings of tiny models under torchrun, on one and two processes, in fp32 and bf16, are killed with SIGKILL at
-random steps: all processes at once, one rank, and inside the write of a checkpoint. Each is also asked to stop once
-with SIGTERM, and one goes on with another number of processes. What is left at the end is compared with a training of
-the same settings that nobody disturbed.
+Real trainings of a tiny model of every recipe under torchrun, on one and two processes, in fp32 and bf16, are killed
+with SIGKILL at random steps: all processes at once, one rank, and inside the write of a checkpoint. Each is also asked
+to stop once with SIGTERM, and one goes on with another number of processes. The end of each is compared with that of an
+undisturbed training with the same settings.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -26,15 +25,16 @@ from typing import Any
 import psutil
 import torch
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from benchmarks.slow_disk_worker import PAUSE
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS, environment
 from sonorant.training.run_directory import RunDirectory, read_metrics
-from tests.support.tiny_training import tiny_features, tiny_job
+from tests.support.tiny_training import RECIPES, tiny_features, tiny_job
 
 ROOT = Path(__file__).parents[1]
 STEPS_PER_KILL = 10
+SHORT = {"kills": 3, "recipes": ["codec", "language_model"]}
 KINDS = ("all processes", "one rank", "inside a write")
 PATIENCE = 240
 """Seconds after which a training that should have moved on has hung."""
@@ -54,19 +54,19 @@ class Case:
     @property
     def name(self) -> str:
         """For the report."""
-        details = " ".join(
-            [self.kind, *(str(value) if value is not True else key for key, value in self.changes.items())]
-        )
-        return f"{details}, {self.processes} process{'es' if self.processes > 1 else ''}"
+        changes = (f"{key} {value}" if value is not True else key for key, value in self.changes.items())
+        return f"{self.kind} {' '.join(changes)}, {self.processes} process{'es' if self.processes > 1 else ''}"
 
 
 def cases() -> list[Case]:
-    """One and two processes, fp32 and bf16; the adversarial vocoder has two optimizers."""
+    """Every recipe, one and two processes, fp32 and bf16; the adversarial vocoder has two optimizers."""
     return [
         Case("acoustic", 1, {"precision": "fp32"}),
         Case("vocoder", 1, {"precision": "bf16", "adversarial": True}),
         Case("acoustic", 2, {"precision": "fp32", "decoder": "flow"}),
         Case("acoustic", 2, {"precision": "bf16"}),
+        Case("codec", 2, {"precision": "bf16"}),
+        Case("language_model", 1, {"precision": "fp32", "prompt_frames": 4}),
     ]
 
 
@@ -88,16 +88,11 @@ class Training:
             {**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"]
         )
         env["OMP_NUM_THREADS"] = "1"
-        command = [
-            sys.executable,
-            "-m",
-            "sonorant.training.distributed.agent",
-            "-m",
-            worker,
-            str(self.folder / "job.json"),
-        ]
+        words = ["sonorant.training.distributed.agent", "-m", worker, str(self.folder / "job.json")]
         log = (self.folder / "log.txt").open("a")
-        return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", *words], env=env, cwd=ROOT, text=True, stdout=log, stderr=log, start_new_session=True
+        )
 
     def logged_steps(self) -> list[int]:
         """Steps with a training row, as they stand in the log."""
@@ -254,19 +249,20 @@ def _weights(training: Training) -> list[torch.Tensor]:
 
 def main() -> None:
     """Kill, resume, compare and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--kills", type=int, default=20, help="how often trainings are killed, in all (default 20)")
     parser.add_argument("--seed", type=int, default=0, help="of when, how and whom (default 0)")
-    save_option(parser)
-    arguments = parser.parse_args()
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=RECIPES, help="default: all")
+    arguments = options(parser, SHORT)
+    chosen = [case for case in cases() if case.kind in arguments.recipes]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as pool:
         folder = Path(name)
         features = tiny_features(folder)
         running = []
-        for number, case in enumerate(cases()):
+        for number, case in enumerate(chosen):
             (folder / str(number)).mkdir()
-            kills = arguments.kills // 4 + (number < arguments.kills % 4)
+            kills = arguments.kills // len(chosen) + (number < arguments.kills % len(chosen))
             running.append(
                 pool.submit(disturb, case, features, folder / str(number), kills, number, arguments.seed + number)
             )
@@ -303,7 +299,7 @@ def main() -> None:
         ),
         "another number of processes resumes to rounding": rounding["loss"] < 1e-3,
     }
-    finish("exact_resume", result, claims, arguments.save)
+    finish("exact_resume", result, claims, arguments, measures=False)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ beside it; and gives the same values.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.audio.mel import FLOOR, MelConfig, log_mel, mel_filterbank
 from sonorant.audio.wav import read_audio, write_wav
 from sonorant.data.feature_writer import write_features
@@ -39,6 +38,7 @@ PROMPTS = (
     "Why would a careful gardener plant {} tulips beside the railway?",
 )
 REPETITIONS = 5
+SHORT = {"utterances": 4}
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,25 +46,24 @@ Result = TypeVar("Result")
 
 def main() -> None:
     """Measure on a prepared corpus, or on a small one made for the purpose."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.features", description=__doc__)
+    parser = command(__doc__)
     parser.add_argument("--corpus", type=Path, help="folder written by tasks.corpus; without it a small corpus is made")
     parser.add_argument("--prepared", type=Path, help="folder written by tasks.prepare, with manifest.jsonl")
     parser.add_argument("--utterances", type=int, default=60, help="how many utterances to measure (default 60)")
-    save_option(parser)
-    options = parser.parse_args()
-    if (options.corpus is None) != (options.prepared is None):
+    arguments = options(parser, SHORT)
+    if (arguments.corpus is None) != (arguments.prepared is None):
         parser.error("give both --corpus and --prepared, or neither")
-    if options.utterances < 1:
+    if arguments.utterances < 1:
         parser.error("--utterances must be at least 1")
     torch.set_num_threads(1)  # everything is measured on one core
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.corpus or Path(scratch) / "corpus"
-        if options.corpus is None:
-            utterances, source = make_corpus(folder, options.utterances)
+        folder = arguments.corpus or Path(scratch) / "corpus"
+        if arguments.corpus is None:
+            utterances, source = make_corpus(folder, arguments.utterances)
         else:
-            utterances, source = read_manifest(options.prepared / "manifest.jsonl")[: options.utterances], "given"
+            utterances, source = read_manifest(arguments.prepared / "manifest.jsonl")[: arguments.utterances], "given"
         result, claims = measure(folder, utterances, Path(scratch) / "features")
-    finish("features", {"corpus": source, **result}, claims, options.save)
+    finish("features", {"corpus": source, **result}, claims, arguments)
 
 
 def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[str, object], dict[str, bool]]:

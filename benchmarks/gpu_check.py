@@ -10,7 +10,6 @@ is claimed then.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -32,7 +31,7 @@ from benchmarks.gpu_engines import CLAIM as ENGINES
 from benchmarks.gpu_engines import engines
 from benchmarks.gpu_tokens import CLAIM as TOKENS
 from benchmarks.gpu_tokens import tokens
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.layers.alignment import align
 from sonorant.training import checkpoint, memory
@@ -55,6 +54,7 @@ SIZES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """About 24 M parameters and about 13 M, as FastPitch and Vocos are; the demo's are ten times smaller."""
 FRAMES, SEGMENTS = 48_000, 256
+SHORT = {"dry_run": True}
 ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
 """A resumed training may be so many times as far from an undisturbed one as two undisturbed ones are from each other,
 and so much more."""
@@ -62,17 +62,16 @@ and so much more."""
 
 def main() -> None:
     """Run all checks and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--hours", type=float, default=2.0, help="length of the synthetic corpus (default 2)")
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     if not (arguments.dry_run or torch.cuda.is_available()):
-        finish("gpu_check", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
+        finish("gpu_check", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
     if arguments.dry_run:
         arguments.hours = 0.05
     result, claims = run_all(arguments.hours, torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0))
-    finish("gpu_check", result, {} if arguments.dry_run else claims, arguments.save and not arguments.dry_run)
+    finish("gpu_check", result, {} if arguments.dry_run else claims, arguments)
 
 
 def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[str, bool]]:

@@ -8,7 +8,6 @@ models: nothing is claimed then.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.gpu_voices import REHEARSAL, SIZES, export, write_voice
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from benchmarks.turns import CONTROL, figures, ratio, take_turns
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
@@ -53,6 +52,7 @@ ON_GPU = {"torch-cuda": tuple(TOLERANCES), "torch-cuda-graphs": tuple(TOLERANCES
           "onnxruntime-cuda": ("fp32", "fp16")}  # fmt: skip
 ON_CPU = {"torch": ("fp32", "bf16"), "torch-compiled": ("fp32",), "onnxruntime": ("fp32",)}
 BASELINE = {"cuda": "torch-cuda/fp32", "cpu": "torch/fp32"}
+SHORT = {"dry_run": True}
 GRAPHS = "torch-cuda-graphs/fp32"
 """Must be faster than the baseline on short texts."""
 
@@ -61,16 +61,15 @@ Trained = tuple[Path, Path]
 
 def main() -> None:
     """Run this part alone and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     if not (arguments.dry_run or torch.cuda.is_available()):
-        finish("gpu_engines", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
+        finish("gpu_engines", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
     with tempfile.TemporaryDirectory() as folder:
         device = torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
         result, holds = engines(Path(folder), Path(folder), device)
-    finish("gpu_engines", result, {} if arguments.dry_run else {CLAIM: holds}, arguments.save and not arguments.dry_run)
+    finish("gpu_engines", result, {} if arguments.dry_run else {CLAIM: holds}, arguments)
 
 
 CLAIM = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"

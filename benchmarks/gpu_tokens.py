@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from benchmarks.gpu_voices import AUDIO
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from benchmarks.turns import figures, ratio, take_turns
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
@@ -58,6 +58,7 @@ FASTER = {WRITTEN_OUT: 4.5, SDPA: 3.0}
 """How many times as fast the fastest prepared decoder is at least, one row at a time."""
 FROM_DISK = 30.0
 """Seconds that a warm-up takes at most where the folder has what it compiles."""
+SHORT = {"dry_run": True}
 CLAIM = (
     "tokens on the GPU are the CPU's, prepared decoders are 4.5 times as fast as eager attention and 3 times as eager SDPA, start from "
     "disk in 30 s, recompile nothing and wait for nothing between tokens"
@@ -66,22 +67,21 @@ CLAIM = (
 
 def main() -> None:
     """Run this part alone and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     parser.add_argument(
         "--start", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS
     )  # what a second start is given
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     if arguments.start:
         print(json.dumps({"load_s": _loaded(arguments.start[0], Path(arguments.start[1]))[1]}))
         return
     if not (arguments.dry_run or torch.cuda.is_available()):
-        finish("gpu_tokens", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False})
+        finish("gpu_tokens", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
     with tempfile.TemporaryDirectory() as folder:
         device = torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
         result, holds = tokens(Path(folder), Path(folder), device)
-    finish("gpu_tokens", result, {} if arguments.dry_run else {CLAIM: holds}, arguments.save and not arguments.dry_run)
+    finish("gpu_tokens", result, {} if arguments.dry_run else {CLAIM: holds}, arguments)
 
 
 def tokens(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, Any], bool]:

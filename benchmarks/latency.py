@@ -22,7 +22,7 @@ from typing import Any
 from benchmarks.comparison import VOICE, compare
 from benchmarks.latency_worker import TEXTS, Job, as_json
 from benchmarks.random_voice import LENGTHS, random_models
-from benchmarks.report import finish, machine, save_option
+from benchmarks.report import command, finish, machine, options
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
@@ -40,13 +40,12 @@ QUICK_CONCURRENCY = {"short": [1], "medium": [1, 4, 8], "long": [1], "paragraph"
 FULL_CONCURRENCY = {length: [1, 4, 8] for length in TEXTS}
 FIRST_AUDIO = 1.5
 """The first audio of a paragraph comes within so many times that of a short text."""
+SHORT = {"seconds": 0.1, "runtimes": ["onnxruntime", "torch"]}
 
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.latency", description=__doc__.splitlines()[0] if __doc__ else None
-    )
+    parser = command(__doc__)
     parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
     parser.add_argument(
         "--predictor", type=Path, default=Path("models/predictor"), help="its trained model that speaks, for torch"
@@ -58,22 +57,26 @@ def main() -> None:
         "--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8, for torch"
     )
     parser.add_argument("--seconds", type=float, default=2.5, help="for each cell of the table (default 2.5)")
+    parser.add_argument(
+        "--runtimes", nargs="+", default=list(RUNTIMES), choices=RUNTIMES, metavar="RUNTIME", help="default: all"
+    )
     parser.add_argument("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")
     parser.add_argument("--against", type=Path, help="an earlier result of the same voice: say what moved beyond noise")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     earlier = read_json(arguments.against) if arguments.against else None
     with _voice(arguments) as (job, weights):
-        result = {"weights": weights, VOICE: content_hash(read_bundle(Path(job.bundle)))} | measure(job, arguments.full)
+        result = {"weights": weights, VOICE: content_hash(read_bundle(Path(job.bundle)))} | measure(
+            job, arguments.runtimes, arguments.full
+        )
     if earlier is not None:
         result["against"] = compare(earlier, {"result": result, "machine": machine()})
         print(json.dumps(result["against"], indent=1), file=sys.stderr)
-    finish("latency", result, _claims(result), arguments.save)
+    finish("latency", result, _claims(result), arguments)
 
 
-def measure(job: Job, full: bool) -> dict[str, Any]:
+def measure(job: Job, runtimes: list[str], full: bool) -> dict[str, Any]:
     """The whole table: warm by threads, cold by candidate."""
-    candidates, not_run = _candidates(job, full)
+    candidates, not_run = _candidates(job, runtimes, full)
     result: dict[str, Any] = {"not_run": not_run, "warm": {}, "cold": {}}
     cores = usable_cores()
     for threads in sorted({1, cores}):
@@ -93,13 +96,13 @@ def measure(job: Job, full: bool) -> dict[str, Any]:
     return result
 
 
-def _candidates(job: Job, full: bool) -> tuple[list[str], dict[str, str]]:
+def _candidates(job: Job, runtimes: list[str], full: bool) -> tuple[list[str], dict[str, str]]:
     """Those to be tried, the baseline first, and why the others are not."""
     exported = set.intersection(
         *(set(graph.variants) for graph in read_bundle(Path(job.bundle)).description.graphs.values())
     )
     tried, not_run = [], {}
-    for candidate in (f"{runtime}/{precision}" for runtime in RUNTIMES for precision in PRECISIONS):
+    for candidate in (f"{runtime}/{precision}" for runtime in runtimes for precision in PRECISIONS):
         runtime, precision = candidate.split("/")
         if RUNTIMES[runtime].compiles and not full:
             not_run[candidate] = "not run: compiling takes minutes; --full times it"

@@ -10,7 +10,6 @@ because a neighbour on the machine only ever adds.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,7 +21,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 
 ROOT = Path(__file__).parents[1]
 STAGES = ("first", "second", "third")
@@ -43,15 +42,15 @@ print(json.dumps({"stages": state.result()["seconds"], "import": imported - star
 """
 ADDING = ("mlflow", "mlflow_dvc", "mlflow_dvc_prefect")
 MAX_ADDED, MAX_NOTHING = 5.0, 10.0
+SHORT = {"work": 0.1, "rounds": 1}
 
 
 def main() -> None:
     """Measure and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--work", type=float, default=3.0, help="seconds a stage works (default 3)")
     parser.add_argument("--rounds", type=int, default=2, help="how often everything is measured (default 2)")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     rounds = []
     with tempfile.TemporaryDirectory() as folder, tqdm(total=6 * arguments.rounds, desc="overhead", unit="way") as bar:
         for number in range(arguments.rounds):
@@ -66,7 +65,7 @@ def main() -> None:
         f"a run with nothing to do takes at most {MAX_NOTHING:g} s in the flow": result["nothing_to_do_s_flow"]
         <= MAX_NOTHING,
     }
-    finish("overhead", result, claims, arguments.save)
+    finish("overhead", result, claims, arguments)
 
 
 def measure(folder: Path, work: float, bar: Any) -> dict[str, float]:

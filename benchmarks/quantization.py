@@ -10,7 +10,6 @@ Runtime, all graphs.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import tempfile
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from benchmarks.turns import ratio, take_turns
 from sonorant.data.features import FeatureStore
 from sonorant.data.manifest import read_manifest
@@ -39,10 +38,13 @@ from sonorant.runtime.voice import Voice
 from tasks.params import load
 from tasks.quantize import Data, go_on
 from tasks.stage import run
+from tests.support.pipeline import tiny_project
 
-KINDS = ("acoustic", "vocoder")
+KINDS = {"acoustic": "predictor", "vocoder": "waveform"}
+"""The models and their folders in `models`."""
 NEEDED = ("data/corpus", "data/prepared", "data/features", "models/predictor", "models/waveform")
 RESAMPLES = 1000
+SHORT: dict[str, Any] = {"project": None, "repeats": 3}
 
 
 @dataclass(frozen=True)
@@ -60,35 +62,45 @@ class System:
 
 def main() -> None:
     """Quantise, train on, export, listen, print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
     parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
     parser.add_argument("--repeats", type=int, default=40, help="timed runs of each voice")
-    save_option(parser)
-    arguments = parser.parse_args()
-    for folder in NEEDED:
-        if not (arguments.project / folder).is_dir():
-            raise SonorantError(
-                f"{arguments.project / folder}: missing; run in the folder of a finished `make demo`, or give --project"
-            )
+    arguments = options(parser, SHORT)
     with tempfile.TemporaryDirectory() as temporary:
-        folders, losses, shipped = train_all(arguments.project, Path(temporary))
-        systems = export_all(arguments.project, folders, shipped, Path(temporary))
-        heard = listen(arguments.project, systems, arguments.sentences)
-        speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
-        for name in speech.keys() - {"float"}:
-            speech[name]["above_float"] = compare(heard[name], heard["float"], RESAMPLES)
-        result: dict[str, Any] = {
-            "shipped": shipped,
-            "wer": speech,
-            "qat_above_ptq": compare(heard["qat"], heard["ptq"], RESAMPLES),
-            "validation": losses,
-            "bytes": {name: size_of(system) for name, system in systems.items()},
-            "speed": race(systems, arguments.repeats),
-        }
+        project = arguments.project or tiny_project(Path(temporary), "train_predictor", "train_waveform")
+        refuse_unfinished(project)
+        result = measure(project, Path(temporary), arguments.sentences, arguments.repeats)
     result["size_over_float"] = round(result["bytes"]["shipped"] / result["bytes"]["float"], 4)
     result["qat"] = what_qat_brought(result)
-    finish("quantization", result, claims_of(result), arguments.save)
+    finish("quantization", result, claims_of(result), arguments)
+
+
+def refuse_unfinished(project: Path) -> None:
+    """Raises SonorantError if the demo has not run in `project`."""
+    for name in NEEDED:
+        if not (project / name).is_dir():
+            raise SonorantError(
+                f"{project / name}: missing; run in the folder of a finished `make demo`, or give --project"
+            )
+
+
+def measure(project: Path, temporary: Path, sentences: int | None, repeats: int) -> dict[str, Any]:
+    """Train, export and judge every system; what is known of each."""
+    folders, losses, shipped = train_all(project, temporary)
+    systems = export_all(project, folders, shipped, temporary)
+    heard = listen(project, systems, sentences)
+    speech = {name: summarize(counts, RESAMPLES) for name, counts in heard.items()}
+    for name in speech.keys() - {"float"}:
+        speech[name]["above_float"] = compare(heard[name], heard["float"], RESAMPLES)
+    return {
+        "shipped": shipped,
+        "wer": speech,
+        "qat_above_ptq": compare(heard["qat"], heard["ptq"], RESAMPLES),
+        "validation": losses,
+        "bytes": {name: size_of(system) for name, system in systems.items()},
+        "speed": race(systems, repeats),
+    }
 
 
 def claims_of(result: dict[str, Any]) -> dict[str, bool]:
@@ -121,13 +133,13 @@ def what_qat_brought(result: dict[str, Any]) -> str:
 
 def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]], dict[str, Any], dict[str, str]]:
     """Trained folders by system and kind, validation figures by kind, and which of `ptq` and `qat` ships, by kind."""
-    config = dataclasses.replace(load("quantize", QuantizeConfig), method="auto")
+    config = dataclasses.replace(load("quantize", QuantizeConfig, project / "params.yaml"), method="auto")
     settings = {
-        "acoustic": load("train_acoustic", AcousticTrainConfig),
-        "vocoder": load("train_vocoder", VocoderTrainConfig),
+        "acoustic": load("train_acoustic", AcousticTrainConfig, project / "params.yaml"),
+        "vocoder": load("train_vocoder", VocoderTrainConfig, project / "params.yaml"),
     }
     folders = {name: {kind: temporary / name / kind for kind in KINDS} for name in ("ptq", "qat", "control")}
-    folders["float"] = {"acoustic": project / "models" / "predictor", "vocoder": project / "models" / "waveform"}
+    folders["float"] = {kind: project / "models" / role for kind, role in KINDS.items()}
     losses, shipped = {}, {}
     data = Data(project / "data" / "features", None, temporary / "runs")
     for kind in KINDS:
@@ -157,7 +169,10 @@ def export_all(
     methods = set(shipped.values())
     folders = folders | {"mixture": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
     store = FeatureStore.open(project / "data" / "features")
-    lengths, config = corpus_lengths(store.tokens_count, store.frames), load("export", ExportConfig)
+    lengths, config = (
+        corpus_lengths(store.tokens_count, store.frames),
+        load("export", ExportConfig, project / "params.yaml"),
+    )
     systems: dict[str, System] = {}
     for as_float, int8 in (
         ("float", "ptq"),
@@ -174,7 +189,7 @@ def export_all(
 
 def listen(project: Path, systems: dict[str, System], sentences: int | None) -> dict[str, ErrorCounts]:
     """What the recogniser gets wrong of each system, on the same sentences."""
-    config = load("recognizer", RecognizerConfig)
+    config = load("recognizer", RecognizerConfig, project / "params.yaml")
     utterances = held_out(
         read_manifest(project / "data" / "prepared" / "manifest.jsonl"), sentences or config.sentences
     )

@@ -1,5 +1,4 @@
-"""What all benchmarks share: the machine they ran on and the verdict they end with. Knows nothing of what is
-measured."""
+"""What all benchmarks share: their command line, the machine they ran on and the verdict they end with."""
 
 from __future__ import annotations
 
@@ -13,10 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.staleness import RESULTS, code_of
 from sonorant.files import write_json
 from sonorant.processes import usable_cores
 
-RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
 
 
@@ -35,25 +34,36 @@ def machine() -> dict[str, Any]:
     }
 
 
-def save_option(parser: argparse.ArgumentParser) -> None:
-    """Give a benchmark's command line the option --save."""
+def command(doc: str | None) -> argparse.ArgumentParser:
+    """The command line of a benchmark, described by its module's docstring."""
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def options(parser: argparse.ArgumentParser, short: dict[str, Any]) -> argparse.Namespace:
+    """Parse a benchmark's command line, with --save and --short; `short` holds the defaults of the short form."""
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/<name>.json")
+    parser.add_argument("--short", action="store_true", help="at most a minute, to see that it runs; nothing is saved")
+    if parser.parse_known_args()[0].short:
+        parser.set_defaults(**short)
+    return parser.parse_args()
 
 
-def finish(name: str, result: dict[str, Any], claims: dict[str, bool], save: bool = False) -> None:
-    """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not
-    hold.
+def finish(
+    name: str, result: dict[str, Any], claims: dict[str, bool], given: argparse.Namespace, *, measures: bool = True
+) -> None:
+    """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
 
-    `claims` maps each claim, in words, to whether it held. With `save`, benchmarks/results/<name>.json keeps the
-    verdict too.
+    `claims` maps each claim, in words, to whether it held. With --save, benchmarks/results/<name>.json keeps the
+    verdict too, with a hash of the code it was measured with. In the short form, claims about what a benchmark
+    `measures` (times, memory, words) may fail; those of one that compares bits may not.
     """
     holds = all(claims.values())
     verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
-    if save:
-        write_json(RESULTS / f"{name}.json", verdict)
+    if given.save and not given.short:
+        write_json(RESULTS / f"{name}.json", verdict | {"code": code_of(name)})
     sys.stderr.flush()
     print(json.dumps(verdict, ensure_ascii=False, allow_nan=False), flush=True)
-    if not holds:
+    if not (holds or (given.short and measures)):
         raise SystemExit(1)
 
 

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from benchmarks.latency_worker import TEXTS
 from benchmarks.listeners import AT_ONCE, listen_at_once
 from benchmarks.random_voice import LENGTHS, random_codec_lm, random_models
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from benchmarks.streaming_worker import text
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.export.onnx import ExportConfig
@@ -47,13 +47,12 @@ FIRST_AUDIO_MS = 150.0
 AS_SOON = 1.4
 """How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be
 asked."""
+SHORT = {"sentences": 1, "repeats": 2, "words": 500}
 
 
 def main() -> None:
     """Measure, print, judge."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.streaming", description=__doc__.splitlines()[0] if __doc__ else None
-    )
+    parser = command(__doc__)
     parser.add_argument(
         "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent"
     )
@@ -61,8 +60,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=8, help="sentences that each listener hears, in real time")
     parser.add_argument("--repeats", type=int, default=30, help="timed runs of each figure")
     parser.add_argument("--words", type=int, default=10_000, help="length of the longest text")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     with _voice(arguments.voice, arguments.family) as (bundle, weights):
         voice = Voice.load(bundle, threads=1)
         first = _first_speech(voice, arguments)
@@ -78,7 +76,7 @@ def main() -> None:
         }
         if voice.description.decoding is not None:
             result["lookahead_db"] = _lookahead_db(voice)
-    finish(f"streaming_{result['family']}", result, _claims(result, arguments.words), arguments.save)
+    finish(f"streaming_{result['family']}", result, _claims(result, arguments.words), arguments)
 
 
 def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:

@@ -26,7 +26,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.plain_training import BATCH, random_batches
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
@@ -36,10 +36,12 @@ from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.processes import usable_cores
 from sonorant.training.distributed.launch import environment
 from tasks import params
+from tests.support.synthetic_corpus import SPEECH, write_corpus
 
 REPOSITORY = Path(__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 """Left to each recipe: ours has its launcher's, the plain one what torch does by itself."""
+SHORT = {"rounds": 1, "steps": 2, "models": ["regression"], "features": None}
 FIGURES = ("audio_seconds_per_second", "mel_frames_per_second", "steps_per_second")
 
 
@@ -160,7 +162,7 @@ def padding(features: Path, job: dict[str, Any]) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print the verdict."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__)
     parser.add_argument(
         "--features", type=Path, default=Path("data/features"), help="feature store (default data/features)"
     )
@@ -171,19 +173,27 @@ def main() -> None:
     parser.add_argument(
         "--models", nargs="+", choices=("regression", "flow", "vocoder"), default=["regression", "flow", "vocoder"]
     )
-    save_option(parser)
-    arguments = parser.parse_args()
-    try:
-        FeatureStore.open(arguments.features)
-    except SonorantError as error:
-        raise SystemExit(f"error: {error}\nmake the demo's features with: dvc repro features") from None
-    processes = usable_cores()
+    arguments = options(parser, SHORT)
+    with tempfile.TemporaryDirectory() as folder:
+        features = arguments.features or Path(folder) / "features"
+        if arguments.features is None:
+            write_corpus(features, SPEECH, 4 * BATCH, (1.0, 2.0))
+        try:
+            FeatureStore.open(features)
+        except SonorantError as error:
+            raise SystemExit(f"error: {error}\nmake the demo's features with: dvc repro features") from None
+        result, claims = judge(features, arguments)
+    finish("training", result, claims, arguments)
+
+
+def judge(features: Path, arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bool]]:
+    """Measure all cases on a feature store; the figures and the claims."""
     jobs = {
-        name: {**job, "features": str(arguments.features.resolve())}
-        for name, job in settings(arguments.features).items()
+        name: {**job, "features": str(features.resolve())}
+        for name, job in settings(features).items()
         if name in arguments.models
     }
-    processes = min(processes, *(job["train"]["micro_batches_per_step"] for job in jobs.values()))
+    processes = min(usable_cores(), *(job["train"]["micro_batches_per_step"] for job in jobs.values()))
     found = measure(jobs, arguments.rounds, arguments.steps, processes)
 
     result: dict[str, Any] = {"cases": found}
@@ -199,12 +209,12 @@ def main() -> None:
         "waiting for data takes less than 2 % of the time": max(row["loader_stall"] for row in ours.values()) < 0.02,
     }
     if "regression" in jobs:
-        result["padding"] = padding(arguments.features, jobs["regression"])
+        result["padding"] = padding(features, jobs["regression"])
         claims["the plan pads less than 5 %"] = result["padding"]["plan"] < 0.05
         claims["the acoustic model trains at least 3 times as fast as by the plain recipe"] = (
             result["ratio_to_plain"]["regression"] >= 3.0
         )
-    finish("training", result, claims, arguments.save)
+    return result, claims
 
 
 if __name__ == "__main__":

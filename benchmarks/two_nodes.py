@@ -11,7 +11,6 @@ with all that runs on it. How much faster two machines are than one is printed t
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -30,19 +29,21 @@ import yaml
 
 from benchmarks.exact_resume import identical
 from benchmarks.prefect_pool import Pool
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from tests.support.machines import Machine, enter, machines, why_not
 from tests.support.tiny_training import settings, tiny_features
 
 ROOT = Path(__file__).parents[1]
-STAGE = "train_predictor"
+STAGE, RUNS = "train_predictor", "train_acoustic"
+"""The stage that trains the acoustic model, and the folder of its run directories."""
 WITHIN = {"by hand": 60.0, "Prefect": 150.0}
 """Seconds in which the machine that is left must have ended its training, and the flow have said so."""
 PATIENCE = 300.0
 WARM_UP = 10
 """Steps that are left out where speed is measured."""
+SHORT = {"by_hand": True, "steps": 30}
 
 
 class Way(Protocol):
@@ -121,11 +122,11 @@ class Scene:
     @property
     def run(self) -> RunDirectory:
         """Of the training, on the first machine."""
-        return RunDirectory(next((self.project / "runs" / STAGE).iterdir()))
+        return RunDirectory(next((self.project / "runs" / RUNS).iterdir()))
 
     def step(self) -> int:
         """Of the newest checkpoint; 0 before there is one."""
-        if not (self.project / "runs" / STAGE).exists():
+        if not (self.project / "runs" / RUNS).exists():
             return 0
         paths = checkpoint.existing(self.run.checkpoints)
         return int(re.findall(r"\d+", paths[0].name)[0]) if paths else 0
@@ -153,7 +154,7 @@ class Scene:
 
     def forget(self) -> None:
         """As if nothing had ever been trained here."""
-        for name in (f"runs/{STAGE}", "models", ".dvc/cache/runs"):
+        for name in (f"runs/{RUNS}", "models", ".dvc/cache/runs"):
             shutil.rmtree(self.project / name, ignore_errors=True)
         (self.project / "dvc.lock").unlink(missing_ok=True)  # else DVC takes the model from its cache
 
@@ -252,11 +253,11 @@ def project(folder: Path, steps: int) -> Path:
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     # Large enough that a step is mostly computing, as on real machines.
     model, train = settings("acoustic", channels=96, steps=steps, checkpoint_every=10, validate_every=steps)
-    params["acoustic"], params["train_acoustic"] = params["acoustic"] | model, params["train_acoustic"] | train
+    params["acoustic"], params[RUNS] = params["acoustic"] | model, params[RUNS] | train
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     dvc = [sys.executable, "-m", "dvc"]
     git = ["git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
-    for command in (
+    for words in (
         ["git", "init", "-q"],
         [*dvc, "remote", "add", "-q", "-d", "store", str(folder.parent / "remote")],
         [*git, "add", "-A"],
@@ -264,7 +265,7 @@ def project(folder: Path, steps: int) -> Path:
         [*dvc, "repro", "-q", "features"],
         [*dvc, "push", "-q", "features"],
     ):
-        subprocess.run(command, cwd=folder, env=environment(folder), check=True)
+        subprocess.run(words, cwd=folder, env=environment(folder), check=True)
     return folder
 
 
@@ -295,16 +296,21 @@ def environment(folder: Path) -> dict[str, str]:
 
 def main() -> None:
     """Play it and print the verdict."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes", description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument(
         "--by-hand", action="store_true", help="without Prefect, and without the training on one machine"
     )
     parser.add_argument("--steps", type=int, default=120, help="optimizer steps (default 120)")
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, SHORT)
     reason = why_not()
     if reason:
-        finish("two_nodes", {"machines": f"not run: {reason}"}, {"two machines could be made": False}, arguments.save)
+        finish(
+            "two_nodes",
+            {"machines": f"not run: {reason}"},
+            {"two machines could be made": False},
+            arguments,
+            measures=False,
+        )
     enter()
     way = "by hand" if arguments.by_hand else "Prefect"
     with tempfile.TemporaryDirectory() as name, machines("node-a", "node-b") as (first, second):
@@ -329,7 +335,7 @@ def main() -> None:
         "the weights equal those of an undisturbed training to the bit": result["weights_identical"],
         "so do average and optimizers": result["states_identical"],
     }
-    finish("two_nodes", {"way": way, "steps": arguments.steps, **result}, claims, arguments.save)
+    finish("two_nodes", {"way": way, "steps": arguments.steps, **result}, claims, arguments, measures=False)
 
 
 if __name__ == "__main__":

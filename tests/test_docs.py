@@ -100,22 +100,6 @@ def test_commands_in_tables_exist() -> None:
     assert [name for name in named if not (ROOT / (name.replace(".", "/") + ".py")).exists()] == []
 
 
-def test_every_benchmark_is_run_by_make_and_says_in_the_docs_what_it_claims() -> None:
-    kept = {
-        path.stem
-        for path in (ROOT / "benchmarks").glob("*.py")
-        if "save_option(parser)" in path.read_text(encoding="utf-8")
-    }
-    on_gpus = {name for name in kept if name.startswith("gpu_")}
-    [run] = re.findall(
-        r"for name in ([\w ]+); do python -m benchmarks", (ROOT / "Makefile").read_text(encoding="utf-8")
-    )
-    assert set(run.split()) == kept - on_gpus
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| `python -m benchmarks\.(\w+)` \|", page, flags=re.MULTILINE)
-    assert set(told) == kept - on_gpus | {"gpu_check"}
-
-
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
 def test_a_page_says_in_its_first_line_what_question_it_answers(page: Path) -> None:
     assert re.fullmatch(r"# .+: .+\?", page.read_text(encoding="utf-8").splitlines()[0])

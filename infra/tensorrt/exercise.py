@@ -7,7 +7,6 @@ with status 1.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -16,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import finish, save_option
+from benchmarks.report import command, finish, options
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.runtime.bundle import read_bundle
@@ -30,7 +29,7 @@ TESTS = "tests/tensorrt/test_gpu.py"
 
 def main() -> None:
     """Run all steps, say what each found."""
-    parser = argparse.ArgumentParser(prog="python -m infra.tensorrt.exercise", description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--voice", type=Path, required=True, help="voice bundle with all its variants")
     parser.add_argument(
         "--models",
@@ -41,8 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--features", type=Path, default=Path("data/features"), help="feature store, for real phoneme sequences"
     )
-    save_option(parser)
-    arguments = parser.parse_args()
+    arguments = options(parser, {})
     machine = this_machine()
     bundle = read_bundle(arguments.voice)
     candidates = [f"tensorrt/{variant}" for variant in all_variants(bundle)]
@@ -65,7 +63,7 @@ def main() -> None:
         "latency": latency,
         "tests": tests,
     }
-    finish("tensorrt", found, claims, arguments.save)
+    finish("tensorrt", found, claims, arguments)
 
 
 def _build(voice: Path) -> list[str]:

@@ -1,9 +1,8 @@
-"""A rank with a fault planted in it, as bugs and machines have planted them in other trainers. Knows nothing of who is
-to notice.
+"""A rank with a fault planted in it, of the kinds that bugs and machines have planted in other trainers.
 
     python -m tests.support.faulty_worker JOB FAULT
 
-Otherwise as `sonorant.training.worker`, in whose place torchrun starts it.
+Otherwise it is `sonorant.training.worker`, in whose place torchrun starts it.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from sonorant.training import checkpoint, step, trainer, worker
 from sonorant.training.distributed import ranks
 
 LATER = 5
-"""Step from which on a fault is there that comes later."""
+"""The step at which late faults begin."""
 
-Dealt = list[tuple[MicroBatch, float]]
+Shard = list[tuple[MicroBatch, float]]
 
 
 def rank() -> int:
-    """As torchrun numbers it."""
+    """The global rank, from torchrun."""
     return int(os.environ["RANK"])
 
 
@@ -55,18 +54,18 @@ def _bypass(first: int) -> None:
 
 def same_data_on_two_ranks() -> None:
     """Every rank loads what belongs to the first."""
-    _deal_by(lambda batches, own, world_size: shard(batches, 0, world_size))
+    _shard_by(lambda batches, own, world_size: shard(batches, 0, world_size))
 
 
 def node_local_slicing() -> None:
-    """Every node deals the whole plan over its own ranks."""
+    """Every node shards the whole plan over its own ranks."""
     local = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
-    _deal_by(lambda batches, own, world_size: shard(batches, *local))
+    _shard_by(lambda batches, own, world_size: shard(batches, *local))
 
 
 def uneven_shards() -> None:
     """A rank leaves out the epoch's last micro-batch, and with it the samples in it."""
-    _deal_by(lambda batches, own, world_size: _without_the_last(batches, own, world_size) or [(batches[0], 0.0)])
+    _shard_by(lambda batches, own, world_size: _without_the_last(batches, own, world_size) or [(batches[0], 0.0)])
 
 
 def loader_runs_dry() -> None:
@@ -74,11 +73,11 @@ def loader_runs_dry() -> None:
     trainer.shard = _without_the_last  # type: ignore[assignment]
 
 
-def _deal_by(dealing: Callable[[list[MicroBatch], int, int], Dealt]) -> None:
-    step.shard = trainer.shard = dealing  # type: ignore[assignment]
+def _shard_by(sharding: Callable[[list[MicroBatch], int, int], Shard]) -> None:
+    step.shard = trainer.shard = sharding  # type: ignore[assignment]
 
 
-def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> Dealt:
+def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> Shard:
     return [
         (batch, weight) for batch, weight in shard(batches, own, world_size) if not (own == 1 and batch.number == 3)
     ]
@@ -86,15 +85,12 @@ def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> D
 
 def never_reshuffled() -> None:
     """The plan forgets to ask for the epoch's number."""
-    recipe = worker.recipe_of
 
-    def planned_once(job: worker.Job) -> Any:
-        made = recipe(job)
+    def planned_once(made: Any) -> None:
         first = made.plan.micro_batches(0)
-        made.plan = Plan(made.plan.micro_batches_per_step, lambda epoch: first)  # type: ignore[misc]
-        return made
+        made.plan = Plan(made.plan.micro_batches_per_step, lambda epoch: first)
 
-    worker.recipe_of = planned_once
+    _change_recipes(planned_once)
 
 
 def epoch_never_set() -> None:
@@ -124,7 +120,7 @@ def wrong_world_size() -> None:
 
 
 def one_replica_drifts() -> None:
-    """A single bit of a single weight falls over on one rank, later."""
+    """A single bit of a single weight flips on one rank, later."""
     take = step.TrainStep.take
 
     def taken(self: step.TrainStep, number: int, *given: Any) -> Any:
@@ -150,15 +146,23 @@ def average_drifts() -> None:
 
 def other_initial_weights() -> None:
     """A rank draws its weights from a seed of its own."""
-    recipe = worker.recipe_of
 
-    def seeded(job: worker.Job) -> Any:
-        made = recipe(job)
+    def seeded(made: Any) -> None:
         torch.manual_seed(rank())
         torch.nn.init.normal_(next(made.model.parameters()))
+
+    _change_recipes(seeded)
+
+
+def _change_recipes(change: Callable[[Any], None]) -> None:
+    build = worker.recipe_of
+
+    def changed(job: worker.Job) -> Any:
+        made = build(job)
+        change(made)
         return made
 
-    worker.recipe_of = seeded
+    worker.recipe_of = changed
 
 
 def none() -> None:

@@ -156,6 +156,15 @@ def git(root: Path, *arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
 
 
+def tiny_project(folder: Path, *stages: str, **sections: dict[str, Any]) -> Path:
+    """A copy of this project below `folder`, with settings of a tiny voice and these, after `dvc repro` of `stages`."""
+    project = Project(copy_of_this_project(folder / "project"), folder / "cache")
+    project.set(**by_section(TINY))
+    project.set(**sections)
+    project.run("dvc", "repro", *stages)
+    return project.root
+
+
 def by_section(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{"evaluate.bootstrap": 100} -> {"evaluate": {"bootstrap": 100}}."""
     sections: dict[str, dict[str, Any]] = {}

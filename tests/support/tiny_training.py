@@ -1,5 +1,4 @@
-"""A training small enough to be run many times: its features, settings and job. Knows nothing of what is measured with
-it."""
+"""A training small enough to be run many times: its features, settings and job."""
 
 from __future__ import annotations
 
@@ -8,9 +7,13 @@ from typing import Any
 
 import torch
 
+from sonorant.families import BUILT_IN, load_family
 from sonorant.training.recipe import Recipe
 from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import TINY, write_corpus
+
+RECIPES = [kind.name for family in BUILT_IN for kind in load_family(family).kinds]
+"""The kinds of model of every family."""
 
 
 def tiny_features(folder: Path) -> Path:

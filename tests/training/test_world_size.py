@@ -16,4 +16,4 @@ def test_two_ranks_follow_the_curve_of_one(case: str, features: Path, tmp_path: 
     kind, changes = CASES[case]
     alone, together = (curves(kind, features, tmp_path / str(n), n, FIRST_STEPS, **changes) for n in (1, 2))
     assert all(len(losses) == FIRST_STEPS for losses in (*alone.values(), *together.values()))
-    assert difference(alone, together, FIRST_STEPS) < FIRST_BOUND
+    assert difference(alone, together) < FIRST_BOUND
