@@ -138,7 +138,7 @@ def write_no_codes(out: Path, family: str) -> None:
         write_json(folder / "header.json", {"version": VERSION, "family": family})
 
 
-def write_codes(out: Path, features: FeatureStore, codec: Encodes, sha256: str, *, family: str = "codec_lm") -> None:
+def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str) -> None:
     """Encode every utterance of `features` and write the store `out`, atomically. `sha256`: of the codec's weights.
 
     Raises SonorantError naming the utterance of which the codec makes another number of frames than its stride says.

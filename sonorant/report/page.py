@@ -9,6 +9,7 @@ from pathlib import Path
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
+from sonorant.families import model_kind
 from sonorant.files import write_text
 from sonorant.html.blocks import Fold, Part, Section, render
 from sonorant.report.candidates import candidates, headline, parity, shipped
@@ -120,5 +121,4 @@ def _mel_config(audio: Document) -> MelConfig:
 
 def _name(model: Document) -> str:
     """A model's kind in words."""
-    kind = model["kind"].text()
-    return "acoustic model" if kind == "acoustic" else kind.replace("_", " ")
+    return model_kind(model["kind"].text()).title

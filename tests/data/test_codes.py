@@ -45,7 +45,7 @@ def codec(features: FeatureStore) -> Codec:
 
 @pytest.fixture
 def store(features: FeatureStore, codec: Codec, tmp_path: Path) -> Path:
-    write_codes(tmp_path / "codes", features, codec, "a" * 64)
+    write_codes(tmp_path / "codes", "codec_lm", features, codec, "a" * 64)
     return tmp_path / "codes"
 
 
@@ -77,7 +77,7 @@ def test_the_report_counts_what_is_there(store: Path, features: FeatureStore) ->
 def test_the_same_again_is_the_same_to_the_byte(
     store: Path, features: FeatureStore, codec: Codec, tmp_path: Path
 ) -> None:
-    write_codes(tmp_path / "again", features, codec, "a" * 64)
+    write_codes(tmp_path / "again", "codec_lm", features, codec, "a" * 64)
     assert {file.name: file.read_bytes() for file in store.iterdir()} == {
         file.name: file.read_bytes() for file in (tmp_path / "again").iterdir()
     }
@@ -138,5 +138,5 @@ def test_a_codec_of_another_frame_rate_than_it_says_is_refused(
 
     slower = Slower(SIZES, mels=features.audio.n_mels, n_fft=features.audio.n_fft, hop=features.audio.hop).eval()
     with pytest.raises(SonorantError, match=rf"utterance '{features.ids[0]}'.*cannot be used with these features"):
-        write_codes(tmp_path / "codes", features, slower, "a" * 64)
+        write_codes(tmp_path / "codes", "codec_lm", features, slower, "a" * 64)
     assert not (tmp_path / "codes").exists()

@@ -77,7 +77,7 @@ def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     store = FeatureStore.open(features)
     take_codec(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder", {})
     codec, _ = load_codec(tmp_path / "vocoder")
-    write_codes(tmp_path / "codes", store, codec, sha256_file(tmp_path / "vocoder" / "weights.pt"))
+    write_codes(tmp_path / "codes", "codec_lm", store, codec, sha256_file(tmp_path / "vocoder" / "weights.pt"))
     assert CodeStore.open(tmp_path / "codes", store).stride == 5
     recipe = recipe_of(replace(tiny_job("language_model", features, tmp_path), codes=str(tmp_path / "codes")))
     provenance = {"provenance": {"git_commit": "0" * 40, "data": "1" * 64, "steps": 0}}

@@ -38,6 +38,7 @@ def tiny_codes(features: Path) -> Path:
         audio = store.audio
         write_codes(
             out,
+            "codec_lm",
             store,
             Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval(),
             "of a codec never saved",

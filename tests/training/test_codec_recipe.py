@@ -65,7 +65,7 @@ def test_it_learns_and_its_codes_can_be_stored(features: Path, tmp_path: Path, a
     assert sum(mel[-5:]) < 0.9 * sum(mel[:5])
     save_model(tmp_path / "codec", trainer.trained.ema.module.state_dict(), recipe.description())
     codec, _ = load_codec(tmp_path / "codec")
-    write_codes(tmp_path / "codes", recipe.store, codec, "0" * 64)
+    write_codes(tmp_path / "codes", "codec_lm", recipe.store, codec, "0" * 64)
     codes = CodeStore.open(tmp_path / "codes", recipe.store)
     assert (codes.codebooks, codes.codes_per_stream) == (2, 12)
     assert min(codes.report["use"]) > 0.2

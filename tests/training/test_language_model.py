@@ -229,7 +229,7 @@ def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_the_ut
     store = FeatureStore.open(features)
     sizes = CodecConfig(**settings("codec")[0] | {"stride": 16})
     coarse = Codec(sizes, mels=store.audio.n_mels, n_fft=store.audio.n_fft, hop=store.audio.hop).eval()
-    write_codes(tmp_path / "codes", store, coarse, "none")
+    write_codes(tmp_path / "codes", "codec_lm", store, coarse, "none")
 
     def made(**changes: object) -> object:
         return recipe_of(

@@ -32,9 +32,9 @@ def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[
     )
 
 
-def encode_corpus(codec_folder: Path, features: Path, out: Path) -> None:
-    """Write the codes of every utterance of `features` as the token store `out`."""
+def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) -> None:
+    """Write the codes of every utterance of `features` as the token store `out` of a family."""
     codec, _ = load_codec(codec_folder)
     # On a CPU a pretrained codec takes hours for a day of speech.
     codec.to("cuda" if torch.cuda.is_available() else "cpu")
-    write_codes(out, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))
+    write_codes(out, family, FeatureStore.open(features), codec, sha256_file(codec_folder / "weights.pt"))

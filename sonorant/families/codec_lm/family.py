@@ -176,7 +176,7 @@ class CodecLm(Family):
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         from sonorant.families.codec_lm.codec_stage import encode_corpus
 
-        encode_corpus(waveform, features, out)
+        encode_corpus(waveform, features, out, self.name)
 
 
 CODEC_LM = CodecLm()
