@@ -30,7 +30,10 @@ from sonorant.tensorrt.key import EngineConfig, EngineKey, Machine, profiles_of
 MACHINE = Machine(tensorrt="11.4.0.106", gpu="stand-in", compute_capability=(9, 0))
 SCRATCH = 4096
 """Bytes that every engine wants."""
-_OURS = ("device", "execution", "messages", "runtime")
+_OURS = (
+    *(f"sonorant.tensorrt.{name}" for name in ("device", "execution", "builder")),
+    "sonorant.families.parallel.tensorrt_runtime",
+)
 """Our modules that import TensorRT or CUDA."""
 
 
@@ -231,8 +234,7 @@ def installed() -> Iterator[Gpu]:
     """Both stand-ins in the place of the packages; our modules that use them are imported anew inside, and forgotten
     afterwards."""
     gpu = Gpu()
-    ours = [f"sonorant.tensorrt.{name}" for name in _OURS]
-    names = ["tensorrt", "cuda", "cuda.bindings", "cuda.bindings.runtime", *ours]
+    names = ["tensorrt", "cuda", "cuda.bindings", "cuda.bindings.runtime", *_OURS]
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     runtime, bindings = _module("cuda.bindings.runtime", _cuda(gpu)), ModuleType("cuda.bindings")
     bindings.runtime = runtime  # type: ignore[attr-defined]
@@ -284,6 +286,7 @@ def _tensorrt(gpu: Gpu) -> dict[str, Any]:
     return {
         "__version__": MACHINE.tensorrt,
         "ILogger": Logger,
+        "IProgressMonitor": object,
         "Runtime": Runtime,
         "TensorIOMode": Direction,
         "ExecutionContextAllocationStrategy": enum.Enum("Strategy", "USER_MANAGED"),

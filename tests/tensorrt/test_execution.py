@@ -123,7 +123,7 @@ def test_batches_beyond_the_engines_are_refused(gpu: Gpu, bundle: Bundle, engine
 
 def test_a_context_that_is_refused_is_said(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
     gpu.contexts = False
-    with pytest.raises(SonorantError, match="TensorRT: no receptive_field for an engine"):
+    with pytest.raises(SonorantError, match="TensorRT: no context for an engine"):
         load(bundle, engines)
 
 

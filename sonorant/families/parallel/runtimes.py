@@ -47,9 +47,9 @@ def load_tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:
     from sonorant.tensorrt.key import this_machine
 
     engines = Engines(bundle, this_machine(), options.engines)
-    from sonorant.families.parallel import tensorrt_runtime  # only now: it imports TensorRT
+    from sonorant.families.parallel.tensorrt_runtime import load_engines  # only now: it imports TensorRT
 
-    return tensorrt_runtime.load_tensorrt(bundle, engines, options)
+    return load_engines(bundle, engines, options)
 
 
 def _trained(options: LoadOptions) -> tuple[Path, Path]:

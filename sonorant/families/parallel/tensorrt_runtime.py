@@ -33,7 +33,7 @@ STREAMS = 2
 Lane = dict[str, Execution]
 
 
-def load_tensorrt(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
+def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
     """A bundle's engines behind buckets: what fits a bucket is padded to it and run by a CUDA graph, the rest as it is.
 
     Raises SonorantError naming an engine that is absent or stale, for `batches` beyond the engines' rows, and if the
