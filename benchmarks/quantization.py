@@ -36,7 +36,7 @@ from sonorant.quantization.comparison import above, summary
 from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
 from sonorant.runtime.voice import Voice
 from tasks.params import load
-from tasks.quantize import Data, go_on
+from tasks.quantize import Data, train_on
 from tasks.stage import run
 from tests.support.pipeline import tiny_project
 
@@ -146,7 +146,9 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
         ptq = post_train(kind, folders["float"][kind], data.features, dataclasses.asdict(settings[kind]), config)
         ptq.save(folders["ptq"][kind])
         for start, end in (("ptq", "qat"), ("float", "control")):
-            go_on(kind, folders[start][kind], folders["float"][kind], data, folders[end][kind], settings[kind], config)
+            train_on(
+                kind, folders[start][kind], folders["float"][kind], data, folders[end][kind], settings[kind], config
+            )
         compared = decide(ptq, folders["qat"][kind], config)[1]["figures"]
         needed = config.why_not_trained(kind, ptq.above_float) is None
         shipped[kind], report = decide(ptq, folders["qat"][kind] if needed else None, config)
