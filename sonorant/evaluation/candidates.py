@@ -1,14 +1,29 @@
-"""Which candidates (`<runtime>/<variant>`) are judged and timed: what the stage `verify` found. Knows nothing of how
-they are judged."""
+"""The candidates (`<runtime>/<variant>`) of a voice: which are judged and timed, and what they take of disk and memory.
+
+Run as a module it is the process whose memory is measured: a job as JSON on stdin, figures as JSON on stdout.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
+from sonorant.processes import usable_cores
+from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
+
+STATUS = Path("/proc/self/status")
 
 
 def read_parity(path: Path) -> dict[str, Any]:
@@ -66,6 +81,112 @@ def _why_not(candidate: str, row: Any) -> str | None:
     return None
 
 
+def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
+    """Why a variant need not be heard: it takes longer than `BASELINE` under every runtime that can ship and was timed,
+    at every length and number of threads, beyond the 95 % interval. None where it may yet be chosen, or was not timed.
+
+    `speed`: what `latency.measure` found.
+    """
+    timed = {
+        candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
+        for candidate, found in speed.items()
+        if candidate.endswith(f"/{variant}") and candidate not in (BASELINE, REFERENCE) and not isinstance(found, str)
+    }
+    cells = [figure for figures in timed.values() for figure in figures]
+    if not cells or any(figure["over_fp32_ci95"][1] >= 1.0 for figure in cells):
+        return None
+    fastest = max(figure["over_fp32"] for figure in cells)
+    return f"slower than fp32: at best {fastest:.2f} times its speed under {', '.join(timed)}, so it cannot ship here"
+
+
 def passed(row: Any) -> bool:
     """Whether a row of parity says that the candidate ran and passed."""
     return isinstance(row, dict) and row["passed"]
+
+
+def size(bundle: Bundle) -> dict[str, Any]:
+    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has
+    is left out.
+
+    `sha256` of each graph tells which files all figures of the variant belong to.
+    """
+    graphs = bundle.description.graphs
+    files = {
+        variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}
+        for variant in graphs[bundle.graphs[0]].variants
+        if all(variant in graphs[graph].variants for graph in bundle.graphs)
+    }
+    whole = {variant: sum(found.values()) for variant, found in files.items()}
+    sizes: dict[str, Any] = {
+        variant: {
+            "bytes": whole[variant],
+            "graphs": found,
+            "over_fp32": round(whole[variant] / whole["fp32"], 4),
+            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in bundle.graphs},
+        }
+        for variant, found in files.items()
+    }
+    return sizes | {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file())}
+
+
+def measure_memory(
+    bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: NDArray[np.int64]
+) -> dict[str, Any]:
+    """`{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`: of a whole process, Python included, with one thread.
+
+    Args:
+        bundle: with the variants.
+        trained: the trained folders, for torch.
+        candidates: each with why it cannot run, or None.
+        tokens: phoneme ids (N, 3) of the sentence spoken between `loaded` and `peak`; the longest.
+    """
+    run = {candidate for candidate, reason in candidates.items() if not reason}
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        found = {candidate: pool.submit(_measured, bundle, trained, candidate, tokens) for candidate in run}
+    return {
+        candidate: f"not run: {reason}" if reason else found[candidate].result()
+        for candidate, reason in candidates.items()
+    }
+
+
+def _measured(
+    bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: NDArray[np.int64]
+) -> dict[str, float] | str:
+    if not STATUS.exists():
+        return "not run: this system has no /proc"
+    job = {
+        "bundle": str(bundle),
+        "candidate": candidate,
+        "trained": [str(folder) for folder in trained],
+        "tokens": tokens.tolist(),
+    }
+    command = [sys.executable, "-m", "sonorant.evaluation.candidates"]
+    done = subprocess.run(command, input=json.dumps(job), capture_output=True, text=True)
+    if done.returncode:
+        return f"not run: {(done.stderr.strip().splitlines() or [f'ended with status {done.returncode}'])[-1]}"
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    """Load the candidate, speak once, print what it took."""
+    from sonorant.runtime.voice import Voice
+
+    job = json.load(sys.stdin)
+    runtime, variant = job["candidate"].split("/")
+    trained = (Path(job["trained"][0]), Path(job["trained"][1])) if not runtime_row(runtime).standalone else None
+    voice = Voice.load(job["bundle"], runtime, 1, variant=variant, trained=trained)
+    loaded = _status("VmRSS")
+    tokens = np.array(job["tokens"], np.int64)
+    voice.synthesize(tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32))
+    # Not getrusage: after exec its maximum is still that of the process that forked.
+    print(json.dumps({"loaded_mib": loaded, "peak_mib": _status("VmHWM")}))
+
+
+def _status(key: str) -> float:
+    [kibibytes] = re.findall(rf"^{key}:\s+(\d+) kB", STATUS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return round(int(kibibytes) / 1024, 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,10 @@
-"""The whole judgement of a voice: what is spoken, recognised, compared and timed becomes one set of figures. Knows
-nothing of files out.
-
-Its parts are beside it, one a file; here they are only put together.
-"""
+"""The whole judgement of a voice: what is spoken, timed, recognised and compared becomes one set of figures."""
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.audio.wav import read_audio
-from sonorant.data.codes import read_header
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
-from sonorant.evaluation import mos, runaways
-from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
+from sonorant.evaluation.candidates import (
+    certainly_slower,
+    judged_variants,
+    measure_memory,
+    read_parity,
+    size,
+    timed_candidates,
+)
 from sonorant.evaluation.distances import Sounds, distances
 from sonorant.evaluation.distances import summarize as summarize_distances
-from sonorant.evaluation.environment import describe_environment, measure_memory
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
 from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
+from sonorant.evaluation.raters import rate_clips, speaker_similarities
+from sonorant.evaluation.raters import summarize as summarize_ratings
 from sonorant.evaluation.recognizers import Clip, load_recognizer, transcribe
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized, score
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings, render
+from sonorant.evaluation.renderings import summarize as summarize_decoded
 from sonorant.evaluation.self_test import (
     REPEATED_CLIPS,
     check_ears,
@@ -36,9 +41,15 @@ from sonorant.evaluation.self_test import (
     noise_clips,
     planted_clips,
 )
-from sonorant.evaluation.speaker_similarity import speaker_similarities
 from sonorant.families import load_family
-from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.processes import usable_cores
+from sonorant.runtime.bundle import read_bundle
+
+PACKAGES = (
+    "sonorant", "numpy", "scipy", "torch", "onnxruntime", "gruut", "soxr", "jiwer", "pyworld-prebuilt", "speechmos",
+    "resemblyzer",
+)  # fmt: skip
+"""Those that matter to the figures."""
 
 Rated = dict[str, NDArray[np.float64] | str]
 """DNSMOS (sentences, scores) of the first sentences of every kind, or why there is none."""
@@ -54,7 +65,9 @@ class EvaluateConfig:
     """Timed rounds of each sentence class, runtime and number of threads; fewer where they take longer than
     `latency.LONGEST`."""
     mos_sentences: int
-    """Sentences, the first by hash of id, whose sound DNSMOS rates; half a second of a core each, for every kind."""
+    """Sentences, the first by hash of id, whose sound DNSMOS rates; a fifth of a second of a core each, every kind."""
+    hear_slower: bool
+    """Whether variants are heard that are certainly slower than fp32 under every runtime here and so cannot ship."""
 
     def __post_init__(self) -> None:
         for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2)):
@@ -102,8 +115,8 @@ class Evaluation:
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
-    """Judge every variant that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime
-    on the CPU.
+    """Judge the variants that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime
+    on the CPU. They are timed first, because nobody needs to hear those that are too slow to ship.
 
     `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or
     the evaluator's self-test fails.
@@ -114,21 +127,26 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     texts_tested = check_texts(known.references, known.transcripts, normalizer)
     sentences, bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
+    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
+    timed = {
+        "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
+        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
+        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
+    }
+    if not config.hear_slower:
+        slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
+        renderings = renderings.without({variant: why for variant, why in slower.items() if why})
     repeated = [Clip(*read_audio(inputs.corpus / str(sentence.audio))) for sentence in sentences[:REPEATED_CLIPS]]
     transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
     beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
-    not_spoken = {variant: f"failed: {why}" for variant, why in renderings.unspoken.items()}
-    candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     rated = _mos(renderings, config)
+    speakers = [sentence.speaker for sentence in sentences]
     metrics = {
         "family": bundle.description.family,
-        "intelligibility": intelligibility(counts, config.bootstrap, beside) | not_spoken,
-        "naturalness": _naturalness(renderings, rated, config, [sentence.speaker for sentence in sentences])
-        | not_spoken,
-        "first_audio": measure_first_audio(inputs.voice, renderings.variants, known.references[:FIRST_AUDIO_SENTENCES]),
-        "speed": measure(inputs.voice, inputs.trained, candidates, classes, config.latency_repeats),
-        "memory": measure_memory(inputs.voice, inputs.trained, candidates, classes["long"]),
+        "intelligibility": intelligibility(counts, config.bootstrap, beside) | renderings.unspoken,
+        "naturalness": _naturalness(renderings, rated, config, speakers) | renderings.unspoken,
+        **timed,
         "size": size(bundle),
         "parity": parity,
         "evaluator": {"passed": True, "sentences": len(known.ids), "sentences_requested": known.requested}
@@ -137,7 +155,9 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         "environment": describe_environment(),
     }
     if load_family(bundle.description.family).autoregressive:
-        metrics["decoding"] = decoding(renderings) | not_spoken
+        metrics["decoding"] = decoding(renderings) | renderings.unspoken
+    from sonorant.data.codes import read_header  # here: it needs torch, the processes started here do not
+
     if "report" in (codes := read_header(inputs.codes)):
         metrics["codec"] = codes["report"]
     return Evaluation(
@@ -215,7 +235,8 @@ def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, s
         [Sounds(dict(zip(renderings.kinds, sounds[1:], strict=True)), sounds[0], renderings.rate) for sounds in rows]
     )
     summaries = {
-        k: scores if isinstance(scores, str) else mos.summarize(scores, config.bootstrap) for k, scores in rated.items()
+        kind: scores if isinstance(scores, str) else summarize_ratings(scores, config.bootstrap)
+        for kind, scores in rated.items()
     }
     found = {kind: summarize_distances(measured[kind]) | {"dnsmos": summaries[kind]} for kind in renderings.kinds}
     for variant, similarity in speaker_similarities(renderings, speakers).items():
@@ -227,7 +248,7 @@ def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, s
 
 def decoding(renderings: Renderings) -> dict[str, Any]:
     """How often each variant ran away; nothing where it cannot."""
-    return {variant: runaways.summarize(decoded) for variant, decoded in renderings.decoded.items()}
+    return {variant: summarize_decoded(decoded) for variant, decoded in renderings.decoded.items()}
 
 
 def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:
@@ -235,33 +256,34 @@ def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:
         kind: [(samples, renderings.rate) for samples in sounds[: config.mos_sentences]]
         for kind, sounds in renderings.sounds.items()
     }
-    scores = mos.rate_clips([clip for group in clips.values() for clip in group])
+    scores = rate_clips([clip for group in clips.values() for clip in group])
     if isinstance(scores, str):
         return dict.fromkeys(clips, scores)
     count = len(clips[RECORDINGS])
     return {kind: scores[i * count : (i + 1) * count] for i, kind in enumerate(clips)}
 
 
-def size(bundle: Bundle) -> dict[str, Any]:
-    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has
-    is left out.
+def describe_environment() -> dict[str, Any]:
+    """Python, system, processor, usable cores and versions of packages; no names or paths, because reports travel."""
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": _cpu_model(),
+        "cores": usable_cores(),
+        "packages": {package: _version(package) for package in PACKAGES},
+    }
 
-    `sha256` of each graph tells which files all figures of the variant belong to.
-    """
-    graphs = bundle.description.graphs
-    files = {
-        variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}
-        for variant in graphs[bundle.graphs[0]].variants
-        if all(variant in graphs[graph].variants for graph in bundle.graphs)
-    }
-    whole = {variant: sum(found.values()) for variant, found in files.items()}
-    sizes: dict[str, Any] = {
-        variant: {
-            "bytes": whole[variant],
-            "graphs": found,
-            "over_fp32": round(whole[variant] / whole["fp32"], 4),
-            "sha256": {graph: graphs[graph].variants[variant].sha256 for graph in bundle.graphs},
-        }
-        for variant, found in files.items()
-    }
-    return sizes | {"bundle_bytes": sum(file.stat().st_size for file in bundle.folder.rglob("*") if file.is_file())}
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or "unknown"
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,9 +1,7 @@
-"""Speech recognisers behind one interface: samples in, words out. Knows nothing of error rates or of what is being
-judged.
+"""Speech recognisers behind one interface: samples in, words out, many clips in several processes.
 
 None of them is told what was said: open vocabulary, so that an error rate means something.
-
-Many clips recognised in several processes. Knows nothing of what was said in them."""
+"""
 
 from __future__ import annotations
 
@@ -138,7 +136,8 @@ class OnnxAsr:
 def _pocketsphinx(model: str, language: str) -> Recognizer:
     if language.split("-")[0] != "en":
         raise SonorantError(
-            f"recognizer.name: pocketsphinx hears English only, the corpus is '{language}'; use faster-whisper:<model> or onnx-asr:<model>"
+            f"recognizer.name: pocketsphinx hears English only, the corpus is '{language}'; "
+            "use faster-whisper:<model> or onnx-asr:<model>"
         )
     return PocketSphinx()
 

@@ -1,7 +1,5 @@
-"""Which held-out sentences are judged. Knows nothing of how.
-
-The recordings' own error rate: the floor no voice learned from them can be expected to beat. Knows nothing of
-voices."""
+"""The held-out sentences that are judged, and their recordings' own error rate: the floor that no voice learned from
+them can be expected to beat."""
 
 from __future__ import annotations
 
@@ -18,6 +16,9 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_errors
 from sonorant.evaluation.recognizers import Clip, RecognizerConfig, load_recognizer, transcribe
 from sonorant.files import read_json
+
+RECORDINGS, VOCODER = "recordings", "vocoder"
+"""The kinds of rendering that are no variant; the second is a codec's copy too."""
 
 
 def held_out(utterances: Iterable[Utterance], count: int) -> list[Utterance]:

@@ -1,15 +1,16 @@
-"""The judged sentences as recorded, as what makes sound copies them, and as each variant speaks them.
+"""The judged sentences as recorded, as the waveform model copies them, and as each variant speaks them.
 
-What makes sound is a vocoder, which is given the recording's mel, or a codec, which is given what it encodes the
-recording as itself.
-Knows nothing of how they are judged."""
+A vocoder copies a recording from its mel, a codec from the codes it hears in it. Of a variant that decides while it
+speaks when to end, how often it ran away, and whether another attempt helped.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +20,32 @@ from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
-from sonorant.evaluation.recordings import spoken_text
-from sonorant.evaluation.runaways import Decoded
+from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
 from sonorant.families import load_family
 from sonorant.runtime.voice import Voice
-
-RECORDINGS, VOCODER = "recordings", "vocoder"
-"""The kinds of rendering that are no variant; the second one of either family's sound model, a codec's too."""
-
+from sonorant.statistics import wilson_interval
 
 TOGETHER = 16
 """Sentences that a voice decodes at once where it speaks token by token: a step of many rows takes little longer than
 that of one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """What became of sentences spoken token by token; one entry a sentence."""
+
+    finish_reasons: tuple[str, ...]
+    """What the guards said of the attempt that was kept, in small letters: well, or what went wrong."""
+    attempts: tuple[int, ...]
+    """How many attempts were made; 1 = the first went well, or there were no others."""
+
+    @property
+    def ran_away(self) -> tuple[bool, ...]:
+        """Whether a guard had to end the first attempt."""
+        return tuple(
+            finish_reason != "well" or count > 1
+            for finish_reason, count in zip(self.finish_reasons, self.attempts, strict=True)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +61,7 @@ class Renderings:
     decoded: dict[str, Decoded]
     """Of each variant that spoke token by token, how that went; empty in the other family."""
     unspoken: dict[str, str]
-    """Variants that gave no sound to be judged, and why."""
+    """Variants whose sound is not judged, and why."""
     rate: int
     """Hz."""
 
@@ -59,6 +74,11 @@ class Renderings:
     def variants(self) -> tuple[str, ...]:
         """Those that spoke."""
         return tuple(kind for kind in self.kinds if kind != VOCODER)
+
+    def without(self, unheard: Mapping[str, str]) -> Renderings:
+        """The same without the sound of some variants, each with why nobody is to hear it."""
+        sounds = {kind: found for kind, found in self.sounds.items() if kind not in unheard}
+        return replace(self, sounds=sounds, unspoken=self.unspoken | dict(unheard))
 
 
 def render(
@@ -92,7 +112,7 @@ def render(
         except SonorantError as error:
             if variant == variants[0]:
                 raise SonorantError(f"{bundle}: variant {variant}: {error}; train and export the voice again") from None
-            unspoken[variant] = str(error)
+            unspoken[variant] = f"failed: {error}"
             continue
         sounds[variant] = spoken
         decoded |= {variant: went} if went else {}
@@ -112,7 +132,8 @@ def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:
     tokens = voice.symbols.to_tokens(voice.frontend.speak(utterance.text).phonemes).astype(np.int64)
     if len(tokens) <= 2:  # ^ and $ alone
         raise SonorantError(
-            f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; run the stage prepare again"
+            f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; "
+            "run the stage prepare again"
         )
     return tokens
 
@@ -120,7 +141,8 @@ def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:
 def _speaker(voice: Voice, utterance: Utterance) -> int:
     if utterance.speaker not in voice.speakers:
         raise SonorantError(
-            f"utterance '{utterance.id}': its speaker '{utterance.speaker}' is not one of the voice's; train the voice again"
+            f"utterance '{utterance.id}': its speaker '{utterance.speaker}' is not one of the voice's; "
+            "train the voice again"
         )
     return voice.speakers.index(utterance.speaker)
 
@@ -161,6 +183,28 @@ def _speak_all(
         else None
     )
     return tuple(sounds[index] for index in in_order), went
+
+
+def summarize(decoded: Decoded) -> dict[str, Any]:
+    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name:
+    sentences}}`.
+
+    A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together;
+    `unrecovered`: sentences that did not go well in any attempt.
+    """
+    sentences, runaways = len(decoded.finish_reasons), sum(decoded.ran_away)
+    return {
+        "sentences": sentences,
+        "runaways": runaways,
+        "runaway_rate": round(runaways / sentences, 5),
+        "runaway_rate_ci95": [round(bound, 5) for bound in wilson_interval(runaways, sentences)],
+        "retries": sum(decoded.attempts) - sentences,
+        "unrecovered": sum(finish_reason != "well" for finish_reason in decoded.finish_reasons),
+        "finish_reasons": {
+            finish_reason: decoded.finish_reasons.count(finish_reason)
+            for finish_reason in sorted(set(decoded.finish_reasons))
+        },
+    }
 
 
 def copier(voice: Voice, waveform: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:

@@ -1,5 +1,4 @@
-"""An evaluation's sentences as files: what was heard in each, and sound to listen to. Knows nothing of how the report
-shows them."""
+"""An evaluation's sentences as files: what was heard in each, and sound to listen to."""
 
 from __future__ import annotations
 
@@ -7,16 +6,17 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sonorant.audio.wav import write_wav
-from sonorant.evaluation.evaluation import Evaluation
-from sonorant.evaluation.renderings import RECORDINGS, VOCODER
-from sonorant.evaluation.sample_files import sample_file
+from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.files import atomic_folder, write_json, write_jsonl
 from sonorant.runtime.runtimes import BASELINE
+
+if TYPE_CHECKING:  # the report looks up names of files here and needs no evaluation
+    from sonorant.evaluation.evaluation import Evaluation
 
 RUNTIME = BASELINE.split("/")[0]
 """Under which every variant was heard."""
@@ -25,6 +25,20 @@ RUNTIME = BASELINE.split("/")[0]
 FIRST, WORST = 3, 3
 """Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst
 in."""
+
+
+SAMPLE_OF = {"recordings": "recording"}
+"""How a file names a kind, where that differs from the reports' name."""
+
+
+def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
+    """`samples/<id>.<recording | vocoder | variant>.wav` below an evaluation's `folder`, for its sentence number
+    `index` (from 0)."""
+    # An id may hold slashes; its file must not leave the folder. The number keeps two ids apart that differ in such
+    # characters only.
+    plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
+    stem = plain if plain == sentence else f"{plain}-{index}"
+    return folder / "samples" / f"{stem}.{SAMPLE_OF.get(kind, kind)}.wav"
 
 
 def write_samples(out: Path, evaluation: Evaluation) -> None:

@@ -91,7 +91,8 @@ def check_texts(references: Sequence[str], transcripts: Sequence[str], normalize
     shuffled = score([*references[1:], references[0]], transcripts, normalizer).wer
     _require(
         shuffled >= LEAST_SHUFFLED_WER,
-        f"transcripts score {shuffled:.1f} % WER against other sentences' texts, must be at least {LEAST_SHUFFLED_WER:.0f} %",
+        f"transcripts score {shuffled:.1f} % WER against other sentences' texts, "
+        f"must be at least {LEAST_SHUFFLED_WER:.0f} %",
     )
     _require(
         own <= MOST_OWN_OF_SHUFFLED * shuffled,
@@ -130,7 +131,8 @@ def check_ears(
     known = score(references[:count], transcripts[:count], normalizer).wer
     _require(
         abs(known - now) <= KNOWN_WITHIN,
-        f"the first recordings score {now:.1f} % WER now, {known:.1f} % when they were recognised; run recognize_recordings again",
+        f"the first recordings score {now:.1f} % WER now, {known:.1f} % when they were recognised; "
+        "run recognize_recordings again",
     )
     return {
         "noise_wer": round(in_noise, 3),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jiwer
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.sample_files import sample_file
+from sonorant.evaluation.samples import sample_file
 from sonorant.report.document import RECORDINGS, Document, ordered
 
 FILE = "sentences.jsonl"

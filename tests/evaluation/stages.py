@@ -12,11 +12,9 @@ from tests.support.imports import ROOT
 
 RECOGNIZE = ("--corpus", ".", "--prepared", "prepared", "--out", "recordings.json")
 EVALUATE = (
-    "--corpus", ".", "--prepared", "prepared", "--recordings", "recordings.json", "--voice", "voice", "--predictor",
-    "acoustic",
-    "--waveform", "vocoder", "--codes", "codes", "--parity", "parity.json", "--family", "family", "--metrics",
-    "metrics.json",
-    "--out", "evaluation",
+    "--corpus", ".", "--prepared", "prepared", "--recordings", "recordings.json", "--voice", "voice",
+    "--predictor", "acoustic", "--waveform", "vocoder", "--codes", "codes", "--parity", "parity.json",
+    "--family", "family", "--metrics", "metrics.json", "--out", "evaluation",
 )  # fmt: skip
 
 
@@ -29,5 +27,5 @@ def write_settings(folder: Path) -> None:
     """params.yaml of the project, for few sentences."""
     params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     params["recognizer"] = {"name": "pocketsphinx", "sentences": 160}
-    params["evaluate"] = {"bootstrap": 100, "latency_repeats": 3, "mos_sentences": 2}
+    params["evaluate"] = {"bootstrap": 100, "latency_repeats": 3, "mos_sentences": 2, "hear_slower": True}
     (folder / "params.yaml").write_text(yaml.safe_dump(params), encoding="utf-8")

@@ -15,7 +15,7 @@ import soundfile
 from sonorant.data.codes import write_no_codes
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.candidates import judged_variants, read_parity, timed_candidates
+from sonorant.evaluation.candidates import certainly_slower, judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.files import read_json, read_jsonl, write_json
 from tests.evaluation.planted import PLANTED_NAN, plant
@@ -243,4 +243,28 @@ def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_pat
 @pytest.mark.parametrize("settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}])
 def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be at least"):
-        EvaluateConfig(**{"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4} | settings)
+        EvaluateConfig(
+            **{"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "hear_slower": False} | settings
+        )
+
+
+def speed(fp16: float, on_gpu: float | None = None) -> dict[str, Any]:
+    """Figures of two variants: the upper end of fp16's interval on one thread, and under another runtime."""
+
+    def found(high: float) -> dict[str, Any]:
+        cells = {threads: {"over_fp32": end - 0.1, "over_fp32_ci95": [end - 0.2, end]} for threads, end in
+                 (("threads_1", high), ("threads_all", 0.9))}  # fmt: skip
+        return {"short": cells, "long": cells}
+
+    fp32 = {"short": {"threads_1": {"rtf": 0.1}}}
+    timed = {"onnxruntime/fp32": fp32, "onnxruntime/fp16": found(fp16), "torch/fp32": found(0.5)}
+    return timed | {"onnxruntime-cuda/fp16": found(on_gpu) if on_gpu else "not run: no GPU"}
+
+
+def test_only_a_variant_that_is_certainly_slower_everywhere_is_left_unheard() -> None:
+    assert str(certainly_slower(speed(0.95), "fp16")).startswith(
+        "slower than fp32: at best 0.85 times its speed under "
+    )
+    assert certainly_slower(speed(1.01), "fp16") is None, "not beyond the interval"
+    assert certainly_slower(speed(0.95, on_gpu=3.0), "fp16") is None, "another runtime may ship it"
+    assert certainly_slower(speed(0.95), "fp32") is None and certainly_slower(speed(0.95), "int8") is None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.evaluation.environment import measure_memory
+from sonorant.evaluation.candidates import measure_memory
 from sonorant.evaluation.latency import LEAST, _take_turns, measure, over_baseline, sentence_classes
 from sonorant.runtime.voice import Voice
 from tests.evaluation.planted import PLANTED_WORK, plant

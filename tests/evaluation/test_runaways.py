@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sonorant.evaluation.runaways import Decoded, summarize
+from sonorant.evaluation.renderings import Decoded, summarize
 
 
 def test_a_sentence_that_went_well_only_in_another_attempt_ran_away() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sonorant.audio.wav import read_audio
-from sonorant.evaluation import speaker_similarity
+from sonorant.evaluation import raters
+from sonorant.evaluation.raters import compare, speaker_similarities
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings
-from sonorant.evaluation.speaker_similarity import compare, speaker_similarities
 from tests.evaluation.conftest import SENTENCES
 
 VOICES = ("rms", "slt", "awb", "kal16")
@@ -35,7 +35,7 @@ def test_a_voice_of_one_speaker_needs_no_similarity() -> None:
 
 
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speaker_similarity, "MODULES", ("numpy", "no_such_module"))
+    monkeypatch.setattr(raters, "MODULES", ("numpy", "no_such_module"))
     said = "not run: no_such_module is not installed; pip install 'sonorant[similarity]'"
     assert speaker_similarities(same_twice(), ["anna", "ben"]) == {"fp32": said}
 
@@ -55,7 +55,7 @@ def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() ->
 @pytest.fixture(scope="module")
 def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarray]]:
     """Three sentences, spoken by each of flite's voices."""
-    for module in speaker_similarity.MODULES:
+    for module in raters.MODULES:
         pytest.importorskip(module, reason=f"{module}, of the optional extra similarity, is not installed")
     if shutil.which("flite") is None:
         pytest.skip("flite is not installed")
