@@ -66,8 +66,9 @@ class EvaluateConfig:
     `latency.LONGEST`."""
     mos_sentences: int
     """Sentences, the first by hash of id, whose sound DNSMOS rates; a fifth of a second of a core each, every kind."""
-    hear_slower: bool
-    """Whether variants are heard that are certainly slower than fp32 under every runtime here and so cannot ship."""
+    hear_slower: bool = False
+    """Whether variants are heard that are certainly slower than fp32 under every runtime here and so cannot ship. Its
+    default is for settings of before."""
 
     def __post_init__(self) -> None:
         for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2)):

@@ -27,9 +27,9 @@ class QuantizeConfig:
     method: Literal["auto", "ptq", "qat"]
     """`ptq`: calibration alone; `qat`: training goes on in int8; `auto`: training only where calibration fails
     `max_loss`, after which the better of the two ships, the calibrated one in doubt."""
-    max_loss: float
+    max_loss: float = 1.0
     """Percent that calibration may raise the validation loss by, far end of the paired 95 % interval, before `auto`
-    trains."""
+    trains. Its default is for settings of before."""
     auto_trains: list[str]
     """Kinds of model that `auto` may train in int8; the others ship after calibration alone."""
     calibration_utterances: int
