@@ -51,7 +51,7 @@ def check_enough(sentences: float) -> None:
 
 
 def wilson_interval(events: int, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a fraction (Wilson 1927): unlike a bootstrap, it has a width where there was no event."""
+    """The 95 % score interval of a fraction (Wilson 1927), which unlike a bootstrap has a width without any event."""
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))
