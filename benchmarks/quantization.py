@@ -127,7 +127,8 @@ def what_qat_brought(result: dict[str, Any]) -> str:
     )
     return (
         f"QAT over PTQ: {verdict} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
-        f"float trained on for as long: {control['wer']:+.1f} points ({control['wer_ci95'][0]:+.1f} to {control['wer_ci95'][1]:+.1f})"
+        f"float trained on for as long: {control['wer']:+.1f} points "
+        f"({control['wer_ci95'][0]:+.1f} to {control['wer_ci95'][1]:+.1f})"
     )
 
 
