@@ -19,7 +19,8 @@ from sonorant.training.distributed.launch import Node
 from tests.support.tiny_training import tiny_features
 
 ROOT = Path(__file__).parents[1]
-FIRST = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "typing_extensions.py", "sympy", "mpmath", "networkx", "jinja2",
+FIRST = ("torch", "torchgen", "functorch", "numpy", "numpy.libs", "typing_extensions.py", "sympy", "mpmath",
+"networkx", "jinja2",
          "markupsafe", "filelock", "fsspec", "setuptools", "nvidia", "triton")  # fmt: skip
 """torch, numpy and what torch imports."""
 
@@ -164,7 +165,8 @@ def test_the_file_system_is_that_of_the_longest_mount_point(tmp_path: Path) -> N
         (versions.check_driver(Driver(version=(550, 54, 15)), (12, 8)), "ok", "550.54.15"),
         (versions.check_driver(Driver(version=(550, 54, 15)), (13, 0)), "problem", "needs 580"),
         (versions.check_driver(Driver(version=(470, 1)), (12, 8)), "problem", "needs 525.60.13"),
-        (versions.check_driver(Driver(version=None, why="no NVIDIA driver here"), (13, 0)), "warning", "no NVIDIA driver"),
+        (versions.check_driver(Driver(version=None, why="no NVIDIA driver here"), (13, 0)), "warning",
+        "no NVIDIA driver"),
         (versions.check_driver(Driver(version=(999,)), (99, 0)), "not run", "no requirement is known"),
         (versions.check_cudnn((9, 10, 2), (13, 0)), "ok", "9.10.2"),
         (versions.check_cudnn((8, 9, 7), (13, 0)), "problem", "needs 9"),

@@ -1,4 +1,4 @@
-"""Figures as reports/metrics.json has them, with what a test changes. Knows nothing of what is chosen by them."""
+"""Figures as reports/metrics.json has them, with what a test changes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Faults put into a graph that was exported right, as a bad export or a failing kernel would. Knows nothing of what
-must catch them."""
+"""Faults put into a graph that was exported right, as a bad export or a failing kernel would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of the judgement as commands, as dvc.yaml runs them. Knows nothing of what the tests demand of them."""
+"""The stages of the judgement as commands, as dvc.yaml runs them."""
 
 from __future__ import annotations
 

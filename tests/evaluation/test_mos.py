@@ -1,4 +1,4 @@
-"""DNSMOS rates a clip shorter than its window once. Knows nothing of what the scores are used for."""
+"""DNSMOS rates a clip shorter than its window once."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Bundles with more variants than fp32, made of its own files: what they compute is known. Knows nothing of
-precisions."""
+"""Bundles with more variants than fp32, made of its own files: what they compute is known."""
 
 from __future__ import annotations
 

@@ -13,24 +13,32 @@ pytest.importorskip("prefect")
 STAGES = """\
 stages:
   prepare:
-    cmd: python -c "import shutil; shutil.copy('corpora/words.txt', 'prepared.txt'); open('runs/log', 'a').write('prepare\\\\n')"
+    cmd: >-
+      python -c "import shutil; shutil.copy('corpora/words.txt', 'prepared.txt');
+      open('runs/log', 'a').write('prepare\\\\n')"
     deps: [corpora/words.txt]
     params: [corpus.sentences]
     outs: [prepared.txt]
   train_predictor:
-    cmd: python -c "import yaml, sys; n = yaml.safe_load(open('params.yaml'))['train_acoustic']['steps']; w = open('prepared.txt').read(); open('model.txt', 'w').write(w * n); print('trained', n); open('runs/log', 'a').write('train_predictor\\\\n')"
+    cmd: >-
+      python -c "import yaml; n = yaml.safe_load(open('params.yaml'))['train_acoustic']['steps'];
+      w = open('prepared.txt').read(); open('model.txt', 'w').write(w * n); print('trained', n);
+      open('runs/log', 'a').write('train_predictor\\\\n')"
     deps: [prepared.txt]
     params: [train_acoustic.steps]
     outs: [model.txt]
   evaluate:
-    cmd: python -c "import os; os.makedirs('reports/evaluation', exist_ok=True); open('reports/evaluation/size', 'w').write(str(len(open('model.txt').read()))); open('runs/log', 'a').write('evaluate\\\\n')"
+    cmd: >-
+      python -c "import os; os.makedirs('reports/evaluation', exist_ok=True);
+      open('reports/evaluation/size', 'w').write(str(len(open('model.txt').read())));
+      open('runs/log', 'a').write('evaluate\\\\n')"
     deps: [model.txt, prepared.txt]
     outs: [reports/evaluation]
 """
 PARAMS = """\
 corpus:
   sentences: 3   # how many
-train_predictor:
+train_acoustic:
   steps: 2       # of the optimizer
   learning_rate: 1.0e-3
   precision: bf16

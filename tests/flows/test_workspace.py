@@ -39,7 +39,9 @@ def test_credentials_of_a_remote_are_copied_for_their_owner_alone(make_project: 
 SIDE_BY_SIDE = """\
 stages:
   evaluate:
-    cmd: cd reports && mkdir -p families/${voice.family} && echo ${voice.family} > families/${voice.family}/family.json
+    cmd: >-
+      mkdir -p reports/families/${voice.family} &&
+      echo ${voice.family} > reports/families/${voice.family}/family.json
     outs: ["reports/families/${voice.family}"]
   report:
     cmd: cat reports/families/*/family.json > page.txt

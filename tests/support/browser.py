@@ -1,5 +1,4 @@
-"""A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for.
-Knows no page."""
+"""A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for."""
 
 from __future__ import annotations
 

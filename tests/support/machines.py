@@ -1,5 +1,4 @@
-"""Several machines on one: network namespaces with addresses of their own, joined by a bridge. Knows nothing of what
-runs in them.
+"""Several machines on one: network namespaces with addresses of their own, joined by a bridge.
 
 All of it lives in a user namespace that ends with its processes: it needs no root where the system allows such
 namespaces, and nothing of the machine's own network is touched.

@@ -1,5 +1,4 @@
-"""A copy of this project in a folder of its own, to run commands in as a person would. Knows nothing of what the tests
-demand of it."""
+"""A copy of this project in a folder of its own, to run commands in as a person would."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports for servers that tests start. Knows nothing of the servers."""
+"""Ports for servers that tests start."""
 
 from __future__ import annotations
 

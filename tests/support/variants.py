@@ -1,4 +1,4 @@
-"""One more variant for a bundle that exists, for tests that need two. Knows nothing of precisions."""
+"""One more variant for a bundle that exists, for tests that need two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for what must happen, with one limit for all tests. Knows nothing of what it is."""
+"""Waiting for what must happen, with one limit for all tests."""
 
 from __future__ import annotations
 
