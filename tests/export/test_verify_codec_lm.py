@@ -65,7 +65,7 @@ def test_a_sound_voice_passes_under_every_runtime_that_is_here(
     assert passed == {
         f"{runtime}/{variant}" for runtime in ("onnxruntime", "torch", "torch-static") for variant in ("fp32", "int8")
     }
-    assert report["tensorrt/fp32"].startswith("not run: the runtime tensorrt speaks the family parallel")
+    assert report["tensorrt/fp32"].startswith("not run: the runtime tensorrt does not speak the family codec_lm")
     for name in passed:
         found, own = report[name], GRAPHS if name.startswith("onnx") else ("encoder", "vocoder")
         assert found["tokens"]["share"] == found["padding"]["tokens"]["share"] == 1.0

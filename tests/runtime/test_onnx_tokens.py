@@ -98,6 +98,6 @@ def test_several_decode_at_once_and_a_stepper_takes_one_batch_after_the_other(
 def test_a_runtime_that_does_not_speak_the_family_says_which_do(codec_lm_bundle: Path) -> None:
     with pytest.raises(
         SonorantError,
-        match=r"^the runtime tensorrt speaks the family parallel; a voice of codec_lm is spoken by: onnxruntime, ",
+        match=r"^the runtime tensorrt does not speak the family codec_lm; these do: onnxruntime, ",
     ):
         load_runtime("tensorrt", read_bundle(codec_lm_bundle), LoadOptions())
