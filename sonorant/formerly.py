@@ -1,7 +1,7 @@
 """Files that an earlier Sonorant wrote, read on: their old names become today's, and one line says so.
 
-Settings, voice bundles of schema version 3, trained models and checkpoints of before 2026-11 call codebooks `streams` and
-a receptive field `context`. Every function here returns data that is already of today as it is.
+Settings, voice bundles of schema version 3, trained models and checkpoints of before 2026-11 call codebooks `streams`
+and a receptive field `context`. Every function here returns data that is already of today as it is.
 """
 
 from __future__ import annotations

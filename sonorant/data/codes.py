@@ -153,7 +153,8 @@ def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, 
         encoded_FG = codec.encode_utterance(mel_MT, np.array(features.samples(i) / 32768, dtype=np.float32))
         if encoded_FG.shape != (frames, codec.codebooks):
             raise SonorantError(
-                f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, not {(frames, codec.codebooks)}; "
+                f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, "
+                f"not {(frames, codec.codebooks)}; "
                 "it cannot be used with these features"
             )
         codes_FG[first : first + frames] = encoded_FG
