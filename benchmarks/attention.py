@@ -86,7 +86,8 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
     """Block-local attention against written-out scores, at each frame rate."""
     cells = {rate: result[rate].get(f"{CLAIM_SECONDS} s") for rate in RATES}
     return {
-        f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks take at most {MOST_MEMORY:.0%} of written-out memory":
+        f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks take at most {MOST_MEMORY:.0%} "
+        "of written-out memory":
         cell["block"]["peak_mib"] <= MOST_MEMORY * cell["written_out"]["peak_mib"]
         for rate, cell in cells.items() if cell
     }  # fmt: skip

@@ -32,7 +32,8 @@ CAUSES = {
     "wrapper_bypassed": r"does not average its gradients",
     "wrapper_bypassed_later": r"step 8: the gradients of .* were not averaged",
     "same_data_on_two_ranks": r"step 1 .* computed more than once, .* the ranks see the same data",
-    "node_local_slicing": r"step 1 .* more than once, .*local rank 0\) and by .*local rank 0\): the ranks see the same data",
+    "node_local_slicing": r"step 1 .* more than once, .*local rank 0\) and by .*local rank 0\): "
+    "the ranks see the same data",
     "never_reshuffled": r"epochs 0 to 3 are planned alike",
     "epoch_never_set": r"step 3 \(epoch 1\): rank 0 .* computed epoch 0 again",
     "two_ranks_on_one_device": r"has the same device as rank 0",
@@ -102,7 +103,7 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        )  # fmt: skip
+        )
         for node in nodes
     ]
     try:

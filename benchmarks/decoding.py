@@ -124,9 +124,8 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
             if batch == rows and ONNX in cell["decoders"]
         ]
         if ratios:
-            held[
-                f"ONNX Runtime in its fastest precision decodes {rows} row(s) at least {times} times as fast as dynamic eager"
-            ] = min(ratios) >= times
+            claim = f"ONNX Runtime's fastest precision decodes {rows} row(s) {times} times as fast as dynamic eager"
+            held[claim] = min(ratios) >= times
     if twice:
         held["a second start takes at most a third of the first, where steps are prepared"] = all(
             start["second"]["load_s"] <= SECOND_START * start["load_s"] for start in twice

@@ -48,10 +48,19 @@ from tests.support.tiny_training import settings, tiny_features, tiny_job
 FASTPITCH = 101_730
 """Mel frames a second in training on one A100, as NVIDIA publishes for FastPitch."""
 SIZES: dict[str, dict[str, Any]] = {
-    "acoustic": {"decoder": "regression", "channels": 384, "expansion": 4, "encoder_blocks": 6, "encoder_kernel": 5,
-                 "decoder_blocks": 10, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 4},
+    "acoustic": {
+        "decoder": "regression",
+        "channels": 384,
+        "expansion": 4,
+        "encoder_blocks": 6,
+        "encoder_kernel": 5,
+        "decoder_blocks": 10,
+        "decoder_kernel": 7,
+        "dropout": 0.05,
+        "flow_steps": 4,
+    },
     "vocoder": {"channels": 512, "expansion": 3, "blocks": 8, "kernel": 7},
-}  # fmt: skip
+}
 """About 24 M parameters and about 13 M, as FastPitch and Vocos are; the demo's are ten times smaller."""
 FRAMES, SEGMENTS = 48_000, 256
 SHORT = {"dry_run": True}
@@ -130,8 +139,15 @@ def together(folder: Path, place: Path, device: torch.device) -> Answer:
     ):
         for precision in ("fp32", "bf16", "fp16") if device.type == "cuda" else ("bf16",):
             name = " ".join([kind, *map(str, changes), precision])
-            job = tiny_job(kind, folder / "tiny" / "features", place / name.replace(" ", "-"), steps=40, checkpoint_every=20,
-                           **changes, precision=precision)  # fmt: skip
+            job = tiny_job(
+                kind,
+                folder / "tiny" / "features",
+                place / name.replace(" ", "-"),
+                steps=40,
+                checkpoint_every=20,
+                **changes,
+                precision=precision,
+            )
             launch(job)
             rows = [row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics)]
             losses = [
@@ -157,8 +173,12 @@ def resume(folder: Path, place: Path, device: torch.device) -> Answer:
         launch(cut)
         first, control, second = (_weights(Path(job.run)) for job in (whole, again, cut))
         same = sum(torch.equal(first[name], second[name]) for name in first)
-        found[kind] = {"tensors": len(first), "bit_identical": same, "largest_relative_difference": _distance(first, second),
-                       "of_two_undisturbed": _distance(first, control)}  # fmt: skip
+        found[kind] = {
+            "tensors": len(first),
+            "bit_identical": same,
+            "largest_relative_difference": _distance(first, second),
+            "of_two_undisturbed": _distance(first, control),
+        }
     return found, all(
         one["largest_relative_difference"] <= ROUNDING_FACTOR * one["of_two_undisturbed"] + ROUNDING
         for one in found.values()

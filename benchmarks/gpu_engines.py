@@ -48,8 +48,12 @@ FIRST_PARTS = (32, 96, 256)
 """Frames, as `Voice.stream` has them."""
 LIMIT = 512
 """Frames that one part of a long utterance may have."""
-ON_GPU = {"torch-cuda": tuple(TOLERANCES), "torch-cuda-graphs": tuple(TOLERANCES), "torch-cuda-compiled": ("fp32", "bf16"),
-          "onnxruntime-cuda": ("fp32", "fp16")}  # fmt: skip
+ON_GPU = {
+    "torch-cuda": tuple(TOLERANCES),
+    "torch-cuda-graphs": tuple(TOLERANCES),
+    "torch-cuda-compiled": ("fp32", "bf16"),
+    "onnxruntime-cuda": ("fp32", "fp16"),
+}
 ON_CPU = {"torch": ("fp32", "bf16"), "torch-compiled": ("fp32",), "onnxruntime": ("fp32",)}
 BASELINE = {"cuda": "torch-cuda/fp32", "cpu": "torch/fp32"}
 SHORT = {"dry_run": True}

@@ -31,10 +31,19 @@ def _size(
     channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple[int, int]
 ) -> dict[str, dict[str, Any]]:
     return {
-        "acoustic": {"decoder": "regression", "channels": channels, "expansion": expansion, "encoder_blocks": blocks[0],
-                     "encoder_kernel": 5, "decoder_blocks": blocks[1], "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 4},
+        "acoustic": {
+            "decoder": "regression",
+            "channels": channels,
+            "expansion": expansion,
+            "encoder_blocks": blocks[0],
+            "encoder_kernel": 5,
+            "decoder_blocks": blocks[1],
+            "decoder_kernel": 7,
+            "dropout": 0.05,
+            "flow_steps": 4,
+        },
         "vocoder": {"channels": vocoder[0], "expansion": 3, "blocks": vocoder[1], "kernel": 7},
-    }  # fmt: skip
+    }
 
 
 SIZES = {"demo": _size(192, 3, (4, 6), (192, 5)), "published": _size(384, 4, (6, 10), (512, 8))}
@@ -45,8 +54,15 @@ REHEARSAL = {"tiny": _size(16, 2, (1, 1), (16, 1))}
 def write_voice(folder: Path, size: dict[str, dict[str, Any]]) -> tuple[Bundle, tuple[Path, Path]]:
     """Write trained folders of that size. Returns them and a bundle that describes them, still without graphs."""
     symbols = [f"p{number}" for number in range(60)]
-    common: dict[str, Any] = {"audio": AUDIO, "symbols": symbols, "speakers": ["speaker"], "mel_mean": -5.0, "mel_std": 2.0,
-                              "frontend": {"name": "none", "version": "none", "language": "none"}, "provenance": {}}  # fmt: skip
+    common: dict[str, Any] = {
+        "audio": AUDIO,
+        "symbols": symbols,
+        "speakers": ["speaker"],
+        "mel_mean": -5.0,
+        "mel_std": 2.0,
+        "frontend": {"name": "none", "version": "none", "language": "none"},
+        "provenance": {},
+    }
     torch.manual_seed(0)
     for kind, build in (("acoustic", build_acoustic), ("vocoder", build_vocoder)):
         model = {**common, "kind": kind, "config": size[kind]}

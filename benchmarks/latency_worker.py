@@ -31,12 +31,12 @@ from sonorant.runtime.voice import Voice
 TEXTS = {
     "short": "Good morning.",
     "medium": "The train was late again, so we walked along the river.",
-    "long": "When the rain had stopped at last, the children ran out into the garden, where the old dog was already waiting for them "
-    "beside the gate, and nobody thought of going home before the lamps were lit.",
-    "paragraph": "Good morning. It had been a long winter, and the village was slow to wake from it. Snow still lay in the shade of the "
-    "mill. Down by the bridge, two men were mending a boat which had not seen water since October. One of them sang. "
-    "The other, who had heard the song before, counted nails. By noon the sun had reached the church, and the first windows "
-    "were opened. Somebody laughed.",
+    "long": "When the rain had stopped at last, the children ran out into the garden, where the old dog was already "
+    "waiting for them beside the gate, and nobody thought of going home before the lamps were lit.",
+    "paragraph": "Good morning. It had been a long winter, and the village was slow to wake from it. Snow still "
+    "lay in the shade of the mill. Down by the bridge, two men were mending a boat which had not seen "
+    "water since October. One of them sang. The other, who had heard the song before, counted nails. By noon the sun "
+    "had reached the church, and the first windows were opened. Somebody laughed.",
 }
 BURST = 2
 """Requests that each of several speakers makes in a row."""

@@ -38,7 +38,8 @@ start = time.perf_counter()
 from flows.train_and_export import train_and_export
 imported = time.perf_counter()
 state = train_and_export(register=False, return_state=True)
-print(json.dumps({"stages": state.result()["seconds"], "import": imported - start, "run": time.perf_counter() - imported}))
+seconds = {"stages": state.result()["seconds"], "import": imported - start, "run": time.perf_counter() - imported}
+print(json.dumps(seconds))
 """
 ADDING = ("mlflow", "mlflow_dvc", "mlflow_dvc_prefect")
 MAX_ADDED, MAX_NOTHING = 5.0, 10.0

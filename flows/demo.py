@@ -49,9 +49,9 @@ def main() -> None:
     """Run the pipeline and print figures, registry version, samples and the next commands."""
     parser = argparse.ArgumentParser(
         prog="python -m flows.demo",
-        description="What `make demo` runs: every stage of dvc.yaml, then register and promote; at the end figures and the "
-        "next commands. "
-        "Where the family is not that of params.yaml, the run works in a copy of the project below runs/workspaces.",
+        description="What `make demo` runs: every stage of dvc.yaml, then register and promote; at the end figures "
+        "and the next commands. Where the family is not that of params.yaml, the run works in a copy of the project "
+        "below runs/workspaces.",
     )
     parser.add_argument(
         "--family", help=f"family of the voice, {' or '.join(family_names())} (default: that of params.yaml)"

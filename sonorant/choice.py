@@ -1,11 +1,10 @@
-"""Which candidate (`<runtime>/<variant>`) becomes the default: a pure function of what was measured. Knows nothing of
-files.
+"""The choice of what ships, and the bundle that holds it.
 
-fp32 ships unless another passes every parity check, is understood about as well, and is certainly faster: by the interval of
-ratios measured in turn with fp32, not by two medians of which either may be noise.
-
-The bundle that ships: of all exported variants those that passed, the chosen one as the default. Knows nothing of the
-reasons."""
+The choice is a pure function of the figures of every candidate (`<runtime>/<variant>`). fp32 ships unless another
+passes every parity check, is understood about as well, and is certainly faster: by the interval of ratios measured in
+turn with fp32, not by two medians of which either may be noise. The shipped bundle holds the variants that passed, the
+chosen one as the default.
+"""
 
 from __future__ import annotations
 

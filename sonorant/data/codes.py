@@ -204,7 +204,8 @@ class CodeBatches(Dataset[Batch]):
     """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
 
     The prompt is a part of another utterance of the same speaker and split, of up to `prompt_frames` code frames,
-    drawn anew in each epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, and those
+    drawn anew in each epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows
+    have none, and those
     of whose speaker there is no other utterance: their own would tell them what to say.
     """
 

@@ -92,7 +92,7 @@ def _rate(clip: Clip) -> list[float]:
         if len(window) < WINDOW:
             continue
         for name, raw in zip(OUTPUTS, _model.run(None, {"input_1": window[None]})[0][0], strict=True):
-            scores[name].append(np.polyval(SCORES[name], raw))
+            scores[name].append(float(np.polyval(SCORES[name], raw)))
     return [float(np.mean(scores[name])) for name in SCORES]
 
 

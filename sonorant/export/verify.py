@@ -39,8 +39,8 @@ def verify_voice(
         config: the tolerances.
         quantized: folders of the fake-quantised models; needed where the bundle has int8.
 
-    Returns `{"<runtime>/<variant>": {passed, failed, <check>: its figures} or "not run: <why>"}`; under `graphs` are the
-    figures of the check `values`.
+    Returns `{"<runtime>/<variant>": {passed, failed, <check>: its figures} or "not run: <why>"}`; under `graphs` are
+    the figures of the check `values`.
 
     Raises SonorantError if onnxruntime/fp32 fails, or the settings name a runtime that does not exist.
     """

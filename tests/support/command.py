@@ -36,7 +36,7 @@ def run_command(
                 patch.setattr(sys, name, io.TextIOWrapper(file, encoding="utf-8", write_through=True))
             status = _status_of(module)
             for stream in (sys.stdin, sys.stdout, sys.stderr):
-                stream.detach()
+                stream.detach()  # type: ignore[union-attr]
         printed = []
         for file in (out, errors):
             file.seek(0)
