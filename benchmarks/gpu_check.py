@@ -37,9 +37,9 @@ from sonorant.layers.alignment import align
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.memory import SubBatches
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.sub_batches import SubBatches
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job
 from tests.support.synthetic_corpus import SPEECH, write_corpus

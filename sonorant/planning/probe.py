@@ -20,10 +20,10 @@ from sonorant.training import memory
 from sonorant.training.config import MachineConfig
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.memory import release
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
+from sonorant.training.sub_batches import release
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import Job, recipe_of
 

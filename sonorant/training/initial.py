@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,10 +18,6 @@ from sonorant.errors import SonorantError
 from sonorant.formerly import current_model
 from sonorant.models import load_model
 from sonorant.training import checkpoint
-from sonorant.training.distributed.ranks import Ranks
-
-if TYPE_CHECKING:
-    from sonorant.training.recipe import Recipe
 
 NAMED_ROWS = {"symbol.weight": "symbols", "speaker.weight": "speakers"}
 """Embeddings whose rows have names, and the key of `model.json` that lists them."""
@@ -171,16 +167,6 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
             key: (audio.get(key), value) for key, value in description["audio"].items() if audio.get(key) != value
         },
     )
-
-
-def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
-    """Give `recipe` the weights that rank 0 finds in `file` (see `Initial.write`), the same on every rank; say what
-    fitted."""
-    payload = ranks.share(checkpoint.read(file) if ranks.first else None)
-    assert payload is not None
-    taken = recipe.start_from(Initial.parse(payload))
-    if ranks.first:
-        print("\n".join(taken.says()), flush=True)
 
 
 def _rows_by_name(rows: torch.Tensor, old: list[str], new: list[str], key: str) -> tuple[torch.Tensor, tuple[str, ...]]:

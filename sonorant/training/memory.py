@@ -1,42 +1,27 @@
-"""How much memory this process has taken of its device at most, and how much it may take. Knows nothing of what is kept
-in it.
+"""The memory a training may take of its device, and the largest micro-batch that fits into it.
 
-On a GPU this is what torch's allocator has reserved; on a CPU the process's resident memory, of which each process of
-the node may take an equal part.
+On a GPU the figure is what torch's allocator has reserved; on a CPU the process's resident memory, of which each process
+of the node may take an equal part.
 
-How much a micro-batch may hold, found by running the heaviest ones. Knows nothing of what a budget counts: the recipe
-does.
-
-Memory is a fixed part and one in proportion to the budget, so a budget multiplied by `allowed / taken` never takes more
-than is allowed and comes close after a few trials: nothing larger than what fits is ever run.
-
-Micro-batches in sub_batches, where this rank's memory does not hold them whole. Knows nothing of losses, models or
-other ranks.
-
-Losses are sums, so a micro-batch may be computed sub_batch by sub_batch, each some of its rows, without changing the
-step: equal to rounding, except that dropout and a flow's noise are drawn per sub_batch. A sub_batch is measured in the
-values of its tensors."""
+A budget is found by running the heaviest micro-batches. Memory is a fixed part and one in proportion to the budget, so a
+budget multiplied by `allowed / taken` never takes more than is allowed and comes close after a few trials: nothing
+larger than what fits is ever run.
+"""
 
 from __future__ import annotations
 
-import gc
 import os
 import re
 import resource
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from sonorant.data.batches import Batch
-from sonorant.errors import SonorantError
-from sonorant.files import read_json, write_json
 from sonorant.training.distributed.ranks import AllRanksError
-
-if TYPE_CHECKING:
-    from sonorant.training.step import TrainStep
+from sonorant.training.step import TrainStep
+from sonorant.training.sub_batches import out_of_memory, release
 
 CGROUP = Path("/sys/fs/cgroup")
 
@@ -160,97 +145,3 @@ def _peak_of(trained: TrainStep, budget: int) -> int | None:
         release(device)
         return None
     return peak(device)
-
-
-ALLOCATION_FAILED = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""How RuntimeErrors of torch's CPU allocator and of CUDA's libraries say it."""
-
-
-@dataclass(frozen=True)
-class SubBatch:
-    """Some rows of a batch, in one pass."""
-
-    first: int
-    """Place of its first row in the batch."""
-    batch: Batch
-
-    @property
-    def rows(self) -> int:
-        """How many; every tensor of a batch has them as its first size."""
-        return len(next(iter(self.batch.values())))
-
-    @property
-    def size(self) -> int:
-        """Values in all its tensors."""
-        return sum(tensor.numel() for tensor in self.batch.values())
-
-    def cut(self, rows: int) -> list[SubBatch]:
-        """The same in sub_batches of at most `rows` rows."""
-        return [
-            SubBatch(self.first + start, {name: tensor[start : start + rows] for name, tensor in self.batch.items()})
-            for start in range(0, self.rows, rows)
-        ]
-
-
-class SubBatches:
-    """The largest sub_batch this rank takes in each phase: halved when memory runs out, and kept in a file for this
-    machine's next start."""
-
-    def __init__(self, who: str, kept: Path | None = None) -> None:
-        """`who` is this rank for a person; without a file `kept`, nothing outlasts the process."""
-        self._who, self._kept = who, kept
-        self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
-        self._proven: dict[str, int] = {}
-        if self._largest:
-            self._say(
-                f"memory ran out here before, so micro-batches are taken in sub_batches; remove {kept} to try them whole again"
-            )
-
-    def of(self, phase: str, batch: Batch) -> list[SubBatch]:
-        """The batch in sub_batches that are not too large; a single row is one however large it is."""
-        whole = SubBatch(0, batch)
-        largest = self._largest.get(phase, whole.size)
-        return whole.cut(max(1, min(whole.rows, largest * whole.rows // whole.size)))
-
-    def proven(self, phase: str, sub_batch: SubBatch) -> bool:
-        """Whether this process has brought a sub_batch as large through forward and backward."""
-        return sub_batch.size <= self._proven.get(phase, 0)
-
-    def prove(self, phase: str, sub_batch: SubBatch) -> None:
-        """It has brought this one through."""
-        self._proven[phase] = max(self._proven.get(phase, 0), sub_batch.size)
-
-    def halve(self, phase: str, sub_batch: SubBatch) -> list[SubBatch]:
-        """The halves of a sub_batch for which memory did not suffice; nothing larger is taken from now on.
-
-        Raises SonorantError where it is a single row.
-        """
-        if sub_batch.rows == 1:
-            raise SonorantError(
-                f"{self._who}: out of memory in {phase} with a single row of {sub_batch.size} values: set activation_checkpointing: "
-                "true, or shorten what is trained on (prepare.max_seconds, train_vocoder.segment_frames)"
-            )
-        halves = sub_batch.cut((sub_batch.rows + 1) // 2)
-        self._largest[phase] = halves[0].size
-        self._proven[phase] = min(self._proven.get(phase, 0), halves[0].size)
-        if self._kept:
-            write_json(self._kept, self._largest)
-        self._say(f"out of memory in {phase} with {sub_batch.rows} rows at once: from now on {halves[0].rows} of such")
-        return halves
-
-    def _say(self, message: str) -> None:
-        print(f"{self._who}: {message}", flush=True)
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether `error` says that an allocation failed, on a GPU or a CPU."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in ALLOCATION_FAILED)
-
-
-def release(device: torch.device) -> None:
-    """Give back what a failed pass has left behind."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()

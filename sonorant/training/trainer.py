@@ -1,6 +1,4 @@
-"""How good the averaged weights are on held-out utterances. Knows nothing of checkpoints or of when it is asked.
-
-The training loop, the same for every model. Knows nothing of text, audio or MLflow; a `Recipe` brings the model."""
+"""The training loop, the same for every model; a `Recipe` brings the model, its data and its losses."""
 
 from __future__ import annotations
 
@@ -18,37 +16,14 @@ from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers
 from sonorant.training.distributed.proof import Proof
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
-from sonorant.training.memory import SubBatches
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import MetricsLog, RunDirectory
 from sonorant.training.step import TrainStep, seed_of, totals_of
+from sonorant.training.sub_batches import SubBatches
 from sonorant.training.telemetry.loading import MeasuredDataset
 from sonorant.training.telemetry.meter import Meter, floats
 from sonorant.training.telemetry.profile import Profile
 from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
-
-
-@torch.no_grad()
-def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
-    """Each loss of the averaged weights over the validation split, dealt over the ranks, and `loss`, their weighted
-    sum."""
-    recipe, ranks = trained.recipe, trained.ranks
-    phase = recipe.losses(trained.ema.module.eval())
-    plan = recipe.validation()
-    own = plan[ranks.rank :: ranks.world_size]
-    totals = totals_of(recipe, plan)
-    losses = dict.fromkeys(phase.terms, 0.0)
-    for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
-        torch.manual_seed(seed_of(trained.config.seed, micro_batch))
-        with trained.stopwatch("validation"), trained.autocast():  # a phase a batch: a sign of life
-            summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
-        for name, term in phase.terms.items():
-            losses[name] += float(summed[name]) / totals[term.unit]
-    with trained.stopwatch("communication"):
-        losses = ranks.sum(losses)
-    losses["loss"] = sum(term.weight * losses[name] for name, term in phase.terms.items())
-    return losses
-
 
 SMALLEST_SCALE = 1.0
 """Of fp16's gradient scaler, which starts at 65536: where gradients overflow below it, they are not finite for want of
@@ -255,7 +230,7 @@ class Trainer:
             raise AllRanksError(
                 f"{self.run.path}: its checkpoint belongs to other settings, data or code; remove the folder or choose another"
             )
-        self.trained.load(state)
+        self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]
         self.recipe.budget = state["budget"]
@@ -268,3 +243,25 @@ class Trainer:
     def _say(self, message: str) -> None:
         if self.ranks.first:
             print(message, flush=True)
+
+
+@torch.no_grad()
+def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
+    """Each loss of the averaged weights over the validation split, dealt over the ranks, and `loss`, their weighted
+    sum."""
+    recipe, ranks = trained.recipe, trained.ranks
+    phase = recipe.losses(trained.ema.module.eval())
+    plan = recipe.validation()
+    own = plan[ranks.rank :: ranks.world_size]
+    totals = totals_of(recipe, plan)
+    losses = dict.fromkeys(phase.terms, 0.0)
+    for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
+        torch.manual_seed(seed_of(trained.config.seed, micro_batch))
+        with trained.stopwatch("validation"), trained.autocast():  # a phase a batch: a sign of life
+            summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
+        for name, term in phase.terms.items():
+            losses[name] += float(summed[name]) / totals[term.unit]
+    with trained.stopwatch("communication"):
+        losses = ranks.sum(losses)
+    losses["loss"] = sum(term.weight * losses[name] for name, term in phase.terms.items())
+    return losses

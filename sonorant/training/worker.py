@@ -20,13 +20,13 @@ from sonorant.errors import SonorantError
 from sonorant.families import model_kind
 from sonorant.files import read_json, write_json, write_text
 from sonorant.models import save_model
-from sonorant.training import memory
+from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.distributed.ledger import refuse_other_copies
 from sonorant.training.distributed.proof import prove_group
 from sonorant.training.distributed.ranks import AllRanksError, Ranks, die_with_parent, join
 from sonorant.training.distributed.watchdog import Watchdog
-from sonorant.training.initial import start_from
+from sonorant.training.initial import Initial
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
@@ -141,6 +141,15 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
         with trainer.stopwatch("communication"):
             dist.barrier()
     return {"state": state, "step": trainer.step}
+
+
+def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
+    """Give `recipe` the weights that rank 0 reads from `file` (see `Initial.write`), and say what fitted."""
+    payload = ranks.share(checkpoint.read(file) if ranks.first else None)
+    assert payload is not None
+    taken = recipe.start_from(Initial.parse(payload))
+    if ranks.first:
+        print("\n".join(taken.says()), flush=True)
 
 
 def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:

@@ -19,10 +19,10 @@ from sonorant.layers.quantized import quantized
 from sonorant.models import load_model
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.initial import read_initial, start_from
+from sonorant.training.initial import read_initial
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
-from sonorant.training.worker import Job, recipe_of
+from sonorant.training.worker import Job, recipe_of, start_from
 from tests.quantization.test_post_training import quantise, write_float
 from tests.support.tiny_training import tiny_job
 from tests.training.test_resume import assert_same

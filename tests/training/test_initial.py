@@ -15,10 +15,11 @@ from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.initial import Initial, read_initial, start_from
+from sonorant.training.initial import Initial, read_initial
 from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
+from sonorant.training.worker import start_from
 from tasks.initial import find_initial
 from tests.support.tiny_training import tiny_recipe
 from tests.training.conftest import settings

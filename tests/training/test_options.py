@@ -11,7 +11,8 @@ import torch
 
 from sonorant.errors import SonorantError
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.step import TrainStep, compile_blocks
+from sonorant.training.networks import compile_blocks
+from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from tests.support.tiny_training import tiny_recipe
 

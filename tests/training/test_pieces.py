@@ -18,9 +18,9 @@ from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import environment
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.memory import SubBatches, out_of_memory
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.step import TrainStep
+from sonorant.training.sub_batches import SubBatches, out_of_memory
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from tests.support.imports import ROOT
 from tests.support.tiny_training import settings, tiny_job

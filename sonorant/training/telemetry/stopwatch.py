@@ -1,16 +1,18 @@
-"""Where a step's time goes. Knows nothing of what is timed.
-
-A line a person watches: loss, speed, time left. Knows nothing of what is trained."""
+"""Where a training's time goes, and the line a person watches: loss, speed, time left."""
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import torch
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 REST = "rest"
 """Where no phase is named."""
@@ -62,6 +64,20 @@ class Stopwatch:
         self._seconds.clear()
         self._since = now
         return wall, shares
+
+
+def timed(phase: str) -> Callable[[Method], Method]:
+    """Time a method under `phase`, with the `stopwatch` of its object."""
+
+    def decorate(method: Method) -> Method:
+        @functools.wraps(method)
+        def with_time(self: Any, *given: Any, **named: Any) -> Any:
+            with self.stopwatch(phase):
+                return method(self, *given, **named)
+
+        return with_time  # type: ignore[return-value]
+
+    return decorate
 
 
 def _now() -> torch.cuda.Event:

@@ -1,0 +1,226 @@
+"""A micro-batch in slices, where this rank's memory does not hold it whole.
+
+Losses are sums, so a micro-batch may be computed slice by slice, each some of its rows, without changing the step: equal
+to rounding, except that dropout and the flow's noise are drawn per slice. The size of a slice is counted in the values
+of its tensors.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import torch
+from torch import nn
+
+from sonorant.data.batches import Batch
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, write_json
+from sonorant.training.recipe import Phase
+from sonorant.training.telemetry.stopwatch import Stopwatch
+
+ALLOCATION_FAILED = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
+"""How RuntimeErrors of torch's CPU allocator and of CUDA's libraries say it."""
+
+
+@dataclass(frozen=True)
+class SubBatch:
+    """Some rows of a batch, computed in one pass."""
+
+    first: int
+    """Place of its first row in the batch."""
+    batch: Batch
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, the first size of every tensor of a batch."""
+        return len(next(iter(self.batch.values())))
+
+    @property
+    def size(self) -> int:
+        """Values in all its tensors."""
+        return sum(tensor.numel() for tensor in self.batch.values())
+
+    def cut(self, rows: int) -> list[SubBatch]:
+        """The same rows in sub-batches of at most `rows`."""
+        return [
+            SubBatch(self.first + start, {name: tensor[start : start + rows] for name, tensor in self.batch.items()})
+            for start in range(0, self.rows, rows)
+        ]
+
+
+class SubBatches:
+    """The largest sub-batch this rank takes in each phase, halved whenever memory runs out.
+
+    It is kept in a file, so that the next start on this machine begins with it.
+    """
+
+    def __init__(self, who: str, kept: Path | None = None) -> None:
+        """`who` names this rank for a person; without a file `kept`, nothing outlasts the process."""
+        self._who, self._kept = who, kept
+        self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
+        self._proven: dict[str, int] = {}
+        if self._largest:
+            self._say(
+                f"memory ran out here before, so micro-batches are taken in sub_batches; "
+                f"remove {kept} to try them whole again"
+            )
+
+    def of(self, phase: str, batch: Batch) -> list[SubBatch]:
+        """The batch in sub-batches that are not too large; a single row is one however large it is."""
+        whole = SubBatch(0, batch)
+        largest = self._largest.get(phase, whole.size)
+        return whole.cut(max(1, min(whole.rows, largest * whole.rows // whole.size)))
+
+    def proven(self, phase: str, sub_batch: SubBatch) -> bool:
+        """Whether this process has brought a sub-batch as large through forward and backward."""
+        return sub_batch.size <= self._proven.get(phase, 0)
+
+    def prove(self, phase: str, sub_batch: SubBatch) -> None:
+        """Note that this one came through."""
+        self._proven[phase] = max(self._proven.get(phase, 0), sub_batch.size)
+
+    def halve(self, phase: str, sub_batch: SubBatch) -> list[SubBatch]:
+        """The halves of a sub-batch that did not fit; nothing larger is taken from now on.
+
+        Raises SonorantError if it is a single row.
+        """
+        if sub_batch.rows == 1:
+            raise SonorantError(
+                f"{self._who}: out of memory in {phase} with a single row of {sub_batch.size} values: set "
+                "activation_checkpointing: true, or shorten what is trained on (prepare.max_seconds, "
+                "train_vocoder.segment_frames)"
+            )
+        halves = sub_batch.cut((sub_batch.rows + 1) // 2)
+        self._largest[phase] = halves[0].size
+        self._proven[phase] = min(self._proven.get(phase, 0), halves[0].size)
+        if self._kept:
+            write_json(self._kept, self._largest)
+        self._say(f"out of memory in {phase} with {sub_batch.rows} rows at once: from now on {halves[0].rows} of such")
+        return halves
+
+    def refuse_repetition(self, phase: str, sub_batch: SubBatch) -> SonorantError:
+        """The error for memory that ran out while gradients were averaged; the next start takes half as much."""
+        self.halve(phase, sub_batch)
+        return SonorantError(
+            f"{self._who}: out of memory while gradients were being averaged, which cannot be "
+            "taken back; the same command resumes from the last checkpoint with sub_batches of half the size"
+        )
+
+    def _say(self, message: str) -> None:
+        print(f"{self._who}: {message}", flush=True)
+
+
+class Passes:
+    """A micro-batch through one phase: one pass for all its rows, or several where memory demands it.
+
+        for part in passes:
+            with part:  # a part that runs out of memory here comes again in halves
+                part.forward(step)
+                part.backward(loss)
+
+    `wrapped`, the phase's DistributedDataParallel, is called once a step, for the last pass of the last micro-batch;
+    passes before it are this rank's own, as under its `no_sync`, but with static graphs too. A pass in which it averages
+    cannot be repeated: one that might not fit into memory is computed without it, and then one of no weight over a
+    single row averages what was added up.
+    """
+
+    def __init__(
+        self, kept: SubBatches, phase: Phase, wrapped: nn.Module, batch: Batch, last: bool, stopwatch: Stopwatch
+    ) -> None:
+        """`last`: whether this is the step's last micro-batch on this rank."""
+        self.kept, self.phase, self.wrapped, self.batch, self.last = kept, phase, wrapped, batch, last
+        self.stopwatch = stopwatch
+        self.losses: dict[str, torch.Tensor] = {}
+        """Summed over the passes so far, detached."""
+
+    def __iter__(self) -> Iterator[Part]:
+        name, waiting, done = self.phase.name, self.kept.of(self.phase.name, self.batch), []
+        averaged = False
+        while waiting:
+            sub_batch = waiting.pop(0)
+            averaged = self.last and not waiting and self.kept.proven(name, sub_batch)
+            part = Part(self, sub_batch, averaged, 1.0)
+            yield part
+            if part.failed:
+                release(next(iter(self.batch.values())).device)
+                waiting = [*self.kept.halve(name, sub_batch), *waiting]
+                continue
+            self.kept.prove(name, sub_batch)
+            done.append(part.batch)
+            self.losses = {
+                key: value + self.losses[key] if self.losses else value for key, value in part.losses.items()
+            }
+        # A phase leaves in the batch what a later one needs.
+        self.batch |= {key: torch.cat([batch[key] for batch in done]) for key in done[0].keys() - self.batch.keys()}
+        if self.last and not averaged:
+            yield Part(self, SubBatch(0, self.batch).cut(1)[0], True, 0.0)
+
+
+class Part:
+    """One pass over a sub-batch; a context that swallows running out of memory and then says `failed`."""
+
+    def __init__(self, passes: Passes, sub_batch: SubBatch, averaged: bool, weight: float) -> None:
+        self._passes, self._sub_batch, self._averaged = passes, sub_batch, averaged
+        self._module = passes.wrapped if averaged else passes.phase.module
+        self._irrevocable = False
+        self.first, self.batch = sub_batch.first, dict(sub_batch.batch)
+        self.weight = weight
+        """Of its losses in the step: 1, or 0 where it only averages what others added."""
+        self.losses: dict[str, torch.Tensor] = {}
+        """Summed losses by name; kept here and in no variable, so that a failed pass leaves nothing in memory."""
+        self.failed = False
+
+    def __enter__(self) -> Part:
+        return self
+
+    def forward(self, step: int) -> None:
+        """Compute `losses`."""
+        with self._passes.stopwatch("forward"):
+            self.losses = self._module(self.batch, step)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Add the gradients of `loss`: averaged over the ranks in the step's last pass, before it wholly or not at all."""
+        with self._passes.stopwatch("backward"):
+            if self._averaged:
+                self._irrevocable = True
+                loss.backward()
+            else:
+                add_gradients(self._passes.phase.module, loss)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self.failed = error is not None
+        self.losses = {} if error else {name: value.detach() for name, value in self.losses.items()}
+        if error is None or not out_of_memory(error):
+            return False
+        if self._irrevocable:
+            raise self._passes.kept.refuse_repetition(self._passes.phase.name, self._sub_batch) from None
+        return True
+
+
+def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
+    """As `loss.backward()`, but wholly or not at all, and unseen by DistributedDataParallel."""
+    parameters = list(module.parameters())
+    for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+        parameter.grad += gradient
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether `error` says that an allocation failed, on a GPU or a CPU."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in ALLOCATION_FAILED)
+
+
+def release(device: torch.device) -> None:
+    """Give back what a failed pass has left behind."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
