@@ -28,7 +28,8 @@ def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
     path = Path(named)
     if path.resolve().is_relative_to(out.resolve()):
         raise SonorantError(
-            f"init_from: {named} is what this stage writes, and DVC removes it before the stage runs: name the run it came from, "
+            f"init_from: {named} is what this stage writes, and DVC removes it before the stage runs: name the run "
+            "it came from, "
             f"below {runs / f'train_{kind}'}, or a copy"
         )
     if (path / "voice.json").is_file():

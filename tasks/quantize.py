@@ -87,8 +87,17 @@ def train_on(
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
     codes = data.codes if model_kind(kind).learns_codes else None
-    paths = {"features": data.features, "runs": data.runs, "out": out}
-    train(kind, model, changed, **paths, codes=codes, stage="quantize", initial=initial)
+    train(
+        kind,
+        model,
+        changed,
+        features=data.features,
+        runs=data.runs,
+        out=out,
+        codes=codes,
+        stage="quantize",
+        initial=initial,
+    )
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:

@@ -122,7 +122,8 @@ def read_initial(path: Path, kind: str) -> Initial:
         ) from None
     if "description" not in state:
         raise SonorantError(
-            f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); name its trained model folder"
+            f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); name its trained "
+            "model folder"
         )
     state["description"] = current_model(state["description"], path)
     if state["description"]["kind"] != kind:
@@ -148,7 +149,8 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
     fitting = {name: value for name, value in weights.items() if name in own and value.shape == own[name].shape}
     if not any(value.ndim >= 2 for value in fitting.values()):
         raise SonorantError(
-            f"init_from: nothing of {initial.source} fits this model; compare its model.json with section '{description['kind']}'"
+            f"init_from: nothing of {initial.source} fits this model; compare its model.json with section "
+            f"'{description['kind']}'"
         )
     model.load_state_dict(fitting, strict=False)
     audio = initial.description["audio"]

@@ -1,10 +1,10 @@
 """The memory a training may take of its device, and the largest micro-batch that fits into it.
 
-On a GPU the figure is what torch's allocator has reserved; on a CPU the process's resident memory, of which each process
-of the node may take an equal part.
+On a GPU the figure is what torch's allocator has reserved; on a CPU the process's resident memory, of which each
+process of the node may take an equal part.
 
-A budget is found by running the heaviest micro-batches. Memory is a fixed part and one in proportion to the budget, so a
-budget multiplied by `allowed / taken` never takes more than is allowed and comes close after a few trials: nothing
+A budget is found by running the heaviest micro-batches. Memory is a fixed part and one in proportion to the budget, so
+a budget multiplied by `allowed / taken` never takes more than is allowed and comes close after a few trials: nothing
 larger than what fits is ever run.
 """
 
@@ -117,7 +117,8 @@ def find_budget(trained: TrainStep, share: float) -> int:
     if not recipe.budget:
         raise AllRanksError(
             f"{name}: the heaviest micro-batch of the smallest budget ({smallest}) does not fit into "
-            f"{max(0, allowed) / 2**30:.1f} GiB: free memory, raise machine.memory_share, or set activation_checkpointing: true"
+            f"{max(0, allowed) / 2**30:.1f} GiB: free memory, raise machine.memory_share, or set "
+            "activation_checkpointing: true"
         )
     return recipe.budget
 

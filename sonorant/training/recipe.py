@@ -131,7 +131,8 @@ def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
     items = store.indices(split)
     if not len(items):
         raise SonorantError(
-            f"the feature store has no utterances in its {split} split: add recordings or change prepare.validation and prepare.test"
+            f"the feature store has no utterances in its {split} split: add recordings or change prepare.validation "
+            "and prepare.test"
         )
     return items
 

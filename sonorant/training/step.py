@@ -118,7 +118,8 @@ class TrainStep:
             except StopIteration:
                 raise SonorantError(
                     f"step {step + 1}: {self.ranks.name} ran out of data before the others: it was loading another "
-                    "share of the epoch than the plan deals to it; compare features and code of the nodes and start again"
+                    "share of the epoch than the plan deals to it; compare features and code of the nodes and start "
+                    "again"
                 ) from None
             if counted:
                 self.computed.append(loaded[DRAWN])
@@ -151,7 +152,8 @@ class TrainStep:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Weights, average, optimizers and scaler; no generators, as randomness comes from (seed, epoch, micro-batch)."""
+        """Weights, average, optimizers and scaler; no generators, as randomness comes from (seed, epoch, "
+        "micro-batch)."""
         return {
             "phases": {phase.name: phase.module.state_dict() for phase in self.recipe.phases},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},

@@ -1,7 +1,7 @@
 """A micro-batch in slices, where this rank's memory does not hold it whole.
 
-Losses are sums, so a micro-batch may be computed slice by slice, each some of its rows, without changing the step: equal
-to rounding, except that dropout and the flow's noise are drawn per slice. The size of a slice is counted in the values
+Losses are sums, so a micro-batch may be computed slice by slice, each some of its rows, without changing the step:
+equal to rounding, except that dropout and the flow's noise are drawn per slice. The size of a slice is counted in the values
 of its tensors.
 """
 
@@ -123,8 +123,8 @@ class Passes:
                 part.backward(loss)
 
     `wrapped`, the phase's DistributedDataParallel, is called once a step, for the last pass of the last micro-batch;
-    passes before it are this rank's own, as under its `no_sync`, but with static graphs too. A pass in which it averages
-    cannot be repeated: one that might not fit into memory is computed without it, and then one of no weight over a
+    passes before it are this rank's own, as under its `no_sync`, but with static graphs too. A pass in which it
+    averages cannot be repeated: one that might not fit into memory is computed without it, and then one of no weight over a
     single row averages what was added up.
     """
 
@@ -183,7 +183,8 @@ class Part:
             self.losses = self._module(self.batch, step)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradients of `loss`: averaged over the ranks in the step's last pass, before it wholly or not at all."""
+        """Add the gradients of `loss`: averaged over the ranks in the step's last pass, before it wholly or not at "
+        "all."""
         with self._passes.stopwatch("backward"):
             if self._averaged:
                 self._irrevocable = True

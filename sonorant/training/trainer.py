@@ -59,7 +59,7 @@ class Trainer:
         self.log: MetricsLog | None = None
         self._stop = False
 
-    # --- the loop ---------------------------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------------------------------
 
     def train(self) -> str:
         """Run to the last step; return `finished`, or `stopped` after a SIGTERM (a checkpoint is then saved)."""
@@ -70,7 +70,8 @@ class Trainer:
             self.resume()
             if self.recipe.budget is None:
                 self._say(
-                    f"{self.recipe.name}: {memory.find_budget(self.trained, self.machine.memory_share)} a micro-batch, as memory allows"
+                    f"{self.recipe.name}: {memory.find_budget(self.trained, self.machine.memory_share)} a "
+                    "micro-batch, as memory allows"
                 )
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
@@ -150,7 +151,7 @@ class Trainer:
         batches = prefetched(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
         return map(self.meter.cost.take, batches)
 
-    # --- measuring --------------------------------------------------------------------------------------------------------------
+    # --- measuring ----------------------------------------------------------------------------------------------------
 
     def validate(self) -> dict[str, float]:
         """Losses of the averaged weights on the validation split, a sample to look at, and the best checkpoint where it
@@ -178,7 +179,8 @@ class Trainer:
         if scaler.is_enabled():  # it leaves such steps out and goes on with a smaller scale
             if scaler.get_scale() < SMALLEST_SCALE:
                 raise AllRanksError(
-                    f"step {self.step}: training of the {self.recipe.name} has diverged (no gradient was finite, down to a scale of "
+                    f"step {self.step}: training of the {self.recipe.name} has diverged (no gradient was finite, "
+                    "down to a scale of "
                     f"{scaler.get_scale():g}); lower train_{self.recipe.name}.learning_rate, or use precision bf16"
                 )
             return
@@ -189,7 +191,7 @@ class Trainer:
                     f"lower train_{self.recipe.name}.learning_rate"
                 )
 
-    # --- state ------------------------------------------------------------------------------------------------------------------
+    # --- state --------------------------------------------------------------------------------------------------------
 
     def save(self) -> None:
         """Write a checkpoint (rank 0) and prune old ones."""
@@ -228,7 +230,8 @@ class Trainer:
         state = checkpoint.parse(newest)
         if state["fingerprint"] != self.fingerprint:
             raise AllRanksError(
-                f"{self.run.path}: its checkpoint belongs to other settings, data or code; remove the folder or choose another"
+                f"{self.run.path}: its checkpoint belongs to other settings, data or code; remove the folder or "
+                "choose another"
             )
         self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
@@ -236,7 +239,8 @@ class Trainer:
         self.recipe.budget = state["budget"]
         if state["world_size"] != self.ranks.world_size:
             self._say(
-                f"the checkpoint was written by {state['world_size']} ranks, now there are {self.ranks.world_size}: equal to rounding"
+                f"the checkpoint was written by {state['world_size']} ranks, now there are {self.ranks.world_size}: "
+                "equal to rounding"
             )
         self._say(f"resuming {self.recipe.name} from its checkpoint at step {self.step} of {self.config.steps}")
 

@@ -123,7 +123,8 @@ class Utterances(ABC):
         longest = int(items[store.frames[items].argmax()])
         if self.budget is not None and store.frames[longest] > self.budget:
             raise SonorantError(
-                f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a micro-batch may hold: "
+                f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a "
+                "micro-batch may hold: "
                 f"raise {self.section}.frames_per_micro_batch ({self.budget}) or lower prepare.max_seconds"
             )
         return items

@@ -178,7 +178,8 @@ class WaveformRecipe:
         if not short:
             return []
         return [
-            f"{self.name}: {short} of {len(frames)} utterances are shorter than train_{self.name}.segment_frames ({length}) "
+            f"{self.name}: {short} of {len(frames)} utterances are shorter than train_{self.name}.segment_frames "
+            f"({length}) "
             "and are not trained on"
         ]
 

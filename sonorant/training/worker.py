@@ -173,7 +173,8 @@ def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
     """The error a person should read instead of `error`, or `error` itself where nobody foresaw it."""
     if isinstance(error, OSError):
         return SonorantError(
-            f"rank {ranks.rank} on {platform.node()}: {error.filename or run.path}: {error.strerror or error}; fix that, and the same "
+            f"rank {ranks.rank} on {platform.node()}: {error.filename or run.path}: {error.strerror or error}; fix "
+            "that, and the same "
             "command resumes from the last checkpoint"
         )
     if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_GONE):

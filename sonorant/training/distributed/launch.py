@@ -172,7 +172,8 @@ def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
     else:
         return None
     return (
-        f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of {wanted} "
+        f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of "
+        f"{wanted} "
         "(a larger step, or the same with smaller micro-batches)"
     )
 
@@ -225,7 +226,8 @@ def launch(job: Job) -> None:
         raise SonorantError(f"{job.recipe}: training did not start, see above")
     cause = status["message"] or "a rank was killed or a node is gone, see above"
     raise SonorantError(
-        f"{job.recipe}: training failed after step {status['step']}: {cause}; the same command resumes from its last checkpoint"
+        f"{job.recipe}: training failed after step {status['step']}: {cause}; the same command resumes from its last "
+        "checkpoint"
     )
 
 

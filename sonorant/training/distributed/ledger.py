@@ -73,7 +73,8 @@ class Ledger:
         _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, epochs[0], [])))
         if len(plan.micro_batches(epoch)) >= EPOCHS_COMPARED and len(set(epochs)) == 1:
             raise AllRanksError(
-                f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing is ever reshuffled: "
+                f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing "
+                "is ever reshuffled: "
                 "the plan's random numbers have to depend on the epoch"
             )
         epoch, place = self._turned()
@@ -118,12 +119,18 @@ class Ledger:
         for earlier in {0, epoch - 1} - {-1, epoch}:
             steps = self._plan.steps(earlier)
             if place < len(steps) and computed == Counter(samples_of(steps[place])):
-                return f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data is not reshuffled"
+                return (
+                    f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data "
+                    "is not reshuffled"
+                )
         repeated = sorted((computed - planned).keys() & planned.keys())
         if repeated:
             item, _ = repeated[0]
             who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
-            return f"{len(repeated)} samples were computed more than once, utterance {item} by {who}: the ranks see the same data"
+            return (
+                f"{len(repeated)} samples were computed more than once, utterance {item} by {who}: the ranks see "
+                "the same data"
+            )
         foreign, missing = sorted((computed - planned).keys()), sorted((planned - computed).keys())
         if missing:
             item, _ = missing[0]
@@ -133,7 +140,10 @@ class Ledger:
                 if missing[0] in samples_of([b for b, _ in shard(batches, rank, len(pages))])
             ]
             instead = f", {len(foreign)} others instead" if foreign else ""
-            return f"{len(missing)} samples were computed by no rank{instead}, utterance {item} was dealt to {pages[owners[-1]].rank}"
+            return (
+                f"{len(missing)} samples were computed by no rank{instead}, utterance {item} was dealt to "
+                f"{pages[owners[-1]].rank}"
+            )
         return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
 
 
@@ -156,7 +166,8 @@ def _refuse_other_plans(pages: list[Page]) -> None:
     for page in pages[1:]:
         if page.planned != pages[0].planned:
             raise AllRanksError(
-                f"{page.rank} planned other samples than {pages[0].rank}: their features, settings or code differ, or one is steps "
+                f"{page.rank} planned other samples than {pages[0].rank}: their features, settings or code differ, "
+                "or one is steps "
                 "ahead; give all nodes the same copies"
             )
 
@@ -203,7 +214,8 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ra
                 )
         if copy.fingerprint != first.fingerprint:
             raise AllRanksError(
-                f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first node {first.host} "
+                f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first "
+                f"node {first.host} "
                 f"({first.fingerprint}); check out the same commit with the same params.yaml there"
             )
 

@@ -36,8 +36,10 @@ Part = dict[str, torch.Tensor]
 
 
 CAUSES = {
-    "gradients": "gradients were not averaged: something calls a phase's module and not its DistributedDataParallel wrapper",
-    "weights": "its memory, its links or its kind of processor computes differently: take that machine out if it happens again",
+    "gradients": "gradients were not averaged: something calls a phase's module and not its DistributedDataParallel "
+    "wrapper",
+    "weights": "its memory, its links or its kind of processor computes differently: take that machine out if it "
+    "happens again",
     "buffers": "a module changes its buffers by what its rank sees: sum such figures over the ranks",
     "average": "the moving average was updated by something else than the step",
     "optimizer": "it did not load the same checkpoint as the others",
@@ -50,14 +52,16 @@ def prove_group(ranks: Ranks, expected: int) -> None:
     """That as many ranks met as were to train together, each on a device of its own. Raises SonorantError."""
     if expected != ranks.world_size:
         raise SonorantError(
-            f"{ranks.name}: {expected} ranks were to train together but {ranks.world_size} met, so that each group would train alone: "
+            f"{ranks.name}: {expected} ranks were to train together but {ranks.world_size} met, so that each group "
+            "would train alone: "
             "every node needs the same PET_NNODES, PET_NPROC_PER_NODE and address of the first node"
         )
     seen: dict[str, str] = {}
     for device, name in ranks.gather((ranks.device_id, ranks.name)):
         if device in seen:
             raise AllRanksError(
-                f"{name} has the same device as {seen[device]} ({device}): start one process a device (PET_NPROC_PER_NODE), with "
+                f"{name} has the same device as {seen[device]} ({device}): start one process a device "
+                "(PET_NPROC_PER_NODE), with "
                 "CUDA_VISIBLE_DEVICES the same for all processes of a node"
             )
         seen[device] = name
@@ -164,7 +168,8 @@ class Proof:
         for name, far in self.ranks.gather((self.ranks.name, distance)):
             if not far <= TOLERANCE:
                 raise AllRanksError(
-                    f"{name} does not average its gradients with the others (they are {far:.0%} off the average): something calls a "
+                    f"{name} does not average its gradients with the others (they are {far:.0%} off the average): "
+                    "something calls a "
                     "phase's module and not its DistributedDataParallel wrapper; call TrainStep.wrapped"
                 )
 

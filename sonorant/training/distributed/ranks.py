@@ -105,7 +105,8 @@ def join(patience: float) -> Ranks:
         here = torch.cuda.device_count()
         if local_rank >= here:
             raise SonorantError(
-                f"rank {os.environ['RANK']} on {platform.node()}: process {local_rank + 1} of this node has no GPU of its own, {here} are "
+                f"rank {os.environ['RANK']} on {platform.node()}: process {local_rank + 1} of this node has no GPU "
+                f"of its own, {here} are "
                 f"there; set PET_NPROC_PER_NODE={here}"
             )
         device = torch.device("cuda", local_rank)

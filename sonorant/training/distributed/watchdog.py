@@ -168,7 +168,7 @@ class Watchdog:
     def _silent(self, seconds: float) -> bool:
         return seconds > SILENCE * self.interval
 
-    # --- judging ----------------------------------------------------------------------------------------------------------------
+    # --- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
         judged = self._awake

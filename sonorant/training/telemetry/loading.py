@@ -95,28 +95,33 @@ def cause_of_waiting(cost: Cost, wall: float, workers: int, cores: int) -> tuple
     working = cost.reading + cost.transforming
     if cost.reading > cost.transforming:
         return "storage", (
-            f"storage: {cost.reading:.2f} s of {working:.2f} s of loading went into reading, with {cost.faults:.0f} pages from disk; "
+            f"storage: {cost.reading:.2f} s of {working:.2f} s of loading went into reading, with {cost.faults:.0f} "
+            "pages from disk; "
             "set data.preload to memory or folder"
         )
     if workers == 0:
         return "transforms", (
-            f"transforms: {cost.transforming:.2f} s of {working:.2f} s of loading went into making tensors, in the training process "
+            f"transforms: {cost.transforming:.2f} s of {working:.2f} s of loading went into making tensors, in the "
+            "training process "
             "itself; set data.workers to 1 or more"
         )
     if cost.computing < BUSY * cost.transforming:
         return "workers", (
-            f"workers: the {workers} had a core for only {cost.computing:.2f} s of the {cost.transforming:.2f} s they worked; "
+            f"workers: the {workers} had a core for only {cost.computing:.2f} s of the {cost.transforming:.2f} s "
+            "they worked; "
             "lower data.workers, or give this rank more cores"
         )
     if working < BUSY * workers * wall:
         return "workers", (
-            f"workers: the {workers} worked for {working:.2f} s of {wall:.2f} s and were waited for all the same, as when an epoch of few "
+            f"workers: the {workers} worked for {working:.2f} s of {wall:.2f} s and were waited for all the same, as "
+            "when an epoch of few "
             "steps starts them anew; set data.workers to 0, or data.preload to memory"
         )
     if workers < cores:
         return (
             "workers",
-            f"workers: the {workers} were busy all the time and too few; raise data.workers (this rank has {cores} cores)",
+            f"workers: the {workers} were busy all the time and too few; raise data.workers (this rank has {cores} "
+            "cores)",
         )
     return "transforms", (
         f"transforms: making tensors took {cost.transforming:.2f} s in {wall:.2f} s, more than {cores} cores can do; "

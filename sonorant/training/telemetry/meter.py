@@ -147,7 +147,8 @@ def fragmentation_warning(row: dict[str, float]) -> str | None:
     if row.get("fragmentation", 0.0) <= FRAGMENTED:
         return None
     return (
-        f"{row['fragmentation']:.0%} of the {row['reserved_gib']:.1f} GiB of reserved GPU memory was never in use (fragmentation); "
+        f"{row['fragmentation']:.0%} of the {row['reserved_gib']:.1f} GiB of reserved GPU memory was never in use "
+        "(fragmentation); "
         "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     )
 

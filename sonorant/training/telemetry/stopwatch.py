@@ -113,7 +113,8 @@ class Progress:
         width = 24
         bar = "█" * (width * step // self.steps)
         line = (
-            f"{self.name} {step:>6}/{self.steps} |{bar:<{width}}| loss {row['train/loss']:.4f}  {1 / self.seconds_per_step:.2f} steps/s  "
+            f"{self.name} {step:>6}/{self.steps} |{bar:<{width}}| loss {row['train/loss']:.4f}  "
+            f"{1 / self.seconds_per_step:.2f} steps/s  "
             f"{row['speed/audio_seconds_per_second']:.0f} audio-s/s  {left // 60}:{left % 60:02d} left"
         )
         print(
