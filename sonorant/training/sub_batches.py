@@ -1,8 +1,8 @@
 """A micro-batch in slices, where this rank's memory does not hold it whole.
 
 Losses are sums, so a micro-batch may be computed slice by slice, each some of its rows, without changing the step:
-equal to rounding, except that dropout and the flow's noise are drawn per slice. The size of a slice is counted in the values
-of its tensors.
+equal to rounding, except that dropout and the flow's noise are drawn per slice. The size of a slice is counted in the
+values of its tensors.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class Passes:
 
     `wrapped`, the phase's DistributedDataParallel, is called once a step, for the last pass of the last micro-batch;
     passes before it are this rank's own, as under its `no_sync`, but with static graphs too. A pass in which it
-    averages cannot be repeated: one that might not fit into memory is computed without it, and then one of no weight over a
-    single row averages what was added up.
+    averages cannot be repeated: one that might not fit into memory is computed without it, and then one of no weight
+    over a single row averages what was added up.
     """
 
     def __init__(
