@@ -99,9 +99,9 @@ print(monotonic_alignment(torch.eye(3)[None], torch.tensor([3]), torch.tensor([3
 @pytest.mark.parametrize("numba", ["absent", "without a folder for its cache"])
 def test_the_search_works_without_numba_and_without_a_folder_for_its_machine_code(numba: str, tmp_path: Path) -> None:
     for file in ("__init__.py", "alignment.py", "alignment_kernel.py"):
-        (tmp_path / "sonorant" / "models").mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / "sonorant" / "models" / file, tmp_path / "sonorant" / "models" / file)
-    (tmp_path / "sonorant" / "models" / "__pycache__").write_text("a file, so that no folder can be made here")
+        (tmp_path / "sonorant" / "layers").mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "sonorant" / "layers" / file, tmp_path / "sonorant" / "layers" / file)
+    (tmp_path / "sonorant" / "layers" / "__pycache__").write_text("a file, so that no folder can be made here")
     (tmp_path / "home").write_text("no folder either")
     env = {**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     env = {name: value for name, value in env.items() if not name.startswith(("NUMBA_", "XDG_"))}
