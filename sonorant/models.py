@@ -43,8 +43,8 @@ def describe(
 
 def save_model(folder: Path, weights: dict[str, torch.Tensor], description: dict[str, Any]) -> None:
     """Write `weights.pt` and `model.json` into `folder`, each whole or not at all."""
-    with atomic_file(folder / "weights.pt") as temporary:
-        torch.save(weights, temporary)
+    with atomic_file(folder / "weights.pt") as temporary, temporary.open("wb") as file:
+        torch.save(weights, file)  # into a file, not to a path: that would be kept inside, with this process's number
     write_json(folder / "model.json", description)
 
 

@@ -111,7 +111,7 @@ def code_of(module: str) -> list[str]:
     """What `python -m <module>` runs, as dependencies: files, or the whole folder where that is most of it."""
     reached = _files(closure(ROOT.joinpath(*module.split(".")).with_suffix(".py")))
     reached |= {path for folder in {file.parent for file in reached} for path in _files(folder.glob("*.*"), but=".py")}
-    files = {path for path in reached if not _plumbing(path)}
+    files: set[Path] = {path for path in reached if not _plumbing(path)}
     folders = {parent for file in files for parent in file.parents if ROOT / "sonorant" in parent.parents}
     rooms = {folder for folder in folders if _mostly(folder, files)}
     kept = {path for path in files | rooms if not rooms & set(path.parents)}

@@ -1,22 +1,89 @@
-"""What a training depends on, as one hash: the name of its run directory. Knows nothing of how training works."""
+"""Which run directory a training belongs to: by its data, its settings and its recipe's VERSION, never by its code."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
-from sonorant.files import sha256_tree
-from tasks.stage import stage_of_graph
+import sonorant
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, sha256_tree
+from sonorant.training import checkpoint
+
+RENAMED = {"streams": "codebooks", "stream_dropout": "codebook_dropout"}
+"""Settings that a `job.json` of before 2026-11 has under other names, old to new."""
 
 
-def fingerprint(stage: str, settings: dict[str, Any], data_hash: str) -> str:
-    """16 hex digits over settings, data and the code that `dvc.yaml` lists as the stage's dependencies.
+def fingerprint(content: dict[str, Any]) -> str:
+    """16 hex digits over what decides the outcome of a training, see `Content`: the name of its run directory.
 
     The same fingerprint means that a checkpoint may be resumed; any other one trains anew in a folder of its own.
     """
-    deps = stage_of_graph(stage)["deps"]
-    code = [Path(dep) for dep in deps if dep.startswith(("sonorant/", "tasks/"))]
-    content = {"stage": stage, "settings": settings, "data": data_hash, "code": sha256_tree(code)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def code_in_use() -> str:
+    """16 hex digits over the code of the package: provenance, which a training survives."""
+    return sha256_tree([Path(sonorant.__file__).parent])[:16]
+
+
+def find_run(folder: Path, content: dict[str, Any], codec: dict[str, Any] | None) -> Path:
+    """The run directory below `folder` for a training of `content`; it may not be there yet.
+
+    One that an earlier Sonorant made is named by another algorithm, so it is recognised by its `job.json`. `codec`:
+    what the token store says of its codec, for recipes that learn codes.
+    """
+    run = folder / fingerprint(content)
+    if run.exists():
+        return run
+    for job_file in sorted(folder.glob("*/job.json")):
+        if re.fullmatch(r"[0-9a-f]{16}", job_file.parent.name) and _trains(job_file, content, codec):
+            return job_file.parent
+    return run
+
+
+def _trains(job_file: Path, content: dict[str, Any], codec: dict[str, Any] | None) -> bool:
+    """Whether the training that `job_file` describes is the one of `content`."""
+    try:
+        job = read_json(job_file)
+        provenance = job["provenance"]
+        codes = provenance.get("codes")
+        if content["codes"] and not codes and _learned(job_file.parent, codec):
+            codes = content["codes"]
+        found = {
+            "recipe": job["recipe"],
+            "version": job.get("version", 1),
+            "model": {RENAMED.get(key, key): value for key, value in job["model"].items()},
+            "train": job["train"] | {"init_from": None},
+            "initial": (provenance.get("init_from") or {}).get("sha256"),
+            "data": provenance["data"],
+            "codes": codes,
+        }
+    except (SonorantError, KeyError, TypeError, AttributeError):
+        return False  # not a job that can be compared: it stays where it is
+    return found == content
+
+
+def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
+    """Whether the newest checkpoint in `run` learned the codes of `codec`.
+
+    Its weights file may have been written anew meanwhile, so its hash is not compared; its codes for silence are.
+    """
+    newest = checkpoint.existing(run / "checkpoints")[:1]
+    if not newest or codec is None:
+        return False
+    try:
+        learned = checkpoint.load(newest[0])["description"]["codec"]
+    except (checkpoint.DamagedCheckpoint, KeyError):
+        return False
+    learned = {RENAMED.get(key, key): value for key, value in learned.items()}
+    return {**learned, "sha256": None} == {**codec, "sha256": None}
+
+
+def move_aside(run: Path) -> Path:
+    """Give a run directory a name under which no training is looked for, and return it."""
+    number = next(n for n in range(1, 10**6) if not run.with_name(f"{run.name}.before-{n}").exists())
+    return run.rename(run.with_name(f"{run.name}.before-{number}"))

@@ -44,6 +44,9 @@ class ModelKind(ABC):
     """`kind` in `model.json`; also its section of params.yaml, and `train_<name>` that of its training."""
     title: ClassVar[str]
     """For readers."""
+    VERSION: ClassVar[int] = 1
+    """Of the mathematics of its recipe: raise it when the same data and settings give another model. It is part of the
+    fingerprint, so that no training goes on under a mathematics that it did not begin with."""
     learns_codes: ClassVar[bool] = False
     """Whether its recipe reads the token store that the waveform model's stage wrote."""
     why_no_qat: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""What the engine needs to know of a model to train it. Knows nothing of ranks, checkpoints or steps."""
+"""What the training loop needs to know of a model to train it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The folder a training lives in until it is done. Knows nothing of models; the one place that names what is inside.
+"""The folder a training lives in until it is done; the one place that names what is inside.
 
-`metrics.jsonl` is the truth about the run's figures: MLflow and plots are fed from it.
+`job.json` says what is trained here and `metrics.jsonl` is the truth about the run's figures: MLflow and plots are fed from it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ class RunDirectory:
         self.checkpoints = path / "checkpoints"
         self.samples = path / "samples"
         self.metrics = path / "metrics.jsonl"
+        self.job = path / "job.json"
         self._lock: IO[str] | None = None
 
     def sub_batches(self, rank: int) -> Path:
         """What a rank whose memory ran out takes at once; on the rank's own machine."""
         return self.path / "sub_batches" / f"rank-{rank}.json"
+
+    def provenance(self) -> dict[str, Any]:
+        """What `job.json` says of where this training came from when it was last begun or ended; empty without one."""
+        return dict(read_json(self.job).get("provenance", {})) if self.job.exists() else {}
 
     def lock(self, patience: float | None = None) -> None:
         """Become the only trainer here, waiting up to `patience` seconds (PATIENCE) for one that is just ending. Raises

@@ -11,6 +11,7 @@ import torch
 
 from sonorant.data.batches import Batch, prefetched
 from sonorant.data.plan import MicroBatch, shard
+from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
 from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers
@@ -42,9 +43,13 @@ class Trainer:
         data: DataConfig | None = None,
         machine: MachineConfig | None = None,
         profile: str | None = None,
+        provenance: dict[str, Any] | None = None,
     ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
+        """Of the run directory: a checkpoint of another one is refused."""
+        self.provenance = provenance or {}
+        """Of the model as it stands: of the code that took the last step."""
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch(ranks.device)
         self.proof = Proof(recipe, ranks)
@@ -209,6 +214,7 @@ class Trainer:
         """All that the next step depends on."""
         return {
             "fingerprint": self.fingerprint,
+            "provenance": self.provenance,
             "step": self.step,
             "epoch": self.epoch,
             "step_in_epoch": self.step_in_epoch,
@@ -228,11 +234,8 @@ class Trainer:
         if newest is None:
             return
         state = checkpoint.parse(newest)
-        if state["fingerprint"] != self.fingerprint:
-            raise AllRanksError(
-                f"{self.run.path}: its checkpoint belongs to other settings, data or code; remove the folder or "
-                "choose another"
-            )
+        if self.ranks.first:  # the others have no run directory that could be another
+            self._check_origin(state)
         self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]
@@ -244,9 +247,26 @@ class Trainer:
             )
         self._say(f"resuming {self.recipe.name} from its checkpoint at step {self.step} of {self.config.steps}")
 
+    def _check_origin(self, state: dict[str, Any]) -> None:
+        """Refuse a checkpoint of another training, and say if other code wrote this one. Raises SonorantError."""
+        if state["fingerprint"] != self.fingerprint:
+            raise SonorantError(
+                f"{self.run.path}: its checkpoint belongs to other settings or data; "
+                "remove the folder or choose another"
+            )
+        before, now = state.get("provenance") or self.run.provenance(), self.provenance
+        if state["step"] >= self.config.steps:  # nothing is left to train: the model is still the one of that code
+            self.provenance = before or now
+        elif before.get("code") != now.get("code"):
+            self._say(f"{self.recipe.name}: resuming under other code: {_code(before)} before, {_code(now)} now")
+
     def _say(self, message: str) -> None:
         if self.ranks.first:
             print(message, flush=True)
+
+
+def _code(provenance: dict[str, Any]) -> str:
+    return f"commit {provenance.get('git_commit', 'unknown')[:12]}, code {provenance.get('code', 'unknown')}"
 
 
 @torch.no_grad()

@@ -68,9 +68,12 @@ class Job:
     out: str
     """Folder of the trained model."""
     fingerprint: str
-    """Of params, data and code: a checkpoint of another one is refused."""
+    """Of settings, data and the recipe's VERSION: the same on all nodes."""
     provenance: dict[str, Any]
-    """Goes into `model.json`."""
+    """Goes into checkpoints and `model.json`: commit and hash of the code, and what the run directory is known by
+    (`fingerprint`, another one where an earlier Sonorant named it): a checkpoint of another one is refused."""
+    version: int = 1
+    """VERSION of the kind of model."""
     codes: str | None = None
     """Folder of the token store, of recipes that learn codes."""
     data: dict[str, Any] = field(default_factory=dict)
@@ -120,9 +123,10 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
 
 
 def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
-    refuse_other_copies(Path(job.features), Path(job.codes) if job.codes else None, job.fingerprint, ranks)
-    if ranks.first:
-        job.write(run.path / "job.json")  # for people: what is trained here
+    code = job.provenance.get("code", "unknown")
+    refuse_other_copies(Path(job.features), Path(job.codes) if job.codes else None, job.fingerprint, code, ranks)
+    if ranks.first and not run.job.exists():  # an older one says where checkpoints without provenance come from
+        job.write(run.job)
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
     recipe = recipe_of(replace(job, features=str(_features(job, data, ranks))))
     if data.preload == "memory":
@@ -131,12 +135,14 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
         recipe.store.read_into_memory(room)
     if job.initial:
         start_from(recipe, Path(job.initial), ranks)
-    trainer = Trainer(recipe, ranks, run, job.fingerprint, data, machine, job.profile)
+    key = job.provenance.get("fingerprint", job.fingerprint)
+    trainer = Trainer(recipe, ranks, run, key, data, machine, job.profile, job.provenance)
     with Watchdog(ranks, trainer.stopwatch, lambda: trainer.step, machine, run):
         state = trainer.train()
         if ranks.first:
             if state == "finished":
                 _save(trainer, job, run)
+            replace(job, provenance=trainer.provenance).write(run.job)
             run.write_status(state, trainer.step)
         with trainer.stopwatch("communication"):
             dist.barrier()
@@ -188,7 +194,7 @@ def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
         name: value.detach().cpu().contiguous() for name, value in trainer.trained.ema.module.state_dict().items()
     }
     description = trainer.recipe.description()
-    description["provenance"] = {**job.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
+    description["provenance"] = {**trainer.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
     out.mkdir(parents=True, exist_ok=True)
     _write_curves(out / "curves.csv", run)
     save_model(out, weights, description)

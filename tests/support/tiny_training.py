@@ -94,7 +94,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
             "stride": 2, "codebooks": 2,
                      "levels": [4, 3], "codebook_dropout": 0.3, "pretrained": None}  # fmt: skip
         train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
-    return {**model, **{k: v for k, v in changes.items() if k in model}}, {
+    return {**model, **{k: v for k, v in changes.items() if k in model or k == "quantization"}}, {
         **train,
         **{k: v for k, v in changes.items() if k in train},
     }

@@ -142,7 +142,7 @@ def test_a_checkpoint_of_other_settings_is_refused_by_all_ranks_in_one_line(
     training.job = dataclasses.replace(training.job, fingerprint="other")
     before = contents(training)
     error = training.failed(training.start(2))
-    assert re.search(r"its checkpoint belongs to other settings, data or code; remove the folder", error)
+    assert re.search(r"its checkpoint belongs to other settings or data; remove the folder", error)
     assert_nothing_is_lost(training, before, "other settings")
 
 

@@ -271,35 +271,37 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     other = Path(shutil.copytree(codes, tmp_path / "other-codes"))
     (other / "header.json").write_text((codes / "header.json").read_text() + " ")
     cases = [
-        (features, codes, "f"),
-        (with_another_split(features, tmp_path / "split"), None, "f"),
-        (flipped, None, "f"),
-        (features, codes, "g"),
-        (tmp_path, codes, "f"),
-        (features, other, "f"),
+        (features, codes, "f", "code"),
+        (with_another_split(features, tmp_path / "split"), None, "f", "code"),
+        (flipped, None, "f", "code"),
+        (features, codes, "g", "code"),
+        (features, codes, "f", "other code"),
+        (tmp_path, codes, "f", "code"),
+        (features, other, "f", "code"),
     ]
     torch.multiprocessing.spawn(_second_of_two, (features, codes, cases, str(tmp_path)), nprocs=2)
-    same, split, bits, code, absent, tokens = json.loads((tmp_path / "said").read_text())
+    same, split, bits, settings, code, absent, tokens = json.loads((tmp_path / "said").read_text())
     assert same == ""
     assert "its features (" in split and f"there: dvc pull {features}" in split
     assert "the arrays are not those the header was written for" in bits and "dvc pull" in bits
-    assert "its code or params (fingerprint g)" in code and "check out the same commit" in code
+    assert "its settings (fingerprint g)" in settings
+    assert "its code (hash other code)" in code and "check out the same commit" in code
     assert "header.json: no such file" in absent
     assert "its codes (" in tokens and f"there: dvc pull {codes}" in tokens
 
 
 def _second_of_two(
-    rank: int, features: Path, codes: Path, cases: list[tuple[Path, Path | None, str]], folder: str
+    rank: int, features: Path, codes: Path, cases: list[tuple[Path, Path | None, str, str]], folder: str
 ) -> None:
     os.environ["LOCAL_WORLD_SIZE"] = "1"
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []
-    for own, tokens, fingerprint in cases:
+    for own, tokens, fingerprint, code in cases:
         try:
             if rank:
-                refuse_other_copies(own, tokens, fingerprint, ranks)
+                refuse_other_copies(own, tokens, fingerprint, code, ranks)
             else:
-                refuse_other_copies(features, codes if tokens else None, "f", ranks)
+                refuse_other_copies(features, codes if tokens else None, "f", "code", ranks)
             said.append("")
         except SonorantError as error:
             said.append(str(error))

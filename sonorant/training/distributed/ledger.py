@@ -182,14 +182,17 @@ class Copy:
     codes: str
     """Hash of its token store; empty where none is learned from."""
     fingerprint: str
-    """Of params, code and features."""
+    """Of settings, features and the recipe's VERSION."""
+    code: str
+    """Hash of the package."""
     problem: str = ""
     """Why its features or codes cannot be used; empty where they can."""
 
 
-def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ranks: Ranks) -> None:
-    """Raise AllRanksError on all ranks if any node's features, codes or fingerprint differ from rank 0's; every rank
-    must call it.
+def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, code: str, ranks: Ranks) -> None:
+    """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's.
+
+    Every rank must call it.
 
     The arrays themselves are read through and compared with their hash by one rank of each node, where there are
     several nodes: who copied the features may have been interrupted.
@@ -197,7 +200,7 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ra
     if ranks.world_size == 1:
         return
     several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
-    own = _copy(features, codes, fingerprint, verify=several and ranks.local_rank == 0)
+    own = _copy(features, codes, fingerprint, code, verify=several and ranks.local_rank == 0)
     first, *others = ranks.gather(own)
     for copy in (first, *others):
         if copy.problem:
@@ -212,15 +215,18 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, ra
                     f"node {copy.host}: its {what} ({its[:12]}) are not those of the first node {first.host} "
                     f"({wanted[:12]}); there: dvc pull {folder}"
                 )
-        if copy.fingerprint != first.fingerprint:
-            raise AllRanksError(
-                f"node {copy.host}: its code or params (fingerprint {copy.fingerprint}) are not those of the first "
-                f"node {first.host} "
-                f"({first.fingerprint}); check out the same commit with the same params.yaml there"
-            )
+        for what, its, wanted in (
+            ("settings (fingerprint", copy.fingerprint, first.fingerprint),
+            ("code (hash", copy.code, first.code),
+        ):
+            if its != wanted:
+                raise AllRanksError(
+                    f"node {copy.host}: its {what} {its}) are not those of the first node {first.host} "
+                    f"({wanted}); check out the same commit with the same params.yaml there"
+                )
 
 
-def _copy(features: Path, codes: Path | None, fingerprint: str, verify: bool) -> Copy:
+def _copy(features: Path, codes: Path | None, fingerprint: str, code: str, verify: bool) -> Copy:
     host = platform.node()
     try:
         if verify:
@@ -228,6 +234,6 @@ def _copy(features: Path, codes: Path | None, fingerprint: str, verify: bool) ->
             store.verify()
             if codes:
                 CodeStore.open(codes, store).verify()
-        return Copy(host, store_hash(features), code_hash(codes) if codes else "", fingerprint)
+        return Copy(host, store_hash(features), code_hash(codes) if codes else "", fingerprint, code)
     except (SonorantError, OSError) as error:
-        return Copy(host, "", "", fingerprint, str(error))
+        return Copy(host, "", "", fingerprint, code, str(error))

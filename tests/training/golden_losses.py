@@ -1,0 +1,92 @@
+"""The first losses of each recipe on a tiny corpus, kept in golden_losses.json: they move when the mathematics moves.
+
+    python -m tests.training.golden_losses --write
+
+renews those of recipes whose VERSION is not the one they were kept with, and of recipes that are new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.step import TrainStep
+from sonorant.training.telemetry.stopwatch import Stopwatch
+from sonorant.training.worker import version_of
+from tests.support.tiny_training import tiny_features, tiny_recipe
+
+KEPT = Path(__file__).with_suffix(".json")
+STEPS = 2
+INT8 = {
+    "method": "qat",
+    "layers": ["encoder.blocks.0.expand", "encoder.blocks.0.contract", "decoder.stack.blocks.0.expand", "prior"],
+    "float_layers": [],
+}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "acoustic": ("acoustic", {}),
+    "acoustic, flow": ("acoustic", {"decoder": "flow"}),
+    "acoustic, int8": ("acoustic", {"quantization": INT8}),
+    "vocoder": ("vocoder", {}),
+    "vocoder, adversarial": ("vocoder", {"adversarial": True}),
+    "codec": ("codec", {}),
+    "language_model": ("language_model", {}),
+}
+"""Recipe and changes to the tiny training's settings."""
+TOLERANCE = {"fp32": 2e-3, "bf16": 3e-2}
+"""By precision, relative. Measured between AVX-512 and SSE4.1 on one machine: fp32 at most 5e-5, bf16 at most 2e-3."""
+
+
+Rows = list[dict[str, float]]
+
+
+def losses_of(case: str, precision: str, features: Path) -> Rows:
+    """The losses and gradient norms of the first steps."""
+    kind, changes = CASES[case]
+    recipe = tiny_recipe(kind, features, precision=precision, **changes)
+    trained = TrainStep(recipe, Ranks(0, 1, 0, torch.device("cpu")), Stopwatch())
+    rows = []
+    for step, micro_batches in enumerate(recipe.plan.steps(0)[:STEPS]):
+        data: Any = recipe.dataset(micro_batches)
+        taken = trained.take(step, micro_batches, (data[index] for index in range(len(micro_batches))))
+        figures = taken["losses"] | {f"norm of {name}": norm for name, norm in taken["norms"].items()}
+        rows.append({name: float(f"{float(value):.6g}") for name, value in figures.items()})
+    return rows
+
+
+def differ(kept: Rows, found: Rows, tolerance: float) -> bool:
+    """Whether a figure is not the one that was kept, relative to it."""
+    return [row.keys() for row in kept] != [row.keys() for row in found] or any(
+        abs(new[name] - old) > tolerance * abs(old)
+        for row, new in zip(kept, found, strict=True)
+        for name, old in row.items()
+    )
+
+
+def main() -> None:
+    """Compare or write the list."""
+    parser = argparse.ArgumentParser(prog="python -m tests.training.golden_losses", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="renew what was kept with another VERSION")
+    write = parser.parse_args().write
+    kept = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/group", rank=0, world_size=1)
+        features = tiny_features(Path(folder))
+        for case, (kind, _) in CASES.items():
+            if case not in kept or kept[case]["version"] != version_of(kind):
+                print(f"{case}: renewed")
+                kept[case] = {"version": version_of(kind)}
+                kept[case] |= {precision: losses_of(case, precision, features) for precision in TOLERANCE}
+        dist.destroy_process_group()
+    if write:
+        KEPT.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

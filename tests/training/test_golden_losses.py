@@ -1,0 +1,39 @@
+"""A recipe whose mathematics moved has another VERSION: else old trainings would go on under it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sonorant.training.worker import version_of
+from tests.support.tiny_training import tiny_features
+from tests.training.golden_losses import CASES, KEPT, TOLERANCE, differ, losses_of
+
+GOLDEN = json.loads(KEPT.read_text())
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_features(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.mark.parametrize("precision", TOLERANCE)
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_losses_are_those_that_were_kept(case: str, precision: str, corpus: Path, alone: None) -> None:
+    kind, _ = CASES[case]
+    renew = "run: python -m tests.training.golden_losses --write"
+    assert GOLDEN[case]["version"] == version_of(kind), f"{case} has another VERSION; {renew}"
+    found = losses_of(case, precision, corpus)
+    assert not differ(GOLDEN[case][precision], found, TOLERANCE[precision]), (
+        f"the mathematics of {case} in {precision} moved: {GOLDEN[case][precision]} was {found}. If that is meant, raise VERSION of its "
+        f"recipe, so that no training begun before goes on with it, and {renew}"
+    )
+
+
+def test_a_loss_that_moved_by_a_percent_is_seen() -> None:
+    kept = GOLDEN["vocoder"]["fp32"]
+    moved = [{name: value * (1.01 if name == "mel" else 1.0) for name, value in row.items()} for row in kept]
+    assert differ(kept, moved, TOLERANCE["fp32"]) and not differ(kept, kept, 0.0)
+    assert differ(kept, [{**row, "another": 1.0} for row in kept], TOLERANCE["fp32"])
