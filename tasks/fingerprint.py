@@ -11,14 +11,12 @@ from typing import Any
 import sonorant
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, sha256_tree
+from sonorant.formerly import CODEBOOKS
 from sonorant.training import checkpoint
-
-RENAMED = {"streams": "codebooks", "stream_dropout": "codebook_dropout"}
-"""Settings that a `job.json` of before 2026-11 has under other names, old to new."""
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """16 hex digits over what decides the outcome of a training, see `Content`: the name of its run directory.
+    """16 hex digits over what decides the outcome of a training, its settings, data and VERSION: the name of its run directory.
 
     The same fingerprint means that a checkpoint may be resumed; any other one trains anew in a folder of its own.
     """
@@ -56,7 +54,7 @@ def _trains(job_file: Path, content: dict[str, Any], codec: dict[str, Any] | Non
         found = {
             "recipe": job["recipe"],
             "version": job.get("version", 1),
-            "model": {RENAMED.get(key, key): value for key, value in job["model"].items()},
+            "model": {CODEBOOKS.get(key, key): value for key, value in job["model"].items()},
             "train": job["train"] | {"init_from": None},
             "initial": (provenance.get("init_from") or {}).get("sha256"),
             "data": provenance["data"],
@@ -79,7 +77,7 @@ def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
         learned = checkpoint.load(newest[0])["description"]["codec"]
     except (checkpoint.DamagedCheckpoint, KeyError):
         return False
-    learned = {RENAMED.get(key, key): value for key, value in learned.items()}
+    learned = {CODEBOOKS.get(key, key): value for key, value in learned.items()}
     return {**learned, "sha256": None} == {**codec, "sha256": None}
 
 

@@ -34,9 +34,10 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
     parser.add_argument("--out", type=Path, required=True, help="folder of both int8 models; an older one is replaced")
     parser.add_argument("--report", type=Path, required=True, help="the figures, JSON")
+    parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
     arguments = parser.parse_args()
     config = load("quantize", QuantizeConfig)
-    data = Data(arguments.features, arguments.codes, arguments.runs)
+    data = Data(arguments.features, arguments.codes, arguments.runs, arguments.fresh)
     report = {}
     with atomic_folder(arguments.out) as out:
         for name, folder in (("predictor", arguments.predictor), ("waveform", arguments.waveform)):
@@ -52,6 +53,8 @@ class Data:
     features: Path
     codes: Path | None
     runs: Path
+    fresh: bool = False
+    """Whether trainings in int8 start anew."""
 
 
 def quantize(folder: Path, data: Data, out: Path, config: QuantizeConfig) -> dict[str, Any]:

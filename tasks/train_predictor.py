@@ -37,6 +37,7 @@ def main() -> None:
         metavar="FIRST:LAST",
         help="write a trace of these steps, by default a few",
     )
+    parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
     arguments = parser.parse_args()
     kind = load_family(params.load("voice", VoiceConfig).family).predictor
     sizes: Any = params.load(kind.name, kind.sizes())
@@ -48,7 +49,7 @@ def main() -> None:
         runs=arguments.runs,
         out=arguments.out,
         codes=arguments.codes if kind.learns_codes else None,
-        profile=arguments.profile,
+        profile=arguments.profile, fresh=arguments.fresh,
     )
 
 

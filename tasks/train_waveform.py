@@ -43,6 +43,7 @@ def main() -> None:
         metavar="FIRST:LAST",
         help="write a trace of these steps, by default a few",
     )
+    parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
     arguments = parser.parse_args()
     family = load_family(params.load("voice", VoiceConfig).family)
     if _made(family.waveform, arguments):
@@ -55,7 +56,7 @@ def _made(kind: ModelKind, arguments: argparse.Namespace) -> bool:
     settings = asdict(params.load(f"train_{kind.name}", kind.settings()))
     paths = {"features": arguments.features, "runs": arguments.runs, "out": arguments.out}
     if not kind.pretrained(sizes):
-        return train(kind.name, asdict(sizes), settings, **paths, profile=arguments.profile)
+        return train(kind.name, asdict(sizes), settings, **paths, profile=arguments.profile, fresh=arguments.fresh)
     if not Node.of(os.environ).first:
         return False
     data_hash = hash_of(arguments.features)

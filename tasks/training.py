@@ -9,7 +9,7 @@ from typing import Any
 
 from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
-from sonorant.families import all_families
+from sonorant.families import all_families, model_kind
 from sonorant.tracking import stage_run
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.distributed.launch import Node, launch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.training.worker import version_of
+from sonorant.families import model_kind
 from tests.support.tiny_training import tiny_features
 from tests.training.golden_losses import CASES, KEPT, TOLERANCE, differ, losses_of
 
@@ -24,11 +24,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_first_losses_are_those_that_were_kept(case: str, precision: str, corpus: Path, alone: None) -> None:
     kind, _ = CASES[case]
     renew = "run: python -m tests.training.golden_losses --write"
-    assert GOLDEN[case]["version"] == version_of(kind), f"{case} has another VERSION; {renew}"
+    assert GOLDEN[case]["version"] == model_kind(kind).VERSION, f"{case} has another VERSION; {renew}"
     found = losses_of(case, precision, corpus)
     assert not differ(GOLDEN[case][precision], found, TOLERANCE[precision]), (
-        f"the mathematics of {case} in {precision} moved: {GOLDEN[case][precision]} was {found}. If that is meant, raise VERSION of its "
-        f"recipe, so that no training begun before goes on with it, and {renew}"
+        f"the mathematics of {case} in {precision} moved: {found}, not {GOLDEN[case][precision]}. If that is meant, "
+        f"raise VERSION of its recipe, so that no training begun before goes on with it, and {renew}"
     )
 
 

@@ -33,7 +33,7 @@ from tests.training.test_resume import assert_same
 LAUNCH = """
 import json, os, sys
 from sonorant.errors import SonorantError
-from sonorant.training import launch
+from sonorant.training.distributed import launch
 from sonorant.training.worker import Job
 if "HELD_AT" in os.environ:
     launch.WORKER = "tests.training.held_worker"
