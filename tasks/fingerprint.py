@@ -16,7 +16,7 @@ from sonorant.training import checkpoint
 
 
 def fingerprint(content: dict[str, Any]) -> str:
-    """16 hex digits over what decides the outcome of a training, its settings, data and VERSION: the name of its run directory.
+    """16 hex digits over settings, data and VERSION, which decide the outcome of a training: its run directory's name.
 
     The same fingerprint means that a checkpoint may be resumed; any other one trains anew in a folder of its own.
     """
@@ -66,9 +66,9 @@ def _trains(job_file: Path, content: dict[str, Any], codec: dict[str, Any] | Non
 
 
 def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
-    """Whether the newest checkpoint in `run` learned the codes of `codec`.
+    """Whether the newest checkpoint in `run` learned the codes of `codec`: all that it says of its codec is the same.
 
-    Its weights file may have been written anew meanwhile, so its hash is not compared; its codes for silence are.
+    A codec whose weights file was written anew is another one: their `sha256` is compared where the checkpoint has it.
     """
     newest = checkpoint.existing(run / "checkpoints")[:1]
     if not newest or codec is None:
@@ -78,7 +78,7 @@ def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
     except (checkpoint.DamagedCheckpoint, KeyError):
         return False
     learned = {CODEBOOKS.get(key, key): value for key, value in learned.items()}
-    return {**learned, "sha256": None} == {**codec, "sha256": None}
+    return {"sha256": codec["sha256"], **learned} == codec
 
 
 def move_aside(run: Path) -> Path:

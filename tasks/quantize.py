@@ -100,6 +100,7 @@ def train_on(
         codes=codes,
         stage="quantize",
         initial=initial,
+        fresh=data.fresh,
     )
 
 

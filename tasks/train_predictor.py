@@ -49,7 +49,8 @@ def main() -> None:
         runs=arguments.runs,
         out=arguments.out,
         codes=arguments.codes if kind.learns_codes else None,
-        profile=arguments.profile, fresh=arguments.fresh,
+        profile=arguments.profile,
+        fresh=arguments.fresh,
     )
 
 

@@ -1,6 +1,6 @@
 """The folder a training lives in until it is done; the one place that names what is inside.
 
-`job.json` says what is trained here and `metrics.jsonl` is the truth about the run's figures: MLflow and plots are fed from it.
+`job.json` says what is trained here. `metrics.jsonl` is the truth about the run's figures, and feeds MLflow and plots.
 """
 
 from __future__ import annotations

@@ -14,10 +14,12 @@ import pytest
 import torch
 
 import tasks.training
-from sonorant.families.codec_lm.training import CodecRecipe
+from sonorant.families import model_kind
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, work
+from tasks.fingerprint import find_run
 from tests.support.tiny_training import settings, tiny_features
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
@@ -35,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def train(corpus: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """train(code, fresh=False, **changes) -> the job of a tiny codec that `tasks.training` started, trained to its end here."""
+    """train(code, fresh=False, **changes) -> the job of a tiny codec that `tasks.training` started and trained here."""
     jobs: list[Job] = []
 
     def launch(job: Job) -> None:
@@ -43,6 +45,8 @@ def train(corpus: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyP
         work(job, ALONE)
 
     monkeypatch.setattr(tasks.training, "launch", launch)
+    # One process plays several trainers here: a lock that an earlier one left would keep the next waiting for itself.
+    monkeypatch.setattr(RunDirectory, "lock", lambda run: None)
     monkeypatch.setattr(tasks.training, "stage_run", lambda *given: contextlib.nullcontext())
 
     def train(code: str, fresh: bool = False, **changes: Any) -> Job:
@@ -104,7 +108,7 @@ def test_a_resume_under_other_code_says_so_in_one_line(
 
 def test_settings_data_and_version_name_the_run_directory(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = {train("one").run, train("one", learning_rate=1e-3).run, train("one", channels=6).run}
-    monkeypatch.setattr(CodecRecipe, "VERSION", 2)
+    monkeypatch.setattr(type(model_kind("codec")), "VERSION", 2)
     runs.add(train("one").run)
     monkeypatch.setattr(tasks.training, "hash_of", lambda features: "other data")
     assert len(runs | {train("one").run}) == 5
@@ -144,3 +148,32 @@ def test_a_run_directory_of_before_with_other_settings_stays_alone(
     run = from_before(tmp_path / "runs", corpus)
     assert Path(train("new", **changes).run) != run
     assert [path.name for path in checkpoint.existing(run / "checkpoints")] == ["step-00000002.ckpt"]
+
+
+CODEC = {"codebooks": 2, "codes": 12, "stride": 2, "samples_per_frame": 512, "silence": [3, 1], "sha256": "a" * 64}
+"""What a token store says of its codec."""
+
+
+@pytest.mark.parametrize(
+    ("learned", "adopted"),
+    [
+        (CODEC, True),
+        ({"streams" if key == "codebooks" else key: value for key, value in CODEC.items()}, True),
+        ({key: value for key, value in CODEC.items() if key != "sha256"}, True),
+        (CODEC | {"sha256": "b" * 64}, False),
+        (CODEC | {"silence": [3, 2]}, False),
+        ({key: value for key, value in CODEC.items() if key != "silence"}, False),
+    ],
+    ids=["same", "said streams", "no hash", "other weights", "other silence", "no silence"],
+)
+def test_a_language_model_of_before_is_continued_with_its_own_codec_alone(
+    tmp_path: Path, learned: dict[str, Any], adopted: bool
+) -> None:
+    """Its job says nothing of the codes it learned; its checkpoint does."""
+    run = tmp_path / OLD_KEY
+    job = {"recipe": "language_model", "model": {"layers": 2}, "train": {"steps": 4, "init_from": None}}
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "job.json").write_text(json.dumps(job | {"provenance": {"data": "d", "init_from": None}}))
+    checkpoint.save(checkpoint.path_of(run / "checkpoints", 2), {"description": {"codec": learned}})
+    content = {**job, "version": 1, "initial": None, "data": "d", "codes": "c" * 64}
+    assert (find_run(tmp_path, content, CODEC) == run) == adopted
