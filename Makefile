@@ -1,6 +1,6 @@
 # Commands of the project; `make` alone lists them. Each sets up what it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-programs check serve stop bench gpu-check clean
+.PHONY: help demo test test-bench test-long test-programs check serve stop bench gpu-check clean
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
@@ -23,10 +23,13 @@ demo: $(READY) ## from prompts to a registered voice on this machine, then its f
 	@python -m flows.demo $(if $(FAMILY),--family $(FAMILY))
 
 test: $(READY) test-programs ## run the tests
-	@python -m pytest -n 2 --dist loadfile -m "not long"
+	@python -m pytest -n 2 --dist loadfile -m "not long and not bench"
 
 test-long: $(READY) test-programs ## run the long proofs: two nodes, kills, outages, a browser, whole pipelines
 	@python -m pytest -n 2 --dist loadfile -m long
+
+test-bench: $(READY) test-programs ## run every benchmark in its short form, one after the other
+	@python -m pytest -m bench
 
 test-programs:
 	@for name in flite chromium; do sh infra/install_system_packages.sh $$name || echo "without $$name, tests that need it are skipped" >&2; done

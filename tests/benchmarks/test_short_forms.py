@@ -41,7 +41,7 @@ def test_its_short_form_sets_options_that_it_has(name: str) -> None:
     assert benchmark.SHORT and benchmark.SHORT.keys() <= known
 
 
-@pytest.mark.long
+@pytest.mark.bench
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_its_short_form_ends_with_a_verdict(name: str) -> None:
     if name == "two_nodes" and why_not():
