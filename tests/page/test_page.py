@@ -53,7 +53,7 @@ look();
 @pytest.fixture
 def opened(browser: Browser, page: str) -> Browser:
     browser.open(page)
-    until(browser, "return player.rate > 0")
+    until(browser, "return typeof player !== 'undefined' && player.rate > 0")
     return browser
 
 
