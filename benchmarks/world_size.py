@@ -7,8 +7,7 @@ Trains a tiny model of every recipe under torchrun in fp32 and compares losses w
 steps: from the start, and from the checkpoint that one process left ten steps before its end. A step adds the same
 numbers in another order, so the losses start within 1e-7 of each other. Training then multiplies that difference as it
 would any other, and how fast depends on the processor's own rounding as much as on the model; so how far apart whole
-curves end is printed, but claims nothing. Ranks that do not average their gradients are beyond the bound in both
-places.
+curves end is printed, but claims nothing.
 """
 
 from __future__ import annotations
