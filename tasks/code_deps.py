@@ -157,7 +157,7 @@ def _with_families(sections: str, module: str) -> str:
 
 def _renewed(stage: str) -> str:
     module = re.search(r"python -m (tasks\.\w+)", stage)
-    if module is None:
+    if module is None or "always_changed: true" in stage:
         return stage
     if module[1] in OF_FAMILIES:
         stage = re.sub(r"(?<=    params: \[).*(?=\])", lambda line: _with_families(line[0], module[1]), stage)

@@ -35,7 +35,7 @@ def test_the_closure_sees_imports_inside_functions() -> None:
 
 
 def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:
-    used = {section for stage in GRAPH.values() for section in stage["params"]}
+    used = {section for stage in GRAPH.values() for section in stage.get("params", [])}
     actions = set(params.sections()) - used
     assert set(params.read(ROOT / "params.yaml")) == set(params.sections())
     for section in actions:
@@ -44,7 +44,7 @@ def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:
         )
 
 
-@pytest.mark.parametrize("stage", GRAPH)
+@pytest.mark.parametrize("stage", sorted(GRAPH.keys() - {"external"}))
 def test_a_stage_depends_on_the_params_its_task_reads(stage: str) -> None:
     read = set(re.findall(r'load\("(\w+)"', module(stage).read_text(encoding="utf-8")))
     assert read <= set(GRAPH[stage]["params"])

@@ -68,6 +68,16 @@ def download_trained(uri: str, kind: str, out: Path) -> Path:
         return Path(store.client.download_artifacts(version.run_id, f"{FOLDER}/{kind}", str(out)))
 
 
+def version_of(uri: str) -> str:
+    """<name>/<version> of models:/<name>@<alias>, which another version may get, or of models:/<name>/<version>.
+
+    Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
+    """
+    with answering(uri) as store:
+        version = _version(store, uri)
+        return f"{version.name}/{version.version}"
+
+
 def _version(store: Store, uri: str) -> Any:
     parts = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri)
     if not parts:

@@ -152,6 +152,12 @@ def _recording(source: Path, id: str) -> str:
 
 def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
     """Fill `out` from a table. Raises SonorantError if the file is not a table, lacks a column or has no rows."""
+    progress = tqdm(read_table(source), desc="importing", unit="utterance")
+    write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in progress])
+
+
+def read_table(source: Path) -> list[Row]:
+    """The rows of a table, bad ones with their defect. Raises SonorantError as `import_table`."""
     if not source.is_file():
         raise SonorantError(
             f"{source}: not a file; kind table needs a .csv, .tsv or .jsonl file with the columns audio and text"
@@ -165,8 +171,13 @@ def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
             raise SonorantError(f"{source}: a table ends in .csv, .tsv or .jsonl, not '{suffix}'")
     if not rows:
         raise SonorantError(f"{source}: holds no rows; expected one an utterance, with the columns audio and text")
-    progress = tqdm(rows, desc="importing", unit="utterance")
-    write_manifest(out / "manifest.jsonl", [import_row(row, source.parent, out, config) for row in progress])
+    return rows
+
+
+def audio_of_table(source: Path) -> list[Path]:
+    """The recordings that a table names and that are there, sorted; those outside its folder are never read."""
+    inside = {path_inside(source.parent, row.audio) for row in read_table(source) if row.audio}
+    return sorted(source.parent / name for name in inside if name and file_exists(source.parent / name))
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:

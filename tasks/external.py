@@ -1,0 +1,134 @@
+"""Stage `external`: note by content what params.yaml names and DVC does not watch, so that a change makes a stage run
+again.
+
+DVC hashes `corpus.path`, but not the recordings that a table names, nor the weights of `init_from` and
+`codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage that takes them;
+the stage depends on its note.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from sonorant.errors import SonorantError
+from sonorant.families import load_family
+from sonorant.families.family import ModelKind, VoiceConfig
+from sonorant.files import read_json, sha256_file, write_json
+from tasks import params
+from tasks.stage import run
+
+SEEN = "seen.json"
+"""Beside the notes: hashes by size and time of change, so that a corpus is read once. No stage depends on it."""
+
+
+@dataclass(frozen=True)
+class External:
+    """What one setting names."""
+
+    named: str
+    content: Callable[[], str]
+    """What it holds now, as a short text. Raises SonorantError where that cannot be told."""
+
+
+def main() -> None:
+    """Write a note for each stage that takes what DVC does not watch."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.external", description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
+    parser.add_argument("--models", type=Path, required=True, help="where the training stages leave their models")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the notes: <stage>.json")
+    arguments = parser.parse_args()
+    settings = params.read()
+    family = load_family(params.load("voice", VoiceConfig).family)
+    stages = {"train_waveform": family.waveform, "train_predictor": family.predictor}
+    write_note(arguments.out / "corpus.json", corpus_audio(settings, arguments.out / SEEN))
+    for stage, kind in stages.items():
+        out = arguments.models / stage.removeprefix("train_")
+        write_note(arguments.out / f"{stage}.json", weights(settings, kind, arguments.runs, out))
+
+
+def write_note(note: Path, external: External | None) -> None:
+    """Note what `external` holds. Where that cannot be told any more, the note stays: what it made is still good.
+
+    Where it never could be told the note says so; the stage that needs it will run and say why it cannot.
+    """
+    if external is None:
+        write_json(note, {})
+        return
+    try:
+        write_json(note, {"named": external.named, "content": external.content()})
+    except SonorantError as error:
+        if note.exists() and read_json(note).get("named") == external.named:
+            print(f"cannot be read now, so taken as unchanged: {error}", flush=True)
+        else:
+            write_json(note, {"named": external.named, "content": None})
+
+
+def corpus_audio(settings: dict[str, Any], seen: Path) -> External | None:
+    """The recordings of a table; corpora of other kinds are folders, which DVC watches."""
+    corpus = settings.get("corpus") or {}
+    if corpus.get("kind") != "table":
+        return None
+    table = Path(str(corpus.get("path")))
+
+    def content() -> str:
+        from sonorant.data.corpora.metadata_files import audio_of_table
+
+        return _sha256(audio_of_table(table), table.parent, seen)
+
+    return External(str(table), content)
+
+
+def weights(settings: dict[str, Any], kind: ModelKind, runs: Path, out: Path) -> External | None:
+    """The trained model that the settings of `kind` take as it is (`pretrained`) or start from (`init_from`)."""
+    if taken := (settings.get(kind.name) or {}).get("pretrained"):
+        return External(str(taken), lambda: _pretrained(Path(taken)))
+    if initial := (settings.get(f"train_{kind.name}") or {}).get("init_from"):
+        return External(str(initial), lambda: _initial(initial, kind, runs, out))
+    return None
+
+
+def _pretrained(folder: Path) -> str:
+    """A folder by what transformers reads of it; a hub id by its name."""
+    if not folder.is_dir():
+        return "a hub id"
+    files = [path for path in sorted(folder.iterdir()) if path.suffix in (".json", ".safetensors")]
+    return _digest({path.name: sha256_file(path) for path in files})
+
+
+def _initial(named: str, kind: ModelKind, runs: Path, out: Path) -> str:
+    if named.startswith("models:/"):
+        from sonorant.registry.download import version_of
+
+        return version_of(named)  # its files never change, but an alias may move to another version
+    from tasks.initial import find_initial
+
+    return find_initial(named, kind.name, runs, out).content()
+
+
+def _sha256(files: list[Path], folder: Path, seen: Path) -> str:
+    """Over names and bytes of `files`; what `seen` knows with the same size and time of change is not read again."""
+    known = read_json(seen) if seen.exists() else {}
+    hashes: dict[str, tuple[int, int, str]] = {}
+    for file in tqdm(files, desc="looking for changed recordings", unit="file", delay=2):
+        found, name = file.stat(), str(file.relative_to(folder))
+        size, changed, digest = known.get(name, (None, None, ""))
+        if (size, changed) != (found.st_size, found.st_mtime_ns):
+            digest = sha256_file(file)
+        hashes[name] = (found.st_size, found.st_mtime_ns, digest)
+    write_json(seen, hashes)
+    return _digest({name: digest for name, (_, _, digest) in hashes.items()})
+
+
+def _digest(hashes: dict[str, str]) -> str:
+    return hashlib.sha256("".join(f"{name}\0{digest}\n" for name, digest in hashes.items()).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    run(main)
