@@ -1,9 +1,9 @@
-"""Who stands still: every rank says where it is, a stall is reported by name and, past a limit, ended. Knows nothing of
-models or data.
+"""Who stands still: every rank says where it is; a stall is reported by name and, past a limit, ended.
 
 Ranks hear of each other through the process group's key-value store, which works between nodes that share no folder.
-Clocks are never
-compared: a rank says for how long it has been in its phase, and a listener adds how long ago that was said."""
+Clocks are never compared: a rank says for how long it has been in its phase, and a listener adds how long ago that was
+said.
+"""
 
 from __future__ import annotations
 
@@ -102,6 +102,8 @@ class Watchdog:
         self.stacks = run.path / f"stall-rank-{ranks.rank}.txt"
         self._awake = time.monotonic()
         """Since when this process has not been suspended; what came before was nobody's standing still."""
+        self._ticked = self._awake
+        """When one of the two threads last ran."""
         self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
         self._exchanged = self._awake
         self._warned: set[tuple[int, int, str]] = set()
@@ -123,6 +125,7 @@ class Watchdog:
 
     def _exchange(self) -> None:
         for beat in itertools.count():
+            self._tick()
             own = self._own()
             said = {"beat": beat, "host": own.host, "step": own.step, "phase": own.phase, "idle": own.idle}
             try:
@@ -145,6 +148,14 @@ class Watchdog:
         known, _ = self._heard[rank]
         if known is None or known["beat"] != said["beat"]:
             self._heard[rank] = said, time.monotonic()
+
+    def _tick(self) -> None:
+        """Note that this process runs. Either thread may be the first to wake from a suspension, so both come here
+        before they tell or judge how long something took."""
+        now = time.monotonic()
+        if self._silent(now - self._ticked):
+            self._awake = self._exchanged = now
+        self._ticked = now
 
     def _own(self) -> Whereabouts:
         phase, since = self.stopwatch.current
@@ -171,12 +182,8 @@ class Watchdog:
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        judged = self._awake
         while not self._done.wait(self.interval):
-            now = time.monotonic()
-            if self._silent(now - judged):
-                self._awake = self._exchanged = now
-            judged = now
+            self._tick()
             if self._cut_off.is_set():
                 if self._own().idle >= self.machine.stall_limit:
                     os._exit(1)  # the cause was said where rank 0 ended, and this thread's main one still waits for it
