@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 FLOOR = 1e-5
@@ -77,7 +78,7 @@ def mel_filterbank(config: MelConfig) -> np.ndarray:
 
 
 @lru_cache(maxsize=16)
-def _constants(config: MelConfig, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]:
     """Window (n_fft,) and filters (M, F) on `device`."""
     with torch.inference_mode(False):  # else a first call in inference mode would make them unusable in training
         window = torch.hann_window(config.n_fft, periodic=True, device=device, dtype=torch.float32)
@@ -89,7 +90,7 @@ def frames_of(samples: int, config: MelConfig) -> int:
     return -(-samples // config.hop)
 
 
-def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
+def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
     """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop).
 
     Zeros fill the end to T * hop, then both ends are mirrored, so that frame t is centred on sample t * hop + hop / 2.
@@ -105,7 +106,7 @@ def spectrum(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
     return bins_FT.reshape(*samples.shape[:-1], *bins_FT.shape[-2:])
 
 
-def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
+def _mirror_ends(samples: Tensor, width: int) -> Tensor:
     """(B, S) -> (B, S + 2 * width), mirrored at both ends, back and forth where S is shorter than width."""
     length = samples.shape[-1]
     if width < length:
@@ -115,7 +116,7 @@ def _mirror_ends(samples: torch.Tensor, width: int) -> torch.Tensor:
     return samples[:, torch.minimum(position, period - position).clamp(max=length - 1)]
 
 
-def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
+def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
     """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, T = ceil(S / hop).
 
     Differentiable; computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2.
@@ -127,7 +128,7 @@ def log_mel(samples: torch.Tensor, config: MelConfig) -> torch.Tensor:
 
 
 @torch.no_grad()
-def griffin_lim(mel_MT: torch.Tensor, config: MelConfig, iterations: int = 30) -> torch.Tensor:
+def griffin_lim(mel_MT: Tensor, config: MelConfig, iterations: int = 30) -> Tensor:
     """Natural-log mel (M, T) float32 -> samples (T * hop,) float32.
 
     Phase by Griffin and Lim (1984) with the momentum of Perraudin et al. (2013), magnitudes by the filterbank's

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason, Key, complete, uniform_noise
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.decoding.state import Rules, State, make_rules, start_state
@@ -20,12 +21,7 @@ class Stepper(Protocol):
     batch."""
 
     def begin(
-        self,
-        states_BNC: NDArray[np.float32],
-        lengths_B: NDArray[np.int64],
-        prompt_BPG: NDArray[np.int64],
-        prompt_lengths_B: NDArray[np.int64],
-        rules: Rules,
+        self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
         """Take a batch: encoder states, phonemes a row, the prompt (P at least 1) and its frames in each row.
 
@@ -42,9 +38,9 @@ class Stepper(Protocol):
 class Prompt(NamedTuple):
     """Speech for the voice to continue, as codes."""
 
-    codes_BPG: NDArray[np.int64]
+    codes_BPG: Ints
     """Undelayed, frame by frame (B, P, G)."""
-    lengths_B: NDArray[np.int64]
+    lengths_B: Ints
     """Frames of each row."""
 
 
@@ -54,8 +50,8 @@ class Session:
     def __init__(
         self,
         stepper: Stepper,
-        states_BNC: NDArray[np.float32],
-        lengths_B: NDArray[np.int64],
+        states_BNC: Floats,
+        lengths_B: Ints,
         description: DecodingDescription,
         config: DecodingConfig,
         keys: Sequence[Key],
@@ -82,7 +78,7 @@ class Session:
         if not self._complete:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
-    def more(self, frames: int) -> NDArray[np.int64]:
+    def more(self, frames: int) -> Ints:
         """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that.
 
         Past a row's end stand codes of silence. A row's length is known once a frame past its end is returned, and at
@@ -106,12 +102,12 @@ class Session:
         return self._complete  # a step is made only when its frames are asked for
 
     @property
-    def lengths_B(self) -> NDArray[np.int64]:
+    def lengths_B(self) -> Ints:
         """Frames of each row; -1 if it has not ended."""
         return self._state.ended_B
 
     @property
-    def finish_reasons_B(self) -> NDArray[np.int64]:
+    def finish_reasons_B(self) -> Ints:
         """`FinishReason` of each row so far."""
         return self._state.finish_reason_B
 
@@ -121,7 +117,7 @@ class Session:
         return (self._state.ended_B == self._rules.budget_B) & (self.finish_reasons_B != FinishReason.WELL)
 
     @property
-    def log_probability_B(self) -> NDArray[np.float32]:
+    def log_probability_B(self) -> Floats:
         """Mean log-probability of a row's codes so far at temperature 1; 0 if there are none."""
         state = self._state
         frames_B = np.where(state.ended_B < 0, state.step, state.ended_B)
@@ -135,7 +131,7 @@ class Session:
     def _longest(self) -> int:
         return int(self._state.ended_B.max(initial=0))
 
-    def _undelayed(self, first: int, last: int) -> NDArray[np.int64]:
+    def _undelayed(self, first: int, last: int) -> Ints:
         grid_BSG, codebooks = self._state.grid_BSG, self._state.codes_BG.shape[1]
         codes_BFG = np.stack(
             [grid_BSG[:, first + stream : last + stream, stream] for stream in range(codebooks)], axis=-1

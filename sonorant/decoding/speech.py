@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
@@ -23,15 +24,15 @@ RETRY_TEMPERATURE = 0.7
 class Spoken:
     """The codes of a batch of texts and how each ended."""
 
-    codes_BFG: NDArray[np.int64]
+    codes_BFG: Ints
     """Silence past a row's end."""
-    lengths_B: NDArray[np.int64]
+    lengths_B: Ints
     """Code frames of each row."""
-    finish_reasons_B: NDArray[np.int64]
+    finish_reasons_B: Ints
     """`FinishReason` of the kept attempt; anything but `WELL` is a runaway."""
     cut_B: NDArray[np.bool_]
     """Whether the kept attempt ended with its budget, so that some of its text may be missing."""
-    attempts_B: NDArray[np.int64]
+    attempts_B: Ints
     """Attempts made; 1 = the first went well, or there are no retries."""
 
 
@@ -39,7 +40,7 @@ class Spoken:
 class Attempt:
     """One row decoded to its end."""
 
-    codes_FG: NDArray[np.int64]
+    codes_FG: Ints
     finish_reason: FinishReason
     cut: bool
     log_probability: float
@@ -52,8 +53,8 @@ class Attempt:
 
 def decode_texts(
     stepper: Stepper,
-    states_BNC: NDArray[np.float32],
-    lengths_B: NDArray[np.int64],
+    states_BNC: Floats,
+    lengths_B: Ints,
     description: DecodingDescription,
     config: DecodingConfig,
     *,
@@ -135,7 +136,7 @@ def _attempts(session: Session) -> Iterator[Attempt]:
         )
 
 
-def _spoken(kept: list[Attempt], attempts_B: NDArray[np.int64], description: DecodingDescription) -> Spoken:
+def _spoken(kept: list[Attempt], attempts_B: Ints, description: DecodingDescription) -> Spoken:
     lengths_B = np.array([len(attempt.codes_FG) for attempt in kept], np.int64)
     codes_BFG = np.tile(np.array(description.silence, np.int64), (len(kept), lengths_B.max(initial=0), 1))
     for row, attempt in enumerate(kept):

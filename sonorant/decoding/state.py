@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 
 Array = Any
@@ -95,10 +95,7 @@ NEVER = -(2**40)
 
 
 def make_rules(
-    lengths_B: NDArray[np.int64],
-    description: DecodingDescription,
-    config: DecodingConfig,
-    draw: Callable[[int, int], NDArray[np.float32]],
+    lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
 ) -> Rules:
     """The rules of a batch of texts, numpy.
 
@@ -115,7 +112,7 @@ def make_rules(
     drawn = config.temperature > 0 or config.advance == "sample"
     noise_BSG = draw(steps, codebooks + 1) if drawn else np.zeros((rows, steps, codebooks + 1), np.float32)
 
-    def frames(seconds: float) -> NDArray[np.int64]:
+    def frames(seconds: float) -> Ints:
         return np.full(rows, max(1, round(seconds * description.frames_per_second)), np.int64)
 
     return Rules(
@@ -136,9 +133,7 @@ def make_rules(
     )
 
 
-def start_state(
-    rules: Rules, lengths_B: NDArray[np.int64], prompt_lengths_B: NDArray[np.int64], description: DecodingDescription
-) -> State:
+def start_state(rules: Rules, lengths_B: Ints, prompt_lengths_B: Ints, description: DecodingDescription) -> State:
     """The state before the first step, numpy, for a model that was given the prompt, and the text if it takes one."""
     rows, steps, _ = rules.noise_BSG.shape
     codebooks, codes = description.codebooks, description.codes

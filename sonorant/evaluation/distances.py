@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.fft import dct
 from scipy.spatial.distance import cdist
 
+from sonorant.arrays import Floats, Ints
 from sonorant.processes import spread
 
 FRAME_MS = 10.0
@@ -116,8 +117,8 @@ def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
 class Sounds:
     """A sentence's renderings (S,) and the recording they are compared with, all at `rate` Hz."""
 
-    renderings: Mapping[str, NDArray[np.float32]]
-    reference: NDArray[np.float32]
+    renderings: Mapping[str, Floats]
+    reference: Floats
     rate: int
 
 
@@ -132,7 +133,7 @@ def _distances(sounds: Sounds) -> dict[str, Distance]:
     return {name: _distance(_analyse(samples, sounds.rate), reference) for name, samples in sounds.renderings.items()}
 
 
-def align(cost: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def align(cost: Array) -> tuple[Ints, Ints]:
     """The cheapest monotonic path through cost (A, B) from corner to corner, as indices (P,) into each side.
 
     Dynamic time warping (Sakoe and Chiba 1978), steps of one on either side or both; a diagonal of the table at a time.

@@ -15,22 +15,16 @@ from typing import Any
 
 import jiwer
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Ints
 from sonorant.errors import SonorantError
 from sonorant.statistics import bootstrap, rate
 from sonorant.text import Frontend, load_frontend
 
 VERSION = "words-1"
 """Raise it when the same text would be normalised otherwise: error rates under two versions must not be compared."""
-
-
 _DIGIT = re.compile(r"\d")
-
-
 _APOSTROPHES = str.maketrans("’‘ʼ`´", "'''''")
-
-
 # An apostrophe belongs to a word only between two of its letters, as in "don't".
 _OUTSIDE_WORDS = re.compile(r"(?<!\w)'|'(?!\w)|[^\w'\s]|_")
 
@@ -68,10 +62,10 @@ class Normalizer:
 class ErrorCounts:
     """Errors and reference lengths, one entry an utterance, int64 (U,)."""
 
-    word_errors: NDArray[np.int64]
-    words: NDArray[np.int64]
-    character_errors: NDArray[np.int64]
-    characters: NDArray[np.int64]
+    word_errors: Ints
+    words: Ints
+    character_errors: Ints
+    characters: Ints
 
     @property
     def wer(self) -> float:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 from sonorant.processes import spread, usable_cores
 from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
@@ -25,25 +26,15 @@ from sonorant.runtime.voice import Voice
 from sonorant.statistics import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
-
-
 WARM_UP, WARM_SECONDS = 3, 0.5
 """Rounds before the clock starts, at each length, fewer once they took so long: memory is laid out at the first, all
 else soon after."""
-
-
 LONGEST = 5.0
 """Seconds of rounds of one class on one number of threads, after which no more begin: neither a busy machine nor a
 voice that speaks token by token must stretch them to hours."""
-
-
 LEAST = 5
 """Rounds that are timed however long they take."""
-
-
 RESAMPLES = 1000
-
-
 THREADS = {"threads_1": 1, "threads_all": usable_cores()}
 
 
@@ -57,7 +48,7 @@ class LatencyJob:
     """All of that runtime."""
     threads: int
     trained: tuple[Path, Path]
-    classes: dict[str, NDArray[np.int64]]
+    classes: dict[str, Ints]
     repeats: int
     """Rounds of each class, fewer where they take longer than `LONGEST`."""
 
@@ -68,7 +59,7 @@ class LatencyJob:
         return Voice.load(self.bundle, runtime, self.threads, variant=variant, trained=trained)
 
 
-def sentence_classes(tokens: Sequence[NDArray[np.int64]]) -> dict[str, NDArray[np.int64]]:
+def sentence_classes(tokens: Sequence[Ints]) -> dict[str, Ints]:
     """`short`, `medium` and `long`: of the sentences' phoneme ids (N, 3), the shortest, the median and the longest."""
     by_length = sorted(tokens, key=len)
     return {"short": by_length[0], "medium": by_length[len(by_length) // 2], "long": by_length[-1]}
@@ -78,7 +69,7 @@ def measure(
     bundle: Path,
     trained: tuple[Path, Path],
     candidates: Mapping[str, str | None],
-    classes: dict[str, NDArray[np.int64]],
+    classes: dict[str, Ints],
     repeats: int,
 ) -> dict[str, Any]:
     """Time every candidate on one thread and on all usable cores, warm, one sentence at a time.
@@ -142,7 +133,7 @@ def _measure(job: LatencyJob) -> dict[str, Any]:
 
 
 def _take_turns(
-    voices: Mapping[str, Voice], tokens: NDArray[np.int64], repeats: int, longest: float = LONGEST
+    voices: Mapping[str, Voice], tokens: Ints, repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
     """Seconds that each voice took in each round (R,), and the seconds it spoke; after `LEAST` rounds none begins later
     than `longest`."""
@@ -164,7 +155,7 @@ def _take_turns(
     return {name: np.array(times) for name, times in took.items()}, spoken
 
 
-def _warm_up(voices: Mapping[str, Voice], tokens: NDArray[np.int64]) -> None:
+def _warm_up(voices: Mapping[str, Voice], tokens: Ints) -> None:
     started = time.perf_counter()
     for turn in range(WARM_UP):
         if turn and time.perf_counter() - started > WARM_SECONDS:
@@ -173,9 +164,7 @@ def _warm_up(voices: Mapping[str, Voice], tokens: NDArray[np.int64]) -> None:
             voice.synthesize(*_alone(tokens))
 
 
-def _alone(
-    tokens: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+def _alone(tokens: Ints) -> tuple[Ints, Ints, Ints, Floats]:
     """What `Voice.synthesize` takes, of one sentence by the first speaker."""
     return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats
 from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
 from sonorant.processes import spread
@@ -50,7 +50,7 @@ class Recognizer(Protocol):
     def revision(self) -> str:
         """Version of the package and the model, to be recorded beside every figure."""
 
-    def transcribe(self, samples: NDArray[np.float32], rate: int) -> str:
+    def transcribe(self, samples: Floats, rate: int) -> str:
         """What is said in samples (S,) in -1..1 at `rate` Hz; empty if nothing was understood."""
 
 
@@ -72,7 +72,7 @@ class PocketSphinx:
         self.revision = f"pocketsphinx {version('pocketsphinx')}, en-us, maxhmmpf {self.ACTIVE_HMMS}"
         self._decoder = Decoder(loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
 
-    def transcribe(self, samples: NDArray[np.float32], rate: int) -> str:
+    def transcribe(self, samples: Floats, rate: int) -> str:
         """See `Recognizer`."""
         integers = (np.clip(_at_rate(samples, rate), -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
@@ -100,7 +100,7 @@ class FasterWhisper:
         self._language = language.split("-")[0]
         self._model = _loaded(lambda: WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=1), self.name)
 
-    def transcribe(self, samples: NDArray[np.float32], rate: int) -> str:
+    def transcribe(self, samples: Floats, rate: int) -> str:
         """See `Recognizer`."""
         segments, _ = self._model.transcribe(
             _at_rate(samples, rate),
@@ -128,7 +128,7 @@ class OnnxAsr:
             lambda: onnx_asr.load_model(model, sess_options=options, providers=["CPUExecutionProvider"]), self.name
         )
 
-    def transcribe(self, samples: NDArray[np.float32], rate: int) -> str:
+    def transcribe(self, samples: Floats, rate: int) -> str:
         """See `Recognizer`."""
         return str(self._model.recognize(_at_rate(samples, rate), sample_rate=RATE)).strip()
 
@@ -197,7 +197,7 @@ def _public_name(model: str) -> str:
     return Path(model).name if Path(model).exists() else model
 
 
-def _at_rate(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
+def _at_rate(samples: Floats, rate: int) -> Floats:
     mono = np.ascontiguousarray(samples, dtype=np.float32)
     return mono if rate == RATE or not len(mono) else resample(mono, rate, RATE)
 
@@ -206,7 +206,7 @@ def _at_rate(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
 class Clip:
     """Sound to be recognised."""
 
-    samples: NDArray[np.float32]
+    samples: Floats
     """(S,) in -1..1."""
     rate: int
     """Hz."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from sonorant.arrays import Floats, Ints
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
 from sonorant.decoding.advance import FinishReason
@@ -53,9 +53,9 @@ class Renderings:
     """The sentences in all their kinds; everything has one entry a sentence."""
 
     ids: tuple[str, ...]
-    tokens: tuple[NDArray[np.int64], ...]
+    tokens: tuple[Ints, ...]
     """Phoneme ids (N, 3) that the voice spoke."""
-    sounds: dict[str, tuple[NDArray[np.float32], ...]]
+    sounds: dict[str, tuple[Floats, ...]]
     """Samples (S,) in -1..1 at `rate`: the recordings, the sound model's copies of them (what is lost after the model
     that speaks), and each variant speaking the text."""
     decoded: dict[str, Decoded]
@@ -96,7 +96,7 @@ def render(
     recordings = tuple(read_audio(corpus / str(utterance.audio), voice.sample_rate)[0] for utterance in utterances)
     tokens = tuple(_tokens(voice, utterance) for utterance in utterances)
     speakers = [_speaker(voice, utterance) for utterance in utterances]
-    sounds: dict[str, tuple[NDArray[np.float32], ...]] = {RECORDINGS: recordings}
+    sounds: dict[str, tuple[Floats, ...]] = {RECORDINGS: recordings}
     decoded: dict[str, Decoded] = {}
     unspoken: dict[str, str] = {}
     if sound:
@@ -120,7 +120,7 @@ def render(
     return Renderings(ids=ids, tokens=tokens, sounds=sounds, decoded=decoded, unspoken=unspoken, rate=voice.sample_rate)
 
 
-def _refuse_nan(spoken: Sequence[NDArray[np.float32]], utterances: Sequence[Utterance]) -> None:
+def _refuse_nan(spoken: Sequence[Floats], utterances: Sequence[Utterance]) -> None:
     broken = [
         utterance.id for utterance, samples in zip(utterances, spoken, strict=True) if not np.isfinite(samples).all()
     ]
@@ -128,7 +128,7 @@ def _refuse_nan(spoken: Sequence[NDArray[np.float32]], utterances: Sequence[Utte
         raise SonorantError(f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'")
 
 
-def _tokens(voice: Voice, utterance: Utterance) -> NDArray[np.int64]:
+def _tokens(voice: Voice, utterance: Utterance) -> Ints:
     tokens = voice.symbols.to_tokens(voice.frontend.speak(utterance.text).phonemes).astype(np.int64)
     if len(tokens) <= 2:  # ^ and $ alone
         raise SonorantError(
@@ -148,14 +148,14 @@ def _speaker(voice: Voice, utterance: Utterance) -> int:
 
 
 def _speak_all(
-    voice: Voice, tokens: Sequence[NDArray[np.int64]], speakers: Sequence[int], label: str
-) -> tuple[tuple[NDArray[np.float32], ...], Decoded | None]:
+    voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str
+) -> tuple[tuple[Floats, ...], Decoded | None]:
     """Speak every sentence; of a voice that may run away, sentences of like length together, and how each went."""
     guarded = load_family(voice.description.family).autoregressive
     together = TOGETHER if guarded else 1
     longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
     order = longest_first if guarded else range(len(tokens))
-    sounds: dict[int, NDArray[np.float32]] = {}
+    sounds: dict[int, Floats] = {}
     finish_reasons, attempts = {}, {}
     with tqdm(total=len(tokens), desc=label, unit="sentence", file=sys.stderr) as progress:
         for start in range(0, len(tokens), together):
@@ -207,7 +207,7 @@ def summarize(decoded: Decoded) -> dict[str, Any]:
     }
 
 
-def copier(voice: Voice, waveform: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
+def copier(voice: Voice, waveform: Path) -> Callable[[Floats], Floats]:
     """A recording (S,) at the voice's rate -> the waveform model's copy of it: samples (S,) in -1..1.
 
     `waveform`: trained folder of that model; what it hears samples with, such as a codec's encoder, no graph holds.
@@ -219,7 +219,7 @@ def copier(voice: Voice, waveform: Path) -> Callable[[NDArray[np.float32]], NDAr
     audio = MelConfig(**asdict(voice.description.audio))
     hear = load_family(voice.description.family).hear(waveform)
 
-    def copied(recording: NDArray[np.float32]) -> NDArray[np.float32]:
+    def copied(recording: Floats) -> Floats:
         mel_MT = log_mel(torch.from_numpy(recording), audio).numpy()
         padded = np.pad(recording, (0, mel_MT.shape[1] * audio.hop - len(recording)))
         heard, frames = hear(mel_MT, padded)

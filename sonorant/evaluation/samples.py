@@ -20,13 +20,9 @@ if TYPE_CHECKING:  # the report looks up names of files here and needs no evalua
 
 RUNTIME = BASELINE.split("/")[0]
 """Under which every variant was heard."""
-
-
 FIRST, WORST = 3, 3
 """Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst
 in."""
-
-
 SAMPLE_OF = {"recordings": "recording"}
 """How a file names a kind, where that differs from the reports' name."""
 

@@ -22,11 +22,7 @@ from sonorant.tensorrt.rules import check_graph
 
 LONGEST_LINE = 300
 """Characters kept of what somebody else's code says went wrong."""
-
-
 IN_FLOAT = "not run: its model has no layer in int8"
-
-
 Trained = tuple[Path, Path]
 
 

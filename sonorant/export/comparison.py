@@ -16,17 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.export.tolerance import Fault, Tolerance
 
 SPEEDS = (1.0, 0.5, 2.0)
 """Speeds that the cases take in turn."""
-
-
 TOGETHER = 3
 """Utterances in a padded batch."""
-
-
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -37,10 +34,10 @@ class Case:
 
     inputs: Arrays
     """Of the encoder."""
-    states: NDArray[np.float32]
-    ends: NDArray[np.int64]
-    mel: NDArray[np.float32]
-    samples: NDArray[np.float32]
+    states: Floats
+    ends: Ints
+    mel: Floats
+    samples: Floats
 
     @property
     def batch(self) -> int:
@@ -53,12 +50,12 @@ class Case:
         return self.states.shape[1]
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Ints:
         """Frames of each utterance (B,)."""
         return self.ends[:, -1]
 
     @property
-    def time(self) -> NDArray[np.int64]:
+    def time(self) -> Ints:
         """Every frame of the longest utterance (T,)."""
         return np.arange(self.lengths.max())
 
@@ -79,7 +76,7 @@ class Case:
         )
 
 
-def spread_lengths(lengths: NDArray[np.int64], count: int) -> list[int]:
+def spread_lengths(lengths: Ints, count: int) -> list[int]:
     """Indices of `count` utterances, their lengths spread evenly from shortest to longest, no length twice; fewer if
     there are fewer."""
     distinct = np.unique(lengths)

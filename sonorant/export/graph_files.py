@@ -58,12 +58,8 @@ def check_interface(bundle: Bundle, variant: str) -> None:
 
 LAYERS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
 """Operators with weights."""
-
-
 INTEGER_KERNELS = ("QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "QGemm", "ConvInteger", "MatMulInteger")
 """What ONNX Runtime makes of quantised layers."""
-
-
 NO_KERNEL = ("ConvTranspose",)
 """What ONNX Runtime computes in float although it is quantised; TensorRT does not."""
 

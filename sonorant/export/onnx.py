@@ -13,7 +13,7 @@ from pathlib import Path
 
 import onnx
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.errors import SonorantError
 
@@ -43,7 +43,7 @@ class ExportConfig:
 
 def write_graph(
     module: nn.Module,
-    example: Mapping[str, torch.Tensor | list[torch.Tensor]],
+    example: Mapping[str, Tensor | list[Tensor]],
     inputs: dict[str, dict[int, str]],
     outputs: Sequence[str],
     path: Path,

@@ -19,6 +19,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
+from sonorant.arrays import Floats
 from sonorant.export.comparison import Arrays
 from sonorant.export.half import FORMATS, HalfFormat, float_tensors, to_half
 from sonorant.export.onnx import ExportConfig
@@ -129,13 +130,13 @@ def _measure_node(
     return NodeRange(node.name, node.op_type, largest, error / half.roundoff)
 
 
-def _sum_of_squares(values: NDArray[np.float32]) -> NDArray[np.float64]:
+def _sum_of_squares(values: Floats) -> NDArray[np.float64]:
     """Over the last axis, of the distances from its mean."""
     values = values.astype(np.float64)
     return np.square(values - values.mean(-1, keepdims=True)).sum(-1)
 
 
-def _relative(got: NDArray[np.float32], exact: NDArray[np.float32]) -> float:
+def _relative(got: Floats, exact: Floats) -> float:
     if not np.isfinite(got).all():
         return np.inf
     norm = float(np.linalg.norm(exact.astype(np.float64).ravel()))

@@ -9,8 +9,6 @@ from sonorant.families import family_names
 
 FROM_FLOAT = "int8_from_float"
 """Under this name the tolerances of int8 against the float models stand."""
-
-
 FRAMES = (2.0, 0.02)
 """By how much a token's end may be off in precisions below fp32: frames, and a share of the time until then."""
 

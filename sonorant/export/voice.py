@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from sonorant.arrays import Ints
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
 from sonorant.export.comparison import Arrays, batches
@@ -181,10 +182,10 @@ def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:
     return models
 
 
-def corpus_lengths(tokens: NDArray[np.int64], frames: NDArray[np.int64]) -> Lengths:
+def corpus_lengths(tokens: Ints, frames: Ints) -> Lengths:
     """Token and frame counts of a corpus' utterances (U,) -> what the bundle tells of them."""
 
-    def four(counts: NDArray[np.int64]) -> tuple[int, int, int, int]:
+    def four(counts: Ints) -> tuple[int, int, int, int]:
         shortest, median, p95, longest = np.percentile(counts, [0, 50, 95, 100], method="higher").astype(int).tolist()
         return shortest, median, p95, longest
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
@@ -33,7 +34,7 @@ if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
     from sonorant.training.recipe import Recipe
 
 
-Hear = Callable[[NDArray[np.float32], NDArray[np.float32]], tuple[NDArray[Any], int]]
+Hear = Callable[[Floats, Floats], tuple[NDArray[Any], int]]
 """A recording's log-mel (M, T) and samples (T * hop,) -> its frames without a batch axis, and how many they are."""
 
 
@@ -69,7 +70,7 @@ class ModelKind(ABC):
         """See `recipe`, which refuses missing codes first."""
 
     @abstractmethod
-    def judge(self, recipe: Any, model: torch.nn.Module, items: NDArray[np.int64]) -> Judge:
+    def judge(self, recipe: Any, model: torch.nn.Module, items: Ints) -> Judge:
         """The judge for quantised models, on utterances `items` of the recipe's store; `model` is the float one."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
@@ -127,7 +128,7 @@ class Family(ABC):
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         """The synthesizer of a loaded runtime; for one thread at a time."""
 
-    def prompt(self, recording: Path, bundle: Bundle) -> NDArray[np.int64]:
+    def prompt(self, recording: Path, bundle: Bundle) -> Ints:
         """Codes (P, G) of a recording's beginning, for a voice to go on from."""
         raise SonorantError(f"{recording}: a voice of the family {self.name} takes no prompt; leave it out")
 

@@ -8,10 +8,11 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 @torch.no_grad()
-def monotonic_alignment(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_B: torch.Tensor) -> torch.Tensor:
+def monotonic_alignment(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
     """Durations of the best monotonic path in which every token owns at least one frame.
 
     The search of Kim et al. 2020, "Glow-TTS", section 3.2, rewritten as a running maximum. With P_j the prefix sums of
@@ -36,7 +37,7 @@ def monotonic_alignment(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_
     return durations_BN
 
 
-def batched_search(score_BNT: torch.Tensor, tokens_B: torch.Tensor, frames_B: torch.Tensor) -> torch.Tensor:
+def batched_search(score_BNT: Tensor, tokens_B: Tensor, frames_B: Tensor) -> Tensor:
     """`monotonic_alignment` in torch: one `cummax` a token, so the loop is over tokens, not frames."""
     batch, tokens, frames = score_BNT.shape
     prefix_BNT = torch.zeros(batch, tokens, frames + 1, dtype=torch.float64, device=score_BNT.device)
@@ -73,7 +74,7 @@ def _kernel() -> Callable[..., Any] | None:
     return search
 
 
-def diagonal_prior(tokens_B: torch.Tensor, frames_B: torch.Tensor, tokens: int, frames: int) -> torch.Tensor:
+def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int) -> Tensor:
     """(B, N, T) float32, zero on the diagonal and falling with the squared distance from it: a start for the alignment.
 
     The guided attention of Tachibana et al. 2017, section 3.1, as a log prior of the search instead of a loss.
@@ -90,13 +91,13 @@ utterance."""
 
 @torch.no_grad()
 def align(
-    prior_BNM: torch.Tensor,
-    mel_BTM: torch.Tensor,
-    token_lengths: torch.Tensor,
-    mel_lengths: torch.Tensor,
+    prior_BNM: Tensor,
+    mel_BTM: Tensor,
+    token_lengths: Tensor,
+    mel_lengths: Tensor,
     step: int = 0,
     diagonal_steps: int = 0,
-) -> torch.Tensor:
+) -> Tensor:
     """(B, N) int64 durations in mel frames by alignment search under unit-variance Gaussians around each token's prior.
 
     The prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over `diagonal_steps`.
@@ -111,19 +112,15 @@ def align(
     return monotonic_alignment(score_BNT, token_lengths, mel_lengths)
 
 
-def owners(durations_BN: torch.Tensor, time_BT: torch.Tensor, token_lengths: torch.Tensor) -> torch.Tensor:
+def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tensor:
     """The phoneme (B, T) int64 that owns each mel frame of `time_BT`, int64; the last one past the end."""
     owner_BT = torch.searchsorted(durations_BN.cumsum(1), time_BT, right=True)
     return torch.minimum(owner_BT, token_lengths[:, None] - 1)
 
 
 def prior_loss(
-    prior_BNM: torch.Tensor,
-    mel_BTM: torch.Tensor,
-    durations_BN: torch.Tensor,
-    token_lengths: torch.Tensor,
-    mel_lengths: torch.Tensor,
-) -> torch.Tensor:
+    prior_BNM: Tensor, mel_BTM: Tensor, durations_BN: Tensor, token_lengths: Tensor, mel_lengths: Tensor
+) -> Tensor:
     """Half the squared distance of the phoneme's prior from the normalised mel, mean over bins, summed over real
     frames."""
     time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
@@ -133,13 +130,8 @@ def prior_loss(
 
 
 def pointers(
-    durations_BN: torch.Tensor,
-    token_lengths: torch.Tensor,
-    code_frames: torch.Tensor,
-    stride: int,
-    most_advance: int,
-    steps: int,
-) -> torch.Tensor:
+    durations_BN: Tensor, token_lengths: Tensor, code_frames: Tensor, stride: int, most_advance: int, steps: int
+) -> Tensor:
     """The phoneme that a language model's pointer stands on at each step, from durations in mel frames.
 
     It starts on the first phoneme, never goes back or further than `most_advance` in a step, and has passed the last
@@ -165,13 +157,13 @@ def pointers(
     return torch.where(time_T < code_frames[:, None], pointer_BT, token_lengths[:, None])
 
 
-def stay_at_end(pointer_BT: torch.Tensor, code_frames: torch.Tensor) -> torch.Tensor:
+def stay_at_end(pointer_BT: Tensor, code_frames: Tensor) -> Tensor:
     """Pointers (B, T) int64 that stay where they stood at the last code frame while the delayed codebooks catch up."""
     time_BT = torch.arange(pointer_BT.shape[1], device=pointer_BT.device).expand_as(pointer_BT)
     return pointer_BT.gather(1, torch.minimum(time_BT, code_frames[:, None] - 1))
 
 
-def ages(pointer_BT: torch.Tensor) -> torch.Tensor:
+def ages(pointer_BT: Tensor) -> Tensor:
     """How many steps each pointer (B, T) int64 has stood in its place, 0 on arrival."""
     time_T = torch.arange(pointer_BT.shape[1], device=pointer_BT.device)
     moved_BT = torch.cat([torch.ones_like(pointer_BT[:, :1]), pointer_BT.diff(dim=1)], dim=1) != 0

@@ -12,19 +12,19 @@ from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.layers.cache import EMPTY, Cache
 
 BASE = 10_000.0
 """The slowest pair turns once in about 2 pi times as many positions."""
-Turns = tuple[torch.Tensor, torch.Tensor]
+Turns = tuple[Tensor, Tensor]
 """Cosine and sine of each position's angles, (B, 1, T, D) float32, repeated for both halves of a head; the sine is
 negative in the first half."""
 
 
-def turns(position_BT: torch.Tensor, width: int) -> Turns:
+def turns(position_BT: Tensor, width: int) -> Turns:
     """Angles by which heads of even width D turn at each position (B, T) int64."""
     pair_P = torch.arange(0, width, 2, device=position_BT.device, dtype=torch.float32)
     angle_B1TP = position_BT[:, None, :, None].float() * BASE ** (-pair_P / width)
@@ -32,7 +32,7 @@ def turns(position_BT: torch.Tensor, width: int) -> Turns:
     return torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1)
 
 
-def rotate(x_BHTD: torch.Tensor, turned: Turns) -> torch.Tensor:
+def rotate(x_BHTD: Tensor, turned: Turns) -> Tensor:
     """Turn queries or keys (B, H, T, D) of any float dtype, which is kept; computed in float32."""
     cos, sin = turned
     first, second = x_BHTD.chunk(2, dim=-1)
@@ -44,7 +44,7 @@ Kind = Literal["full", "sliding", "block"]
 of `window` positions and of the previous block."""
 
 
-def allowed(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
     """Whether a query at one position may see a key at another; int64 positions that broadcast -> bool."""
     seen = key <= query
     if kind == "sliding":
@@ -54,11 +54,11 @@ def allowed(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor) -> 
     return seen
 
 
-def attend(kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Attention of (B, H, T, D) whose slots are their positions -> (B, H, T, D), without building (T, T)."""
     if kind == "full" or query.shape[2] <= window:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
-    heard: torch.Tensor = _ByWindows.apply(kind, window, query, key, value)
+    heard: Tensor = _ByWindows.apply(kind, window, query, key, value)
     return heard
 
 
@@ -70,9 +70,7 @@ class _ByWindows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, kind: Kind, window: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:
+    def forward(ctx: Any, kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         ctx.kind, ctx.window = kind, window
         ctx.save_for_backward(query, key, value)
         heard = torch.empty_like(query)
@@ -83,7 +81,7 @@ class _ByWindows(torch.autograd.Function):
         return heard
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value = ctx.saved_tensors
         summed = [torch.zeros_like(side) for side in (query, key, value)]
         for own, seen, mask in _windows(ctx.kind, ctx.window, query):
@@ -101,7 +99,7 @@ class _ByWindows(torch.autograd.Function):
         return None, None, *summed
 
 
-def _windows(kind: Kind, window: int, query_BHTD: torch.Tensor) -> Iterator[tuple[slice, slice, torch.Tensor]]:
+def _windows(kind: Kind, window: int, query_BHTD: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
     """The slots of each window, the slots it may see, and the mask between the two."""
     length = query_BHTD.shape[2]
     position_T = torch.arange(length, device=query_BHTD.device)
@@ -115,7 +113,7 @@ class Sight(NamedTuple):
     """How the positions of one call of `step` attend: computed once, used by every layer."""
 
     turned: Turns
-    mask_B1QS: torch.Tensor
+    mask_B1QS: Tensor
     """bool: which slots each query sees."""
 
 
@@ -134,7 +132,7 @@ class SelfAttention(nn.Module):
         self.project = nn.Linear(channels, 3 * channels, bias=False)
         self.out = nn.Linear(channels, channels, bias=False)
 
-    def forward(self, x_BTC: torch.Tensor, turned: Turns) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
         """Training: a whole sequence (B, T, C) -> (B, T, C).
 
         Slot t holds position t; padding follows the valid slots, which never see it: see `Packing`. `turned` is `turns`
@@ -143,7 +141,7 @@ class SelfAttention(nn.Module):
         query, key, value = self.heads_of(x_BTC, turned)
         return self.joined(attend(self.kind, self.window, query, key, value))
 
-    def sight(self, position_BQ: torch.Tensor, cache: Cache) -> Sight:
+    def sight(self, position_BQ: Tensor, cache: Cache) -> Sight:
         """For `step`: take the next slots of `cache` for these positions, (B, Q) int64, `EMPTY` for padding."""
         cache.take(position_BQ)
         seen_BQS = allowed(self.kind, self.window, position_BQ[:, :, None], cache.positions[:, None, :])
@@ -151,25 +149,25 @@ class SelfAttention(nn.Module):
         # Padding sees everything: a softmax over nothing would be NaN.
         return Sight(turns(position_BQ, self.width), (seen_BQS | (position_BQ == EMPTY)[:, :, None])[:, None])
 
-    def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
+    def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
         """Decoding: attend from new positions (B, Q, C) to the cache, which keeps their keys and values -> (B, Q,
         C)."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
         return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 
-    def heads_of(self, x_BTC: torch.Tensor, turned: Turns) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def heads_of(self, x_BTC: Tensor, turned: Turns) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries, rotated keys and values of (B, T, C), each (B, H, T, D)."""
         projected_BTHD = self.project(x_BTC).unflatten(-1, (3 * self.heads, self.width))
         to_turn_BHTD, value = _swapped(projected_BTHD).split([2 * self.heads, self.heads], dim=1)
         query, key = rotate(to_turn_BHTD, turned).chunk(2, dim=1)
         return query, key, value
 
-    def joined(self, heard_BHTD: torch.Tensor) -> torch.Tensor:
+    def joined(self, heard_BHTD: Tensor) -> Tensor:
         """Project the heads' output (B, H, T, D) to (B, T, C)."""
         return self.out(_swapped(heard_BHTD).flatten(2))
 
 
-def _swapped(x: torch.Tensor) -> torch.Tensor:
+def _swapped(x: Tensor) -> Tensor:
     """Exchange the second and third dimension."""
     if 1 in (x.shape[1], x.shape[2]):  # only the shape changes; written so, no graph moves data for it
         return x.reshape(-1, x.shape[2], x.shape[1], x.shape[3])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 EMPTY = -1
@@ -22,20 +23,13 @@ class Cache(Protocol):
     layer."""
 
     @property
-    def positions(self) -> torch.Tensor:
+    def positions(self) -> Tensor:
         """The position in each slot, (B, S) int64, `EMPTY` where there is none; those of `take` included."""
 
-    def take(self, position_BQ: torch.Tensor) -> None:
+    def take(self, position_BQ: Tensor) -> None:
         """Assign the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
 
-    def attend(
-        self,
-        layer: int,
-        query_BHQD: torch.Tensor,
-        key_BHQD: torch.Tensor,
-        value_BHQD: torch.Tensor,
-        mask_B1QS: torch.Tensor,
-    ) -> torch.Tensor:
+    def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
         """Store a layer's keys and values in the slots taken last; return attention over all slots that the bool mask
         shows, (B, H, Q, D)."""
 
@@ -44,17 +38,10 @@ class StoringCache(ABC):
     """A cache whose keys and values are tensors that torch attends to."""
 
     @abstractmethod
-    def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
         """Store a layer's keys and values in the slots taken last; return those of all slots, (B, H, S, D) each."""
 
-    def attend(
-        self,
-        layer: int,
-        query_BHQD: torch.Tensor,
-        key_BHQD: torch.Tensor,
-        value_BHQD: torch.Tensor,
-        mask_B1QS: torch.Tensor,
-    ) -> torch.Tensor:
+    def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
         """See `Cache.attend`."""
         keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
         return F.scaled_dot_product_attention(query_BHQD, keys, values, attn_mask=mask_B1QS)
@@ -66,16 +53,16 @@ class DynamicCache(StoringCache):
     def __init__(self, layers: int) -> None:
         """Empty; batch, heads and device are taken from the first keys."""
         self.positions = torch.empty(0)
-        self.keys: list[torch.Tensor] = []
+        self.keys: list[Tensor] = []
         """One a layer, (B, H, S, D), like the values."""
-        self.values: list[torch.Tensor] = []
+        self.values: list[Tensor] = []
         self._layers = layers
 
-    def take(self, position_BQ: torch.Tensor) -> None:
+    def take(self, position_BQ: Tensor) -> None:
         """See `Cache.take`."""
         self.positions = torch.cat([self.positions, position_BQ], 1) if self.positions.numel() else position_BQ
 
-    def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
         """See `StoringCache.extend`."""
         if len(self.keys) < self._layers:
             self.keys.append(key_BHQD)
@@ -103,7 +90,7 @@ class StaticCache(StoringCache):
         width: int,
         dtype: torch.dtype = torch.float32,
         device: torch.device,
-        memory: Sequence[torch.Tensor] | None = None,
+        memory: Sequence[Tensor] | None = None,
     ) -> None:
         """Allocate empty buffers on `device`.
 
@@ -121,13 +108,13 @@ class StaticCache(StoringCache):
         """Slots taken so far."""
         self._taken = torch.empty(0)
 
-    def take(self, position_BQ: torch.Tensor) -> None:
+    def take(self, position_BQ: Tensor) -> None:
         """See `Cache.take`."""
         self._taken = self.used + torch.arange(position_BQ.shape[1], device=position_BQ.device)
         self.positions.index_copy_(1, self._taken, position_BQ)
         self.used.add_(position_BQ.shape[1])
 
-    def extend(self, layer: int, key_BHQD: torch.Tensor, value_BHQD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
         """See `StoringCache.extend`."""
         key_BHSD, value_BHSD = self.keys[layer], self.values[layer]
         key_BHSD.index_copy_(2, self._taken, key_BHQD.to(key_BHSD.dtype))
@@ -142,6 +129,6 @@ class StaticCache(StoringCache):
         self.used.zero_()
 
 
-def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[torch.Tensor]:
+def cache_memory(layers: int, size: int, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
     """Two flat tensors of `size` elements a layer, for `StaticCache`."""
     return [torch.zeros(size, dtype=dtype, device=device) for _ in range(2 * layers)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -17,7 +17,7 @@ class GELU(nn.Module):
     square over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
     """
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
         as_erf = x.dtype == torch.bfloat16 and x.device.type == "cpu"
         return F.gelu(x, approximate="none" if as_erf else "tanh")
@@ -33,7 +33,7 @@ class Dropout(nn.Dropout):
     decides about four elements.
     """
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Any shape -> the same shape; zeros with probability `p` in training, the rest scaled by 1 / (1 - p)."""
         dropped = round(self.p * _LEVELS)
         if not self.training or input.device.type != "cpu" or not 0 < dropped < _LEVELS:
@@ -51,11 +51,11 @@ class DepthwiseConv(nn.Conv1d):
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
 
-    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor) -> Tensor:
         """(B, T, C) float -> (B, T, C), in autocast's dtype if it is on."""
         return self.convolve(x_BTC, self.weight)
 
-    def convolve(self, x_BTC: torch.Tensor, weight_C1K: torch.Tensor) -> torch.Tensor:
+    def convolve(self, x_BTC: Tensor, weight_C1K: Tensor) -> Tensor:
         """`forward` with other weights of the same shape."""
         if not self.training or x_BTC.device.type != "cpu":
             return self._conv_forward(x_BTC.transpose(1, 2), weight_C1K, self.bias).transpose(1, 2)
@@ -72,12 +72,12 @@ class _ChannelsLast(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x_BTC: torch.Tensor, weight_C1K: torch.Tensor, bias_C: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor) -> Tensor:
         ctx.save_for_backward(x_BTC, weight_C1K)
         return _convolve(x_BTC, weight_C1K.to(x_BTC.dtype), bias_C.to(x_BTC.dtype))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x_BTC, weight_C1K = ctx.saved_tensors
         gradient_BTC = gradients[0].contiguous()
         kernel, half = weight_C1K.shape[2], weight_C1K.shape[2] // 2
@@ -97,7 +97,7 @@ class _ChannelsLast(torch.autograd.Function):
         )
 
 
-def _convolve(x_BTC: torch.Tensor, weight_C1K: torch.Tensor, bias_C: torch.Tensor | None = None) -> torch.Tensor:
+def _convolve(x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None = None) -> Tensor:
     image_BC1T = x_BTC.transpose(1, 2)[:, :, None]  # channels-last in memory, which torch's 2-d kernels take as it is
     y_BC1T = F.conv2d(
         image_BC1T, weight_C1K[:, :, None], bias_C, padding=(0, weight_C1K.shape[2] // 2), groups=len(weight_C1K)
@@ -121,7 +121,7 @@ class ConvNeXtBlock(nn.Module):
         self.contract = nn.Linear(channels * expansion, channels)
         self.scale = nn.Parameter(torch.full((channels,), scale))
 
-    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor) -> Tensor:
         """(B, T, C) float -> (B, T, C). Padded positions of the input must be zero; those of the output are not."""
         y = self.norm(self.depthwise(x_BTC))
         y = self.contract(self.dropout(self.activation(self.expand(y))))
@@ -137,7 +137,7 @@ class ConvNeXtStack(nn.Module):
         self.norm = nn.LayerNorm(channels)
         self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
-    def forward(self, x_BTC: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
         """(B, T, C) float, mask (B, T, 1) of ones and zeros or None for "no padding" -> layer-normed (B, T, C)."""
         for block in self.blocks:
             if mask_BT1 is not None:

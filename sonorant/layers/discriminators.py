@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-Scores = list[tuple[torch.Tensor, list[torch.Tensor]]]
+Scores = list[tuple[Tensor, list[Tensor]]]
 """For each discriminator its scores (B, any) and its layers' feature maps."""
 
 
@@ -25,7 +25,7 @@ class PeriodDiscriminator(nn.Module):
         )
         self.out = weight_norm(nn.Conv2d(sizes[-1], 1, (3, 1), padding=(1, 0)))
 
-    def forward(self, samples_BS: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def forward(self, samples_BS: Tensor) -> tuple[Tensor, list[Tensor]]:
         """(B, S) -> scores (B, any), feature maps."""
         padded = F.pad(samples_BS[:, None], (0, -samples_BS.shape[1] % self.period), mode="reflect")
         return _score(padded.unflatten(2, (-1, self.period)), self.layers, self.out)
@@ -34,7 +34,7 @@ class PeriodDiscriminator(nn.Module):
 class ResolutionDiscriminator(nn.Module):
     """Judges a magnitude spectrogram (Jang et al. 2021, "UnivNet", section 2.3)."""
 
-    window: torch.Tensor
+    window: Tensor
 
     def __init__(self, n_fft: int, width: int) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class ResolutionDiscriminator(nn.Module):
         )
         self.out = weight_norm(nn.Conv2d(width, 1, 3, padding=1))
 
-    def forward(self, samples_BS: torch.Tensor) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def forward(self, samples_BS: Tensor) -> tuple[Tensor, list[Tensor]]:
         """(B, S) -> scores (B, any), feature maps."""
         spectrum = torch.stft(samples_BS.float(), self.n_fft, self.n_fft // 4, window=self.window, return_complex=True)
         return _score(spectrum.abs()[:, None].transpose(2, 3), self.layers, self.out)
@@ -64,12 +64,12 @@ class Discriminators(nn.Module):
             ]
         )
 
-    def forward(self, samples_BS: torch.Tensor) -> Scores:
+    def forward(self, samples_BS: Tensor) -> Scores:
         """Samples (B, S) -> scores and feature maps of each discriminator."""
         return [discriminator(samples_BS) for discriminator in self.each]
 
 
-def _score(x: torch.Tensor, layers: nn.ModuleList, out: nn.Module) -> tuple[torch.Tensor, list[torch.Tensor]]:
+def _score(x: Tensor, layers: nn.ModuleList, out: nn.Module) -> tuple[Tensor, list[Tensor]]:
     features = []
     for layer in layers:
         x = F.leaky_relu(layer(x), 0.1)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 EDGE = 1e-3
 """How far, as a fraction, the squashed range exceeds the outermost levels, so that finite numbers reach them."""
@@ -22,12 +22,12 @@ MOST_LEVELS = 1000
 class FiniteScalarQuantizer(nn.Module):
     """Vectors of `width` numbers <-> codes 0 to `codes` - 1. Has no parameters."""
 
-    reach_D: torch.Tensor
-    offset_D: torch.Tensor
-    shift_D: torch.Tensor
-    lowest_D: torch.Tensor
-    basis_D: torch.Tensor
-    table_KD: torch.Tensor
+    reach_D: Tensor
+    offset_D: Tensor
+    shift_D: Tensor
+    lowest_D: Tensor
+    basis_D: Tensor
+    table_KD: Tensor
 
     def __init__(self, levels: Sequence[int]) -> None:
         """`levels`: values of each number of a vector, 2 to `MOST_LEVELS`; their product is the number of codes."""
@@ -46,7 +46,7 @@ class FiniteScalarQuantizer(nn.Module):
         digits_KD = (torch.arange(self.codes)[:, None] // self.basis_D) % levels_D.long()
         self.register_buffer("table_KD", (digits_KD + self.lowest_D) / -self.lowest_D, persistent=False)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Vectors (..., D) of any float dtype -> the nearest codes' vectors (..., D) float32, -1 to 1.
 
         Gradients pass straight through the rounding (Bengio et al. 2013, section 3).
@@ -55,11 +55,11 @@ class FiniteScalarQuantizer(nn.Module):
         rounded = squashed + (squashed.round() - squashed).detach()
         return rounded / -self.lowest_D
 
-    def to_codes(self, values: torch.Tensor) -> torch.Tensor:
+    def to_codes(self, values: Tensor) -> Tensor:
         """Vectors (..., D) that `forward` returned -> codes (...,) int64."""
         digits = (values * -self.lowest_D - self.lowest_D).round().long()
         return (digits * self.basis_D).sum(-1)
 
-    def to_values(self, codes: torch.Tensor) -> torch.Tensor:
+    def to_values(self, codes: Tensor) -> Tensor:
         """Codes (...,) int64 -> vectors (..., D) float32."""
         return nn.functional.embedding(codes, self.table_KD)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 
@@ -21,11 +21,11 @@ class InverseSTFT(nn.Module):
     in the first and last `n_fft - hop` samples, where frames beyond the ends are missing.
     """
 
-    cosine_even_FQ: torch.Tensor
-    cosine_odd_FQ: torch.Tensor
-    sine_even_FQ: torch.Tensor
-    sine_odd_FQ: torch.Tensor
-    window_N: torch.Tensor
+    cosine_even_FQ: Tensor
+    cosine_odd_FQ: Tensor
+    sine_even_FQ: Tensor
+    sine_odd_FQ: Tensor
+    window_N: Tensor
 
     def __init__(self, n_fft: int, hop: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class InverseSTFT(nn.Module):
         window_N = torch.hann_window(n_fft, dtype=torch.float64) / (self.overlap * 0.5)
         self.register_buffer("window_N", window_N.float(), persistent=False)
 
-    def forward(self, real_BTF: torch.Tensor, imaginary_BTF: torch.Tensor) -> torch.Tensor:
+    def forward(self, real_BTF: Tensor, imaginary_BTF: Tensor) -> Tensor:
         """(B, T, n_fft / 2 + 1) real and imaginary parts -> (B, T * hop) samples."""
         with torch.autocast(real_BTF.device.type, enabled=False):
             a_BTQ, b_BTQ = real_BTF[..., 0::2] @ self.cosine_even_FQ, real_BTF[..., 1::2] @ self.cosine_odd_FQ

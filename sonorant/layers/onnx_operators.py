@@ -6,6 +6,7 @@ A file of its own because importing it imports torch's compiler: two seconds tha
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 VERSION = 19
 """Version of both operators. Graphs use operator set 20: at 21, ONNX Runtime 1.31 moves such operators past
@@ -13,13 +14,13 @@ transpositions with a type that no longer fits, and then refuses its own graph."
 
 
 @torch.compiler.allow_in_graph  # the tracer need not look into torch.onnx
-def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor) -> torch.Tensor:
+def quantize(x: Tensor, scale: Tensor, zero: Tensor) -> Tensor:
     """QuantizeLinear: float32 of any shape, scale () float32, zero-point () int8 -> int8 of the same shape."""
     return torch.onnx.ops.symbolic("QuantizeLinear", (x, scale, zero), dtype=torch.int8, shape=x.shape, version=VERSION)
 
 
 @torch.compiler.allow_in_graph
-def dequantize(stored: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, axis: int = 0) -> torch.Tensor:
+def dequantize(stored: Tensor, scale: Tensor, zero: Tensor, axis: int = 0) -> Tensor:
     """DequantizeLinear: int8 of any shape; scale and zero-point () or one an index along `axis` -> float32."""
     inputs, attributes = (stored, scale, zero), {"axis": axis} if scale.ndim else {}
     return torch.onnx.ops.symbolic(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.layers.convnext import ConvNeXtStack
 
@@ -11,8 +11,8 @@ from sonorant.layers.convnext import ConvNeXtStack
 class PhonemeEncoder(nn.Module):
     """Tokens (symbol, stress, word start) and a speaker -> a state for each token, and its mel prior."""
 
-    mel_mean: torch.Tensor
-    mel_std: torch.Tensor
+    mel_mean: Tensor
+    mel_std: Tensor
 
     def __init__(
         self,
@@ -42,9 +42,7 @@ class PhonemeEncoder(nn.Module):
         self.register_buffer("mel_mean", torch.tensor(mel_mean))
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
-    def encode_phonemes(
-        self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def encode_phonemes(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> tuple[Tensor, Tensor]:
         """Tokens (B, N, 3) int64, lengths (B,), speaker ids (B,) -> states (B, N, C), mask (B, N) bool.
 
         `prior` of the states is the normalised mel frame that each token stands for, which the alignment search
@@ -55,6 +53,6 @@ class PhonemeEncoder(nn.Module):
         x_BNC = x_BNC + self.speaker(speaker_B)[:, None]
         return self.encoder(x_BNC, mask_BN[..., None].to(x_BNC.dtype)), mask_BN
 
-    def normalize(self, mel_BTM: torch.Tensor) -> torch.Tensor:
+    def normalize(self, mel_BTM: Tensor) -> Tensor:
         """Normalise a log-mel (B, T, M) by the corpus' statistics."""
         return (mel_BTM - self.mel_mean) / self.mel_std

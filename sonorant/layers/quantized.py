@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.errors import SonorantError
@@ -30,12 +30,12 @@ class Quantized(nn.Module):
     weights.
     """
 
-    weight: torch.Tensor
-    input_scale: torch.Tensor
-    output_scale: torch.Tensor
-    stored_weight: torch.Tensor
-    weight_scale: torch.Tensor
-    grid_weight: torch.Tensor
+    weight: Tensor
+    input_scale: Tensor
+    output_scale: Tensor
+    stored_weight: Tensor
+    weight_scale: Tensor
+    grid_weight: Tensor
     channel_axis = 0
     """Axis of the output channels in the weight."""
     quantizes_output = False
@@ -70,15 +70,15 @@ class Quantized(nn.Module):
             self.store()
         return super().train(mode)
 
-    def quantized_input(self, x: torch.Tensor) -> torch.Tensor:
+    def quantized_input(self, x: Tensor) -> Tensor:
         """Round floats of any shape to the input's grid, float32."""
         return _on_grid(x, self.input_scale)
 
-    def quantized_output(self, y: torch.Tensor) -> torch.Tensor:
+    def quantized_output(self, y: Tensor) -> Tensor:
         """Round floats of any shape to the output's grid, float32."""
         return _on_grid(y, self.output_scale)
 
-    def quantized_weight(self) -> torch.Tensor:
+    def quantized_weight(self) -> Tensor:
         """The weights rounded to their grid, float32; an exported graph holds them as int8."""
         if torch.compiler.is_exporting():
             return self.stored(self.stored_weight, self.channel_axis)
@@ -90,13 +90,13 @@ class Quantized(nn.Module):
             self.weight.float(), scale, zero, self.channel_axis, -LARGEST, LARGEST
         )
 
-    def stored(self, weight: torch.Tensor, axis: int) -> torch.Tensor:
+    def stored(self, weight: Tensor, axis: int) -> Tensor:
         """int8 weights as an exported graph reads them, float32."""
         from sonorant.layers.onnx_operators import dequantize
 
         return dequantize(weight, self.weight_scale, torch.zeros_like(self.weight_scale, dtype=torch.int8), axis)
 
-    def _scale_of_weight(self) -> torch.Tensor:
+    def _scale_of_weight(self) -> Tensor:
         others = [axis for axis in range(self.weight.ndim) if axis != self.channel_axis]
         return (self.weight.detach().float().abs().amax(others) / LARGEST).clamp(min=1e-12)
 
@@ -104,7 +104,7 @@ class Quantized(nn.Module):
 class QuantizedLinear(Quantized, nn.Linear):
     """A matrix product in int8; the result is float, so the bias is added in float."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(..., in) float -> (..., out)."""
         x = self.quantized_input(x)
         if not torch.compiler.is_exporting():
@@ -119,7 +119,7 @@ class QuantizedConv1d(Quantized, nn.Conv1d):
 
     quantizes_output = True
 
-    def forward(self, x_BCT: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BCT: Tensor) -> Tensor:
         """(B, in, T) float -> (B, out, T')."""
         return self.quantized_output(
             self._conv_forward(self.quantized_input(x_BCT), self.quantized_weight(), self.bias)
@@ -131,7 +131,7 @@ class QuantizedDepthwiseConv(Quantized, DepthwiseConv):
 
     quantizes_output = True
 
-    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor) -> Tensor:
         """(B, T, C) float -> (B, T, C)."""
         return self.quantized_output(self.convolve(self.quantized_input(x_BTC), self.quantized_weight()))
 
@@ -142,7 +142,7 @@ class QuantizedConvTranspose1d(Quantized, nn.ConvTranspose1d):
     channel_axis = 1
     quantizes_output = True
 
-    def forward(self, x_BCT: torch.Tensor, output_size: list[int] | None = None) -> torch.Tensor:
+    def forward(self, x_BCT: Tensor, output_size: list[int] | None = None) -> Tensor:
         """(B, in, T) float -> (B, out, T')."""
         if output_size is not None:
             raise NotImplementedError(
@@ -203,7 +203,7 @@ def _grouped_transposed(layer: nn.Module) -> bool:
     return isinstance(layer, nn.ConvTranspose1d) and layer.groups != 1
 
 
-def _on_grid(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+def _on_grid(x: Tensor, scale: Tensor) -> Tensor:
     if torch.compiler.is_exporting():
         from sonorant.layers.onnx_operators import dequantize, quantize
 

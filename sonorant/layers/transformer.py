@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -17,7 +17,7 @@ from sonorant.layers.convnext import Dropout
 class RMSNorm(nn.RMSNorm):
     """RMSNorm (Zhang & Sennrich 2019, section 3), exported in a form that ONNX Runtime fuses to one operator."""
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """(..., C) float -> the same shape and dtype."""
         if not torch.compiler.is_exporting():
             return super().forward(x)
@@ -29,15 +29,15 @@ class RMSNorm(nn.RMSNorm):
 class Packing:
     """Moves the valid slots of each row to the front, so that a slot is its position. Made once for a batch."""
 
-    def __init__(self, valid_BT: torch.Tensor) -> None:
+    def __init__(self, valid_BT: Tensor) -> None:
         """`valid_BT`: bool, False for padding."""
         self.order_BT = valid_BT.logical_not().to(torch.int8).argsort(dim=1, stable=True)
 
-    def pack(self, x_BTC: torch.Tensor) -> torch.Tensor:
+    def pack(self, x_BTC: Tensor) -> Tensor:
         """Reorder rows (B, T, C); valid slots keep their order, and so does padding."""
         return x_BTC.gather(1, self.order_BT[..., None].expand_as(x_BTC))
 
-    def unpack(self, x_BTC: torch.Tensor) -> torch.Tensor:
+    def unpack(self, x_BTC: Tensor) -> Tensor:
         """Undo `pack`."""
         return torch.empty_like(x_BTC).scatter(1, self.order_BT[..., None].expand_as(x_BTC), x_BTC)
 
@@ -59,17 +59,17 @@ class TransformerLayer(nn.Module):
         self.contract = nn.Linear(feed_forward, channels, bias=False)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x_BTC: torch.Tensor, turned: Turns) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
         """Training: (B, T, C), padding last -> (B, T, C); `turned` as in `SelfAttention.forward`."""
         x_BTC = x_BTC + self.dropout(self.attention(self.attention_norm(x_BTC), turned))
         return x_BTC + self.dropout(self._mlp(self.norm(x_BTC)))
 
-    def step(self, x_BQC: torch.Tensor, sight: Sight, cache: Cache, layer: int) -> torch.Tensor:
+    def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
         """Decoding: the next Q positions of each row, as in `SelfAttention.step`: (B, Q, C) -> (B, Q, C)."""
         x_BQC = x_BQC + self.attention.step(self.attention_norm(x_BQC), sight, cache, layer)
         return x_BQC + self._mlp(self.norm(x_BQC))
 
-    def _mlp(self, x: torch.Tensor) -> torch.Tensor:
+    def _mlp(self, x: Tensor) -> Tensor:
         gate, value = self.expand(x).chunk(2, dim=-1)
         return self.contract(F.silu(gate) * value)
 
@@ -88,7 +88,7 @@ class Transformer(nn.Module):
         self.width = channels // heads
         self.recompute = False  # a training may spend time on memory: see training/blocks.py
 
-    def forward(self, x_BTC: torch.Tensor) -> torch.Tensor:
+    def forward(self, x_BTC: Tensor) -> Tensor:
         """Training: whole sequences (B, T, C), slot t at position t, padding last -> (B, T, C)."""
         turned = turns(torch.arange(x_BTC.shape[1], device=x_BTC.device)[None], self.width)
         for layer in self.layers:
@@ -96,7 +96,7 @@ class Transformer(nn.Module):
             x_BTC = checkpoint(layer, x_BTC, turned, use_reentrant=False) if recompute else layer(x_BTC, turned)
         return self.norm(x_BTC)
 
-    def step(self, x_BQC: torch.Tensor, position_BQ: torch.Tensor, cache: Cache) -> torch.Tensor:
+    def step(self, x_BQC: Tensor, position_BQ: Tensor, cache: Cache) -> Tensor:
         """Decoding: the next Q positions of each row, (B, Q) int64, -1 = padding: (B, Q, C) -> (B, Q, C)."""
         layers = [cast(TransformerLayer, layer) for layer in self.layers]
         sight = layers[0].attention.sight(position_BQ, cache)

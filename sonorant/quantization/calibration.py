@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from sonorant.layers.quantized import LARGEST, LAYERS, quantize_layers, quantized
@@ -61,7 +61,7 @@ def _watched(model: nn.Module, names: Iterable[str], largest: dict[str, dict[str
 
 
 def _observer(largest: dict[str, float]) -> Callable[..., None]:
-    def observe(layer: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+    def observe(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         largest["input_scale"] = max(largest["input_scale"], float(inputs[0].abs().max()))
         if LAYERS[type(layer)].quantizes_output:
             largest["output_scale"] = max(largest["output_scale"], float(output.abs().max()))

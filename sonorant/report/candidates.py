@@ -87,11 +87,7 @@ def parity(found: Document) -> Section:
 
 def _naturalness(natural: Document, variant: str) -> Fact:
     """DNSMOS, a network's estimate of listeners' ratings."""
-    name, rated, recorded = (
-        "Naturalness (DNSMOS)",
-        _rating(natural.get(variant)),
-        _rating(natural.get(RECORDINGS)),
-    )
+    name, rated, recorded = ("Naturalness (DNSMOS)", _rating(natural.get(variant)), _rating(natural.get(RECORDINGS)))
     if rated is None or rated.not_run:
         return Fact(name, "–", "", (rated and rated.not_run) or "not rated")
     beside = f"recordings {_rated(recorded)}" if recorded and not recorded.not_run else "recordings not rated"

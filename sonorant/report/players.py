@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import soundfile
 import torch
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats
 from sonorant.audio.mel import FLOOR, MelConfig, log_mel
 from sonorant.audio.wav import read_audio
 from sonorant.html.blocks import Block
@@ -73,7 +73,7 @@ class Presentation:
             folded=[player for kind, player in players.items() if not (first is None or kind in first)],
         )
 
-    def _player(self, sentence: Sentence, kind: str, sound: NDArray[np.float32], longest: int) -> Player:
+    def _player(self, sentence: Sentence, kind: str, sound: Floats, longest: int) -> Player:
         seconds, wrong = len(sound) / self.audio.sample_rate, sentence.errors[kind]
         return Player(
             name=label(kind),
@@ -91,7 +91,7 @@ def _address(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
-def _flac(sound: NDArray[np.float32], rate: int) -> bytes:
+def _flac(sound: Floats, rate: int) -> bytes:
     """16 bit, lossless: what a WAV of 16 bit holds, at about half its size."""
     buffer = io.BytesIO()
     integers = np.clip(np.rint(sound.astype(np.float64) * 32768), -32768, 32767).astype(np.int16)
@@ -99,7 +99,7 @@ def _flac(sound: NDArray[np.float32], rate: int) -> bytes:
     return buffer.getvalue()
 
 
-def _spectrogram(samples: NDArray[np.float32], audio: MelConfig) -> bytes:
+def _spectrogram(samples: Floats, audio: MelConfig) -> bytes:
     """The log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel a frame."""
     from matplotlib import colormaps
     from PIL import Image

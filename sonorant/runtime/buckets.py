@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.runtime.bundle import Lengths
 from sonorant.runtime.runtimes import Runtime
 
@@ -87,13 +88,7 @@ class Bucketed:
         self._preparing = threading.Lock()
         self._ready: set[tuple[str, tuple[int, ...]]] = set()
 
-    def encode(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         count, width = tokens.shape[:2]
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens))
@@ -104,9 +99,7 @@ class Bucketed:
         states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*padded))
         return states[:count, :width], ends[:count, :width]
 
-    def decode(
-        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """States to mel, as `Runtime.decode`."""
         count, width = ends.shape
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens[-1:]), (len(time), self.buckets.frames))
@@ -117,7 +110,7 @@ class Bucketed:
         padded = _pad(states, rows, columns), _pad(longer, rows), np.arange(time[0], time[0] + frames)
         return self._prepared("decoder", shape, lambda: self._fixed.decode(*padded))[:count, :, : len(time)]
 
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Mel to samples, as `Runtime.vocode`."""
         count, _, width = mel.shape
         shape = _fit((count, self.buckets.batches), (width, self.buckets.frames))
@@ -134,8 +127,8 @@ class Bucketed:
         from tqdm import tqdm  # not where requests are only padded
 
         began = perf_counter()
-        states: dict[int, NDArray[np.float32]] = {}
-        mel: dict[tuple[int, ...], NDArray[np.float32]] = {}
+        states: dict[int, Floats] = {}
+        mel: dict[tuple[int, ...], Floats] = {}
         steps = tqdm(self.buckets.plan(), desc="warm-up", unit="shape", disable=not progress)
         for graph, shape in steps:
             steps.set_postfix_str(f"{graph} {'x'.join(map(str, shape))}")

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.runtime.bundle import ReceptiveField
 from sonorant.runtime.runtimes import Runtime
 
 
 def decode_chunks(
-    runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], receptive_field: int, sizes: Sequence[int]
-) -> Iterator[NDArray[np.float32]]:
+    runtime: Runtime, states: Floats, ends: Ints, receptive_field: int, sizes: Sequence[int]
+) -> Iterator[Floats]:
     """The mel (B, M, T) of `runtime.decode` for all frames of a batch, in parts (B, M, size) from first to last.
 
     `receptive_field` is the decoder's; `sizes` are frames of the first parts, the last number stands for all that
@@ -34,20 +35,20 @@ def decode_chunks(
 class Vocoding(Protocol):
     """What makes sound of frames: `vocode` of `sonorant.runtime.runtimes.Runtime` or of `TokenRuntime`."""
 
-    def vocode(self, frames: NDArray[Any], lengths: NDArray[np.int64], /) -> NDArray[np.float32]:
+    def vocode(self, frames: NDArray[Any], lengths: Ints, /) -> Floats:
         """Frames of each row, and how many of them are real (B,) -> samples (B, S)."""
 
 
 def vocode_chunks(
     runtime: Vocoding,
     parts: Iterable[NDArray[Any]],
-    lengths: NDArray[np.int64] | None,
+    lengths: Ints | None,
     receptive_field: int,
     sizes: Sequence[int],
     *,
     axis: int = 2,
     first_after: int | None = None,
-) -> Iterator[NDArray[np.float32]]:
+) -> Iterator[Floats]:
     """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while the frames still come in parts of
     any size.
 
@@ -86,9 +87,7 @@ def vocode_chunks(
         first, number, after = last, number + 1, receptive_field
 
 
-def speak(
-    runtime: Runtime, states: NDArray[np.float32], ends: NDArray[np.int64], receptive_field: ReceptiveField, limit: int
-) -> NDArray[np.float32]:
+def speak(runtime: Runtime, states: Floats, ends: Ints, receptive_field: ReceptiveField, limit: int) -> Floats:
     """What `encode` gave -> samples (B, T * hop). At most about `limit` frames, all rows together, are computed at
     once."""
     lengths = ends[:, -1]

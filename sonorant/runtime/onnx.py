@@ -11,11 +11,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKern
 from sonorant.errors import SonorantError
 
 CPU = "CPUExecutionProvider"
-
-
 CUDA = "CUDAExecutionProvider"
-
-
 CUDA_OPTIONS = {
     # By default each new length would be timed with every algorithm there is, and lengths vary here.
     "cudnn_conv_algo_search": "HEURISTIC",
@@ -24,11 +20,7 @@ CUDA_OPTIONS = {
     # By default the memory held doubles whenever it does not suffice.
     "arena_extend_strategy": "kSameAsRequested",
 }
-
-
 Providers = Sequence[str | tuple[str, dict[str, str]]]
-
-
 ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 
 

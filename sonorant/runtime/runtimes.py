@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.session import Stepper
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
@@ -86,23 +84,15 @@ class Runtime(Protocol):
     Padding is exact: a row is as it would be alone.
     """
 
-    def encode(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
         """What is said, and when: tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and for each
         token the frame after its last one (B, N), constant over padded tokens."""
 
-    def decode(
-        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """What `encode` gave, and the frames wanted (T,), in a row -> their log-mel (B, M, T); silence outside an
         utterance."""
 
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
 
 
@@ -110,16 +100,14 @@ class TokenRuntime(Protocol):
     """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks of codes; the rest as in
     `Runtime`."""
 
-    def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
 
     def stepper(self) -> Stepper:
         """Something new that makes codes of states, with a cache of its own. Any number of threads may have one
         each."""
 
-    def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, codes: Ints, lengths: Ints) -> Floats:
         """Codes (B, F, G), real frames of each row (B,) -> samples (B, S), about -1 to 1."""
 
 

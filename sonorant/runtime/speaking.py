@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
@@ -97,9 +95,8 @@ class Allowance:
             )
         if tokens > self.limits.piece_tokens:
             raise SonorantError(
-                f"a sentence of the text has {tokens} phonemes, at most {self.limits.piece_tokens} are spoken in "
-                "one breath; "
-                "divide it by full stops"
+                f"a sentence of the text has {tokens} phonemes, at most {self.limits.piece_tokens} are spoken in one "
+                "breath; divide it by full stops"
             )
         self.check_work()
 
@@ -146,7 +143,7 @@ class Manner:
     """Of the noise that codes are drawn with: the same seed says the same; None = 0."""
     candidates: int = 1
     """How often each sentence is spoken, with other noise, so that the best can be taken."""
-    prompt: NDArray[np.int64] | None = None
+    prompt: Ints | None = None
     """Codes (P, G) of a reference that the voice shall go on from."""
     lookahead: int | None = None
     """Code frames that the first part waits for behind its own; None = as many as it depends on."""
@@ -156,13 +153,13 @@ class Manner:
 class Synthesized:
     """What became of a batch."""
 
-    samples: NDArray[np.float32]
+    samples: Floats
     """(B, S) in -1..1, zero past each end."""
-    lengths: NDArray[np.int64]
+    lengths: Ints
     """Samples of each row (B,)."""
-    finish_reasons: NDArray[np.int64]
+    finish_reasons: Ints
     """`FinishReason` of each row (B,)."""
-    attempts: NDArray[np.int64]
+    attempts: Ints
     """How often each row was spoken (B,)."""
 
 
@@ -184,19 +181,13 @@ class Speaking(Protocol):
     def check(self, manner: Manner) -> None:
         """Raise SonorantError where the voice cannot speak in this manner."""
 
-    def synthesize(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> Synthesized:
+    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
         """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; its samples may be anything at a row's end and
         beyond -1..1."""
 
     def parts(
-        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
-    ) -> Generator[NDArray[np.float32], None, FinishReason]:
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[Floats, None, FinishReason]:
         """One phrase's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how
         it went.
 

@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.speaking import Allowance, Limits, Manner
@@ -20,16 +20,12 @@ if TYPE_CHECKING:
 
 CHUNK = 4096
 """Samples a chunk, about a fifth of a second."""
-
-
 PAUSE_SECONDS = 0.15
 """Silence between two sentences, beside what the voice itself leaves."""
-
-
 _log = logging.getLogger(__name__)
 
 
-class Speech(Iterator[NDArray[np.float32]]):
+class Speech(Iterator[Floats]):
     """What a voice says of a text: an iterator of samples float32 (S,) in -1..1, computed as they are asked for.
 
     Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Iterating
@@ -63,7 +59,7 @@ class Speech(Iterator[NDArray[np.float32]]):
         self._speaking.check(manner)
         self._chunks = _chunks(self._checked(self._parts(text)), chunk)
 
-    def __next__(self) -> NDArray[np.float32]:
+    def __next__(self) -> Floats:
         with self.taken:
             return next(self._chunks)
 
@@ -71,7 +67,7 @@ class Speech(Iterator[NDArray[np.float32]]):
         """End the work; what was not given is never computed."""
         self._chunks.close()
 
-    def _parts(self, text: str | Iterable[str]) -> Iterator[NDArray[np.float32]]:
+    def _parts(self, text: str | Iterable[str]) -> Iterator[Floats]:
         """The speech in parts as they are computed."""
         pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
         first, paused, met = True, False, ""
@@ -102,7 +98,7 @@ class Speech(Iterator[NDArray[np.float32]]):
             self.warnings.append(f"sentence {len(self.finish_reasons)} did not go well ({finish_reason.name.lower()})")
             _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
-    def _checked(self, parts: Iterator[NDArray[np.float32]]) -> Iterator[NDArray[np.float32]]:
+    def _checked(self, parts: Iterator[Floats]) -> Iterator[Floats]:
         """The parts in -1..1, as long as they are numbers and there is time left."""
         for samples in parts:
             if not np.isfinite(samples).all():
@@ -131,9 +127,9 @@ class Speech(Iterator[NDArray[np.float32]]):
         )
 
 
-def _chunks(parts: Iterator[NDArray[np.float32]], size: int) -> Generator[NDArray[np.float32], None, None]:
+def _chunks(parts: Iterator[Floats], size: int) -> Generator[Floats, None, None]:
     """The same samples in chunks of one size, the last one shorter where they do not divide."""
-    waiting: list[NDArray[np.float32]] = []
+    waiting: list[Floats] = []
     count = 0
     for part in parts:
         waiting.append(part)

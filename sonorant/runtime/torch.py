@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.errors import SonorantError
 
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 """Precisions of half the width, for the graphs that work on frames."""
-
-
-Function = Callable[..., tuple[torch.Tensor, ...]]
+Function = Callable[..., tuple[Tensor, ...]]
 """One of the three graphs on tensors, all of one device."""
 
 
@@ -64,8 +62,6 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
 MOST_SHAPES = 1024
 """Shapes of one function that may be compiled. torch's limit of 8 is there to notice shapes that vary; here they are
 fixed on purpose."""
-
-
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
@@ -98,7 +94,7 @@ class Compiler:
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
 
-    def _compile(self, graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+    def _compile(self, graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
         with self._lock:
             before = _found()
             compiled = torch._dynamo.lookup_backend("inductor")(graph, inputs)
@@ -138,9 +134,9 @@ advises)."""
 @dataclass(frozen=True)
 class _Recording:
     graph: torch.cuda.CUDAGraph
-    outputs: tuple[torch.Tensor, ...]
+    outputs: tuple[Tensor, ...]
     """Where a replay writes."""
-    inputs: tuple[torch.Tensor, ...]
+    inputs: tuple[Tensor, ...]
     """Where a replay reads."""
 
 
@@ -157,7 +153,7 @@ class CudaGraphs:
         """The same function; at its first call with new shapes it is recorded. Nothing in it may wait for the GPU."""
         recordings: dict[tuple[Any, ...], _Recording] = {}
 
-        def replay(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def replay(*inputs: Tensor) -> tuple[Tensor, ...]:
             key = tuple((value.shape, value.dtype) for value in inputs)
             with self._lock:
                 if key not in recordings:
@@ -171,7 +167,7 @@ class CudaGraphs:
 
         return replay
 
-    def _record(self, function: Function, inputs: tuple[torch.Tensor, ...]) -> _Recording:
+    def _record(self, function: Function, inputs: tuple[Tensor, ...]) -> _Recording:
         held = tuple(value.clone() for value in inputs)
         return _Recording(*self._captured(lambda: function(*held)), inputs=held)
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
@@ -142,7 +143,7 @@ class Voice:
         except ValueError as error:
             raise SonorantError(str(error)) from None
 
-    def prompt(self, recording: Path) -> NDArray[np.int64]:
+    def prompt(self, recording: Path) -> Ints:
         """Codes (P, G) of a recording's beginning, for `say` to go on from.
 
         Raises SonorantError if the voice takes no references, or the recording cannot be read or is too short.
@@ -161,8 +162,8 @@ class Voice:
         seed: int | None = None,
         decoding: DecodingConfig | None = None,
         candidates: int = 1,
-        prompt: NDArray[np.int64] | None = None,
-    ) -> NDArray[np.float32]:
+        prompt: Ints | None = None,
+    ) -> Floats:
         """Speak a text, sentence by sentence.
 
         Args:
@@ -201,7 +202,7 @@ class Voice:
         seed: int | None = None,
         decoding: DecodingConfig | None = None,
         candidates: int = 1,
-        prompt: NDArray[np.int64] | None = None,
+        prompt: Ints | None = None,
         lookahead: int | None = None,
     ) -> Speech:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
@@ -243,7 +244,7 @@ class Voice:
         lengths: NDArray[np.integer],
         speaker: NDArray[np.integer],
         speed: NDArray[np.floating],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    ) -> tuple[Floats, Ints]:
         """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,).
 
         Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,). Raises SonorantError

@@ -22,8 +22,6 @@ _CLOSING = re.compile(r"[)>\]}]+(\w?)")
 _NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")
 _BETWEEN_DIGITS = re.compile(r"(?<=\d)\s*–\s*(?=\d)")
 _LONG_DASHES = re.compile(r"\s*(?:[–—―]+|(?<=\s)-{1,3}(?=\s)|--+)\s*")
-
-
 # Scripts of languages that do not use Latin letters, as Unicode's character names call them.
 _SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
 

@@ -10,11 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from sonorant.arrays import Floats, Ints
 from sonorant.families.parallel.vocoder import ENTER_KERNEL, Vocoder, VocoderConfig
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
@@ -103,15 +102,15 @@ class SoundCodec(Protocol):
         ...
 
     @property
-    def silence(self) -> torch.Tensor:
+    def silence(self) -> Tensor:
         """Codes (G,) int64 of digital silence."""
         ...
 
-    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
+    def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
         """Log-mel (M, T) and samples (S,) of one utterance -> codes (F, G)."""
         ...
 
-    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
         ...
 
@@ -121,8 +120,8 @@ class Codec(nn.Module):
 
     float_parts = ("encoder", "quantizer")
     """What int8 leaves alone: a language model has learned these codes, and no other."""
-    mel_mean: torch.Tensor
-    mel_std: torch.Tensor
+    mel_mean: Tensor
+    mel_std: Tensor
 
     def __init__(
         self, config: CodecConfig, *, mels: int, n_fft: int, hop: int, mel_mean: float = 0.0, mel_std: float = 1.0
@@ -139,7 +138,7 @@ class Codec(nn.Module):
         self.register_buffer("mel_mean", torch.tensor(mel_mean))
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
-    def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
+    def forward(self, mel_BMT: Tensor) -> Tensor:
         """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows
         lose later codebooks."""
         values_BFGD = self._values(mel_BMT)
@@ -147,7 +146,7 @@ class Codec(nn.Module):
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return self.decoder(values_BFGD.flatten(2))[:, : mel_BMT.shape[2] * self.samples_per_frame // self.stride]
 
-    def encode(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def encode(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Natural-log mel (B, M, T), real frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G)
         int64.
 
@@ -155,7 +154,7 @@ class Codec(nn.Module):
         """
         return self.quantizer.to_codes(self._values(mel_BMT, lengths_B))
 
-    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame),
         about -1 to 1.
 
@@ -165,7 +164,7 @@ class Codec(nn.Module):
         return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
 
     @torch.no_grad()
-    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
+    def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
         """Log-mel (M, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
         return self.encode(torch.from_numpy(mel_MT)[None].to(self.mel_mean.device))[0].cpu().numpy()
 
@@ -176,13 +175,13 @@ class Codec(nn.Module):
 
     @property
     @torch.no_grad()
-    def silence(self) -> torch.Tensor:
+    def silence(self) -> Tensor:
         """Codes (G,) int64 of digital silence, far from its ends."""
         frames = 2 * self.encoder.receptive_field + self.stride
         mel_BMT = torch.full((1, self.encoder.enter.in_channels, frames), SILENCE, device=self.mel_mean.device)
         return self.encode(mel_BMT)[0, self.encoder.receptive_field // self.stride]
 
-    def _values(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def _values(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """The quantised vectors (B, F, G, D) float32."""
         mask_BT1 = None
         if lengths_B is not None:
@@ -192,7 +191,7 @@ class Codec(nn.Module):
         hidden_BFV = self.encoder((mel_BMT - self.mel_mean) / self.mel_std, mask_BT1)
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
 
-    def _kept(self, values_BFGD: torch.Tensor) -> torch.Tensor:
+    def _kept(self, values_BFGD: Tensor) -> Tensor:
         """(B, 1, G, 1) of ones and zeros: which codebooks of each row are heard. The first always is."""
         rows, device = len(values_BFGD), values_BFGD.device
         heard_B = torch.randint(1, self.codebooks, (rows,), device=device)
@@ -211,7 +210,7 @@ class CodecEncoder(nn.Module):
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.encoder_blocks)
         self.out = nn.Linear(config.channels * config.stride, config.codebooks * width)
 
-    def forward(self, mel_BMT: torch.Tensor, mask_BT1: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, mel_BMT: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
         """(B, M, T), mask (B, T, 1) or None -> (B, ceil(T / stride), codebooks * width)."""
         if mask_BT1 is not None:
             mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
@@ -241,7 +240,7 @@ class CodecDecoder(nn.Module):
         )
         self.vocoder = Vocoder(sizes, mels=mels, n_fft=n_fft, hop=hop)
 
-    def forward(self, values_BFV: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> samples (B, F * stride * hop) float32."""
         learned_BTM = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
         return self.vocoder(learned_BTM.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class LanguageModel(ModelKind):
         assert codes is not None  # or `recipe` had refused
         return LanguageModelRecipe(model, train, features, codes)
 
-    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+    def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
         from sonorant.families.codec_lm.judge import LanguageModelJudge
 
         return LanguageModelJudge(recipe, model, items)
@@ -85,7 +86,7 @@ class Codec(ModelKind):
 
         return CodecRecipe(model, train, features)
 
-    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+    def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
         from sonorant.families.codec_lm.judge import CodecJudge
 
         return CodecJudge(recipe, items)
@@ -126,7 +127,7 @@ class CodecLm(Family):
         assert described.decoding is not None  # or `read_bundle` had refused it
         return CodecLmSpeaking(runtime, described.decoding, described.receptive_field.vocoder)
 
-    def prompt(self, recording: Path, bundle: Bundle) -> NDArray[np.int64]:
+    def prompt(self, recording: Path, bundle: Bundle) -> Ints:
         from sonorant.families.codec_lm.synthesis import codes_of
 
         return codes_of(recording, bundle)
@@ -167,7 +168,7 @@ class CodecLm(Family):
 
         codec, _ = load_codec(waveform)
 
-        def hear(mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> tuple[NDArray[Any], int]:
+        def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:
             codes_FG = codec.encode_utterance(mel_MT, samples_S)
             return codes_FG, len(codes_FG)
 

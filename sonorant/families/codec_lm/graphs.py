@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
@@ -113,28 +113,19 @@ class ExternalCache:
     """A step's cache that the caller keeps: a `Cache` of constant content. Keys lie transposed, as the product with a
     query reads them."""
 
-    def __init__(
-        self, positions_BS: torch.Tensor, keys_BHDS: list[torch.Tensor], values_BHSD: list[torch.Tensor]
-    ) -> None:
+    def __init__(self, positions_BS: Tensor, keys_BHDS: list[Tensor], values_BHSD: list[Tensor]) -> None:
         """Positions of the slots (B, S) int64, -1 = empty, and each layer's keys (B, H, D, S) and values (B, H, S,
         D)."""
         self.positions = positions_BS
         self._keys, self._values = keys_BHDS, values_BHSD
-        self.new: list[torch.Tensor] = []
+        self.new: list[Tensor] = []
         """The step's own keys and values, (B, H, D) each, by layer: key, value, key, ..."""
 
-    def take(self, position_BQ: torch.Tensor) -> None:
+    def take(self, position_BQ: Tensor) -> None:
         """As `Cache.take`; Q is 1."""
         self.positions = torch.cat([self.positions, position_BQ], 1)
 
-    def attend(
-        self,
-        layer: int,
-        query_BHQD: torch.Tensor,
-        key_BHQD: torch.Tensor,
-        value_BHQD: torch.Tensor,
-        mask_B1QS: torch.Tensor,
-    ) -> torch.Tensor:
+    def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
         """As `Cache.attend`: scaled dot products as torch computes them, the own position's apart."""
         self.new += [key_BHQD[:, :, 0], value_BHQD[:, :, 0]]
         scale = query_BHQD.shape[3] ** -0.5
@@ -151,7 +142,7 @@ class _Encoding(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: torch.Tensor, lengths: torch.Tensor, speaker: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
         return self.model.encode_speech(tokens, lengths, speaker)
 
 
@@ -162,9 +153,7 @@ class _Prefilling(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, states: torch.Tensor, lengths: torch.Tensor, prompt: torch.Tensor, prompt_lengths: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
+    def forward(self, states: Tensor, lengths: Tensor, prompt: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, ...]:
         cache = DynamicCache(self.model.config.layers)
         self.model.prefill(states, lengths, prompt, prompt_lengths, cache)
         caches = [
@@ -181,14 +170,8 @@ class _Stepping(nn.Module):
         self.model = model
 
     def forward(
-        self,
-        codes: torch.Tensor,
-        state: torch.Tensor,
-        age: torch.Tensor,
-        position: torch.Tensor,
-        slot_position: torch.Tensor,
-        caches: list[torch.Tensor],
-    ) -> tuple[torch.Tensor, ...]:
+        self, codes: Tensor, state: Tensor, age: Tensor, position: Tensor, slot_position: Tensor, caches: list[Tensor]
+    ) -> tuple[Tensor, ...]:
         cache = ExternalCache(slot_position, caches[0::2], caches[1::2])
         logits, advance = self.model.step(codes, state, age, position, cache)
         return logits, advance, *cache.new
@@ -201,7 +184,7 @@ class _Vocoding(nn.Module):
         super().__init__()
         self.codec = codec
 
-    def forward(self, codes: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, codes: Tensor, lengths: Tensor) -> Tensor:
         return self.codec.decode(codes, lengths)
 
 
@@ -255,7 +238,7 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
     settings, batch, slots = model.config, 2, 7
     heads, width = settings.heads, settings.channels // settings.heads
     key, value = torch.zeros(batch, heads, width, slots), torch.zeros(batch, heads, slots, width)
-    example: dict[str, torch.Tensor | list[torch.Tensor]] = {
+    example: dict[str, Tensor | list[Tensor]] = {
         "codes": torch.zeros(batch, model.codebooks, dtype=torch.int64),
         "state": torch.zeros(batch, settings.channels),
         "age": torch.zeros(batch, dtype=torch.int64),
@@ -288,8 +271,8 @@ class _Listening(nn.Module):
     """`log_mel` and `Codec.encode` as one forward pass. The Fourier transform is a convolution, which every engine
     has."""
 
-    filters_MF: torch.Tensor
-    waves_W1S: torch.Tensor
+    filters_MF: Tensor
+    waves_W1S: Tensor
 
     def __init__(self, codec: Codec, audio: MelConfig) -> None:
         super().__init__()
@@ -302,12 +285,12 @@ class _Listening(nn.Module):
         self.register_buffer("waves_W1S", waves_WS[:, None].float())
         self.register_buffer("filters_MF", torch.from_numpy(mel_filterbank(audio)))
 
-    def forward(self, samples: torch.Tensor) -> torch.Tensor:
+    def forward(self, samples: Tensor) -> Tensor:
         around = (self.audio.n_fft - self.audio.hop) // 2
         mirrored_B1S = F.pad(samples.flatten(1)[:, None], (around, around), mode="reflect")
         cosine_BFT, sine_BFT = F.conv1d(mirrored_B1S, self.waves_W1S, stride=self.audio.hop).chunk(2, dim=1)
         magnitude_BFT = (cosine_BFT.square() + sine_BFT.square()).sqrt()
-        return cast(torch.Tensor, self.codec.encode((self.filters_MF @ magnitude_BFT).clamp(min=FLOOR).log()))
+        return cast(Tensor, self.codec.encode((self.filters_MF @ magnitude_BFT).clamp(min=FLOOR).log()))
 
 
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.data.batches import Batch
 from sonorant.families.codec_lm.language_model import LanguageModel
@@ -70,6 +70,6 @@ class _Copying(nn.Module):
         self.codec = codec
         self.samples_S = samples_S
 
-    def forward(self, mel_BMT: torch.Tensor) -> torch.Tensor:
+    def forward(self, mel_BMT: Tensor) -> Tensor:
         codes_FG = self.codec.encode_utterance(mel_BMT[0].numpy(), self.samples_S)
         return self.codec.decode(torch.from_numpy(codes_FG)[None])[:, : len(self.samples_S)]

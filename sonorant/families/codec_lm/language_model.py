@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.layers.attention import Kind
@@ -130,27 +130,27 @@ class LanguageModel(PhonemeEncoder):
         """Whether the phonemes stand before the codes."""
         return self.config.text != "pointer"
 
-    def encode_speech(self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor) -> torch.Tensor:
+    def encode_speech(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Tensor:
         """Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64 -> states (B, N, C) float32, zero past each
         row's length."""
         states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
-    def spoken(self, states_BNC: torch.Tensor, mask_BN: torch.Tensor, speaker_B: torch.Tensor) -> torch.Tensor:
+    def spoken(self, states_BNC: Tensor, mask_BN: Tensor, speaker_B: Tensor) -> Tensor:
         """States of `encode_phonemes` -> those of `encode_speech`."""
         return ((states_BNC + self.speaker(speaker_B)[:, None]) * mask_BN[..., None]).float()
 
     def forward(
         self,
-        states_BNC: torch.Tensor,
-        lengths_B: torch.Tensor,
-        prompt_BPG: torch.Tensor,
-        prompt_lengths_B: torch.Tensor,
-        codes_BTG: torch.Tensor,
-        pointer_BT: torch.Tensor,
-        age_BT: torch.Tensor,
-        steps_B: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        states_BNC: Tensor,
+        lengths_B: Tensor,
+        prompt_BPG: Tensor,
+        prompt_lengths_B: Tensor,
+        codes_BTG: Tensor,
+        pointer_BT: Tensor,
+        age_BT: Tensor,
+        steps_B: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         """All steps of whole utterances at once, equal to `prefill` and a `step` for each.
 
         Args:
@@ -177,12 +177,7 @@ class LanguageModel(PhonemeEncoder):
         return self._heads(hidden_BTC[:, before_BSC.shape[1] :])
 
     def prefill(
-        self,
-        states_BNC: torch.Tensor,
-        lengths_B: torch.Tensor,
-        prompt_BPG: torch.Tensor,
-        prompt_lengths_B: torch.Tensor,
-        cache: Cache,
+        self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor, cache: Cache
     ) -> None:
         """Give `cache` what stands before the codes: a start, the phonemes where they are a prefix, and the prompt's P
         slots.
@@ -194,13 +189,8 @@ class LanguageModel(PhonemeEncoder):
         self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
 
     def step(
-        self,
-        codes_BG: torch.Tensor,
-        state_BC: torch.Tensor,
-        age_B: torch.Tensor,
-        position_B: torch.Tensor,
-        cache: Cache,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, codes_BG: Tensor, state_BC: Tensor, age_B: Tensor, position_B: Tensor, cache: Cache
+    ) -> tuple[Tensor, Tensor]:
         """One step of each row: codes fed (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age
         and RoPE position (B,) int64 -> logits (B, G, K) float32, advance (B, A) float32. `cache` gives the positions
         before and takes this one."""
@@ -209,12 +199,8 @@ class LanguageModel(PhonemeEncoder):
         return logits_B1GK[:, 0], advance_B1A[:, 0]
 
     def _before(
-        self,
-        states_BNC: torch.Tensor,
-        lengths_B: torch.Tensor,
-        prompt_BPG: torch.Tensor,
-        prompt_lengths_B: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """What stands before the codes (B, S, C), and which of it is real (B, S) bool."""
         mean_BC = states_BNC.sum(1) / lengths_B[:, None].float().clamp(min=1.0)
         # Of three axes, as everything else: of two, ONNX Runtime makes product and sum one Gemm, and that in float
@@ -229,23 +215,23 @@ class LanguageModel(PhonemeEncoder):
         valid.append(torch.arange(prompt_BPG.shape[1], device=lengths_B.device)[None] < prompt_lengths_B[:, None])
         return torch.cat(parts, dim=1), torch.cat(valid, dim=1)
 
-    def _embed(self, codes_BTG: torch.Tensor) -> torch.Tensor:
+    def _embed(self, codes_BTG: Tensor) -> Tensor:
         """Codes (B, T, G) int64, K = none -> the sum of their embeddings (B, T, C)."""
         offset_G = torch.arange(self.codebooks, device=codes_BTG.device) * (self.codes + 1)
         return self.code(codes_BTG + offset_G).sum(2)
 
-    def _step_input(self, codes_BTG: torch.Tensor, state_BTC: torch.Tensor, age_BT: torch.Tensor) -> torch.Tensor:
+    def _step_input(self, codes_BTG: Tensor, state_BTC: Tensor, age_BT: Tensor) -> Tensor:
         x_BTC = self._embed(codes_BTG) + self.age(torch.where(age_BT < AGES, age_BT, AGES - 1))
         if self.config.text == "prefix":  # a linear layer of zeros: the weights keep a gradient, the step a shape
             state_BTC = torch.zeros_like(state_BTC)
         return x_BTC + self.text(state_BTC)
 
-    def _heads(self, hidden_BTC: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _heads(self, hidden_BTC: Tensor) -> tuple[Tensor, Tensor]:
         logits_BTGK = self.logits(hidden_BTC).float().unflatten(2, (self.codebooks, self.codes))
         return logits_BTGK, self.advance(hidden_BTC).float()
 
 
-def delay(codes_BFG: torch.Tensor, fill: int) -> torch.Tensor:
+def delay(codes_BFG: Tensor, fill: int) -> Tensor:
     """Codes (B, F, G) int64 -> the delayed grid (B, F + G - 1, G): stream g stands g steps later, `fill` where it has
     no code."""
     codebooks = codes_BFG.shape[2]

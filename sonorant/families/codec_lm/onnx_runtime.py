@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import advance, complete
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import Rules, State, draws, penalises
@@ -20,8 +21,6 @@ from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_sess
 
 SLOTS = 64
 """Buffers hold a multiple of so many slots and grow by as many: attention takes time for each slot, filled or not."""
-
-
 EMPTY = -1
 """The position of a slot that holds nothing."""
 
@@ -40,22 +39,18 @@ class OnnxTokenRuntime:
         )
         self._decoding = decoding
 
-    def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """Phonemes to states, as `TokenRuntime.encode`."""
-        states: NDArray[np.float32] = self._encoder.run(
-            ["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker}
-        )[0]
+        states: Floats = self._encoder.run(["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker})[0]
         return states
 
     def stepper(self) -> OnnxStepper:
         """As `TokenRuntime.stepper`; its buffers come with its first batch."""
         return OnnxStepper(self._prefill, self._step, self._decoding)
 
-    def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, codes: Ints, lengths: Ints) -> Floats:
         """Codes to samples, as `TokenRuntime.vocode`."""
-        samples: NDArray[np.float32] = self._vocoder.run(["samples"], {"codes": codes, "lengths": lengths})[0]
+        samples: Floats = self._vocoder.run(["samples"], {"codes": codes, "lengths": lengths})[0]
         return samples
 
 
@@ -83,12 +78,7 @@ class OnnxStepper:
         self._prefill, self._step, self._decoding = prefill, step, decoding
 
     def begin(
-        self,
-        states_BNC: NDArray[np.float32],
-        lengths_B: NDArray[np.int64],
-        prompt_BPG: NDArray[np.int64],
-        prompt_lengths_B: NDArray[np.int64],
-        rules: Rules,
+        self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
         """As `Stepper.begin`; room is made when it is needed."""
         self._states, self._rules = states_BNC, rules
@@ -163,7 +153,7 @@ class StepBuffers:
         self._values[:, :, :, slot] = self._new_values
         self._positions[:, slot] = self.position
 
-    def fill(self, keys: NDArray[np.float32], values: NDArray[np.float32], positions: NDArray[np.int64]) -> None:
+    def fill(self, keys: Floats, values: Floats, positions: Ints) -> None:
         """Put keys (L, B, H, D, S), values (L, B, H, S, D) and their positions (B, S) into the first slots."""
         slots = positions.shape[1]
         self._keys[..., :slots], self._values[:, :, :, :slots], self._positions[:, :slots] = keys, values, positions
@@ -194,7 +184,7 @@ def cache_names(layers: int) -> list[str]:
     return [f"{side}_{layer}" for layer in range(layers) for side in ("key", "value")]
 
 
-def _interleaved(keys: NDArray[np.float32], values: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
+def _interleaved(keys: Floats, values: Floats) -> Iterator[Floats]:
     for key, value in zip(keys, values, strict=True):
         yield key
         yield value

@@ -15,6 +15,7 @@ import torch
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats
 from sonorant.decoding.advance import complete, looked_at
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import State, start_state
@@ -138,7 +139,7 @@ class Reference:
         )
         return self._with_graphs(case)
 
-    def likelihoods(self, case: TokenCase) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    def likelihoods(self, case: TokenCase) -> Iterator[tuple[Floats, Floats]]:
         """Logits of codes (B, G, K) and of the pointer (B, A) before each step of a case's path."""
         for _, outputs in self._steps(case):
             yield outputs["logits"], outputs["advance"]
@@ -180,10 +181,10 @@ class Reference:
             }
             yield inputs | before, {"logits": logits_BGK.numpy(), "advance": advance_BA.numpy(), **new}
 
-    def _state(self, state: State, case: TokenCase) -> NDArray[np.float32]:
+    def _state(self, state: State, case: TokenCase) -> Floats:
         if self.description.text == "prefix":
             return np.zeros_like(case.states[:, 0])
-        found: NDArray[np.float32] = looked_at(state, case.states, array_namespace(case.states))
+        found: Floats = looked_at(state, case.states, array_namespace(case.states))
         return found
 
 

@@ -9,24 +9,18 @@ import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import Rules, State, make_rules
 from sonorant.export.comparison import Arrays
 
 PROMPT = 8
 """Frames of the prompts of voices that take some."""
-
-
 SPARE = 3
 """Slots of the step's cache that hold nothing yet: a graph that looks at them is found out."""
-
-
 NOTHING = 1e3
 """What stands in them."""
-
-
 SLOT_AXES = {"key": 3, "value": 2, "position": 1, "slot": 1}
 """By the first word of an input's or output's name: the axis of the cache's slots. A step's own `position` has none."""
 
@@ -47,9 +41,9 @@ class TokenCase:
 
     inputs: Arrays
     """Of the encoder."""
-    states: NDArray[np.float32]
-    prompt: NDArray[np.int64]
-    prompt_lengths: NDArray[np.int64]
+    states: Floats
+    prompt: Ints
+    prompt_lengths: Ints
     prefilled: Arrays
     """What the graph `prefill` gives; what it says of slots that hold nothing has no meaning."""
     steps: tuple[Step, ...]
@@ -57,11 +51,11 @@ class TokenCase:
     rules: Rules
     path: tuple[State, ...]
     """The state before each step of greedy decoding, and after the last."""
-    codes: NDArray[np.int64]
+    codes: Ints
     """(B, F, G), zeros past each row's end."""
-    lengths: NDArray[np.int64]
+    lengths: Ints
     """Code frames of each row (B,)."""
-    samples: NDArray[np.float32]
+    samples: Floats
 
     @property
     def batch(self) -> int:
@@ -98,13 +92,13 @@ class TokenCase:
         )
 
 
-def _step_row(step: Step, one: slice, kept: NDArray[np.int64]) -> Step:
+def _step_row(step: Step, one: slice, kept: Ints) -> Step:
     return Step(
         step.number, _slots(step.inputs, one, kept), {name: values[one] for name, values in step.outputs.items()}
     )
 
 
-def _slots(arrays: Arrays, one: slice, kept: NDArray[np.int64]) -> Arrays:
+def _slots(arrays: Arrays, one: slice, kept: Ints) -> Arrays:
     """Of one row the slots `kept`, in all that has slots."""
     cut = {}
     for name, values in arrays.items():
@@ -113,7 +107,7 @@ def _slots(arrays: Arrays, one: slice, kept: NDArray[np.int64]) -> Arrays:
     return cut
 
 
-def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
     """A prompt (B, P, G) and its lengths (B,) for the case of this number: of random codes, where the voice takes
     prompts at all."""
     frames = min(PROMPT, description.prompt_frames)
@@ -122,17 +116,17 @@ def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[
     return prompt, (np.arange(batch) + number) % (frames + 1)
 
 
-def greedy_rules(lengths: NDArray[np.int64], description: DecodingDescription) -> Rules:
+def greedy_rules(lengths: Ints, description: DecodingDescription) -> Rules:
     """The voice's own budgets and limits, and nothing drawn."""
     config = dataclasses.replace(description.defaults, temperature=0.0, repetition_penalty=1.0, advance="median")
     return make_rules(lengths, description, config, _nothing_drawn)
 
 
-def _nothing_drawn(steps: int, numbers: int) -> NDArray[np.float32]:
+def _nothing_drawn(steps: int, numbers: int) -> Floats:
     raise AssertionError("greedy decoding draws nothing")
 
 
-def frames_of(grid_BSG: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def frames_of(grid_BSG: Ints, lengths: Ints) -> Ints:
     """The codes (B, F, G) of a delayed grid (B, S, G), zeros past each row's frames (B,)."""
     frames, codebooks = int(lengths.max(initial=0)), grid_BSG.shape[2]
     codes = np.stack([grid_BSG[:, stream : stream + frames, stream] for stream in range(codebooks)], axis=2)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats
 from sonorant.audio.mel import MelConfig
 from sonorant.decoding.advance import LOG_HALF
 from sonorant.decoding.session import Stepper
@@ -29,12 +30,8 @@ from sonorant.runtime.runtimes import TokenRuntime
 
 Graphs = Callable[[str, Arrays], Arrays]
 """Computes the graph of a name, `prefill` or `step`, by itself."""
-
-
-Likelihoods = Callable[[TokenCase], Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]]
+Likelihoods = Callable[[TokenCase], Iterator[tuple[Floats, Floats]]]
 """What torch says before each step of a case's path: logits (B, G, K), and the pointer's (B, A)."""
-
-
 NO_GRAPHS = "not run: this runtime has no such graph, only its tokens are compared"
 
 
@@ -174,7 +171,7 @@ def compare_decisions(
         yield number, wrong, int(tied_BG.sum() + tied_B.sum()), int((after.codes_BG < codes).sum() + alive_B.sum())
 
 
-def _survival(before: State, rules: Rules, advance_BA: NDArray[np.float32]) -> NDArray[np.float32]:
+def _survival(before: State, rules: Rules, advance_BA: Floats) -> Floats:
     """Logarithm of the probability that the pointer has stayed so long, after this step."""
     highest_B1 = advance_BA.max(axis=1, keepdims=True)
     return (

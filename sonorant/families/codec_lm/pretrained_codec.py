@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
+from sonorant.arrays import Floats, Ints
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import LARGEST_CODE
@@ -26,8 +26,6 @@ from sonorant.files import sha256_file
 
 HEARD = 1e-5
 """Change of a sample, as a fraction of the loudest one, below which it counts as none (-100 dB)."""
-
-
 FARTHEST = 256
 """Code frames at which measuring the receptive_field ends: recurrent decoders remember for ever, if ever less."""
 
@@ -41,22 +39,22 @@ class Kind:
     codebooks: Callable[[Any], int]
     """Streams it has at most, of its config."""
     samples_per_frame: Callable[[Any], int]
-    encode: Callable[[Any, torch.Tensor, int], torch.Tensor]
+    encode: Callable[[Any, Tensor, int], Tensor]
     """Model, samples (1, 1, S), codebooks -> codes (1, at least so many codebooks, F)."""
-    decode: Callable[[Any, torch.Tensor], torch.Tensor] | None
+    decode: Callable[[Any, Tensor], Tensor] | None
     """Model, codes (B, codebooks, F) of full rows -> samples (B, S) or (B, 1, S)."""
-    decode_rows: Callable[[Any, torch.Tensor, torch.Tensor], torch.Tensor] | None = None
+    decode_rows: Callable[[Any, Tensor, Tensor], Tensor] | None = None
     """The same with code frames of each row (B,), a row as it would be alone, in operations that a graph may hold.
     None: rows are decoded one by one, and no graph can be written."""
 
 
-def _encode_encodec(model: Any, samples_B1S: torch.Tensor, codebooks: int) -> torch.Tensor:
+def _encode_encodec(model: Any, samples_B1S: Tensor, codebooks: int) -> Tensor:
     quantizers = model.quantizer.get_num_quantizers_for_bandwidth
     bandwidth = next(each for each in sorted(model.config.target_bandwidths) if quantizers(each) >= codebooks)
     return model.encode(samples_B1S, bandwidth=bandwidth, return_dict=True).audio_codes[0]
 
 
-def _decode_dac(model: Any, codes_BGF: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
+def _decode_dac(model: Any, codes_BGF: Tensor, lengths_B: Tensor) -> Tensor:
     """`DacModel.decode` with what lies past a row's end silenced before each layer that looks further than its own
     position."""
     decoder = model.decoder
@@ -70,7 +68,7 @@ def _decode_dac(model: Any, codes_BGF: torch.Tensor, lengths_B: torch.Tensor) ->
     return _silenced(decoder.tanh(decoder.conv2(_silenced(decoder.snake1(x_BCT), lengths_B))), lengths_B)
 
 
-def _silenced(x_BCT: torch.Tensor, lengths_B: torch.Tensor) -> torch.Tensor:
+def _silenced(x_BCT: Tensor, lengths_B: Tensor) -> Tensor:
     return x_BCT * (torch.arange(x_BCT.shape[2], device=x_BCT.device) < lengths_B[:, None]).to(x_BCT.dtype)[:, None]
 
 
@@ -121,7 +119,7 @@ class PretrainedCodec(nn.Module):
         self.samples_per_frame = int(self.kind.samples_per_frame(model.config))
         self.stride = self.samples_per_frame // hop
 
-    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]:
+    def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
         """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); its mel is not looked at."""
         frames = -(-len(samples_S) // self.samples_per_frame)
         padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
@@ -129,7 +127,7 @@ class PretrainedCodec(nn.Module):
         codes_BGF = self.kind.encode(self.model, samples_B1S, self.codebooks)
         return codes_BGF[0, : self.codebooks, :frames].T.contiguous().cpu().numpy()
 
-    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame)
         float32.
 
@@ -150,18 +148,18 @@ class PretrainedCodec(nn.Module):
         ]
         return torch.stack([self._filled(row_S[None], frames)[0] for row_S in rows])
 
-    def _decoded(self, codes_BFG: torch.Tensor) -> torch.Tensor:
+    def _decoded(self, codes_BFG: Tensor) -> Tensor:
         if not codes_BFG.shape[1]:
             return codes_BFG.new_zeros((len(codes_BFG), 0), dtype=torch.float32)
         assert self.kind.decode
         return self._filled(self.kind.decode(self.model, codes_BFG.transpose(1, 2)).flatten(1), codes_BFG.shape[1])
 
-    def _filled(self, samples_BS: torch.Tensor, frames: int) -> torch.Tensor:
+    def _filled(self, samples_BS: Tensor, frames: int) -> Tensor:
         """Samples (B, frames * samples_per_frame): odd strides give some fewer."""
         return nn.functional.pad(samples_BS, (0, frames * self.samples_per_frame - samples_BS.shape[1]))
 
     @property
-    def silence(self) -> torch.Tensor:
+    def silence(self) -> Tensor:
         """Codes (G,) int64 of digital silence, far from its ends."""
         zeros_S = np.zeros(16 * self.samples_per_frame, dtype=np.float32)
         codes_FG = self.encode_utterance(np.zeros((0, 0), dtype=np.float32), zeros_S)
@@ -192,10 +190,9 @@ def refuse_without_graph(named: str, config: Any) -> None:
     if KINDS[config.model_type].decode_rows is None:
         exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
         raise SonorantError(
-            f"codec.pretrained: '{named}' is of kind {config.model_type}, whose decoder cannot be written as a "
-            "graph, so no voice could be "
-            f"exported: take one of kind {exportable}, or null to train one (`take_pretrained` loads it for "
-            "trainings of your own)"
+            f"codec.pretrained: '{named}' is of kind {config.model_type}, whose decoder cannot be written as a graph, "
+            f"so no voice could be exported: take one of kind {exportable}, or null to train one (`take_pretrained` "
+            "loads it for trainings of your own)"
         )
 
 
@@ -272,20 +269,17 @@ def _refuse_misfits(named: str, config: Any, audio: MelConfig, codebooks: int) -
     if config.sampling_rate != audio.sample_rate:
         raise SonorantError(
             f"codec.pretrained: '{named}' speaks at {config.sampling_rate} Hz and the features are at "
-            f"{audio.sample_rate}: "
-            f"set audio.sample_rate: {config.sampling_rate}"
+            f"{audio.sample_rate}: set audio.sample_rate: {config.sampling_rate}"
         )
     if per_frame % audio.hop:
         raise SonorantError(
-            f"codec.pretrained: a frame of '{named}' is {per_frame} samples, no multiple of a mel frame's "
-            f"{audio.hop}: set audio.hop to a "
-            f"divisor of {per_frame}"
+            f"codec.pretrained: a frame of '{named}' is {per_frame} samples, no multiple of a mel frame's {audio.hop}: "
+            f"set audio.hop to a divisor of {per_frame}"
         )
     if config.codebook_size > LARGEST_CODE + 1:
         raise SonorantError(
             f"codec.pretrained: '{named}' has {config.codebook_size} codes a stream, and a token store holds "
-            f"{LARGEST_CODE + 1}: "
-            "take one of fewer"
+            f"{LARGEST_CODE + 1}: take one of fewer"
         )
     if not 1 <= codebooks <= kind.codebooks(config):
         raise SonorantError(f"codec.codebooks is {codebooks}: '{named}' has 1 to {kind.codebooks(config)} codebooks")

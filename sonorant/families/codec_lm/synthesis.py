@@ -12,8 +12,8 @@ from itertools import chain, repeat
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingDescription
@@ -27,15 +27,9 @@ from sonorant.runtime.speaking import Allowance, Manner, Synthesized
 PART_SECONDS = (0.25, 0.75, 1.0)
 """Speech in the first parts of a stream and in all that follow, so that none is waited for longer than the one before
 is heard."""
-
-
 BATCH_FRAMES = 4096
 """Code frames that the codec's decoder makes sound of at once, all rows together."""
-
-
 MOST_CANDIDATES = 16
-
-
 LARGEST_SEED = 2**63 - 1
 
 
@@ -75,7 +69,7 @@ class CodecLmSpeaking:
         if manner.prompt is not None:
             self._check_prompt(manner.prompt)
 
-    def _check_prompt(self, prompt_PG: NDArray[np.int64]) -> None:
+    def _check_prompt(self, prompt_PG: Ints) -> None:
         described = self.decoding
         most, codebooks, codes = described.prompt_frames, described.codebooks, described.codes
         if not most:
@@ -89,13 +83,7 @@ class CodecLmSpeaking:
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
-    def synthesize(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> Synthesized:
+    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
         """Speak a batch as the voice does by default, as `Speaking.synthesize`. Raises SonorantError for a speed other
         than 1."""
         for one in speed:
@@ -110,8 +98,8 @@ class CodecLmSpeaking:
         )
 
     def parts(
-        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
-    ) -> Generator[NDArray[np.float32], None, FinishReason]:
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[Floats, None, FinishReason]:
         """Speak a piece, as `Speaking.parts`."""
         lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
         states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
@@ -144,8 +132,8 @@ class CodecLmSpeaking:
         return FinishReason(int(session.finish_reasons_B[0]))
 
     def _sound(
-        self, codes: Iterable[NDArray[np.int64]], sizes: Sequence[int], first_after: int, taken: Allowance
-    ) -> Iterator[NDArray[np.float32]]:
+        self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int, taken: Allowance
+    ) -> Iterator[Floats]:
         """The samples of one row's codes, in parts."""
         rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
         for samples in vocode_chunks(
@@ -155,7 +143,7 @@ class CodecLmSpeaking:
             yield samples[0]
 
 
-def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[NDArray[np.int64]]:
+def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
     """A session's codes; nothing is decoded before it is asked for."""
     for size in chain(sizes, repeat(sizes[-1])):
         if session.ended:
@@ -171,7 +159,7 @@ def _prompt(manner: Manner) -> Prompt | None:
     )  # a token store's codes are int16
 
 
-def codes_of(recording: Path, bundle: Bundle) -> NDArray[np.int64]:
+def codes_of(recording: Path, bundle: Bundle) -> Ints:
     """The codes (P, G) of as much of a recording's beginning as the voice takes.
 
     Raises SonorantError if the voice takes no references, or naming the file that cannot be read, is too short or holds
@@ -202,5 +190,5 @@ def codes_of(recording: Path, bundle: Bundle) -> NDArray[np.int64]:
     if not np.isfinite(samples).all():
         raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
     heard = samples[: frames * frame].reshape(1, frames, frame)
-    codes: NDArray[np.int64] = open_session(graph, 1).run(["codes"], {"samples": heard})[0][0]
+    codes: Ints = open_session(graph, 1).run(["codes"], {"samples": heard})[0][0]
     return codes[: decoding.prompt_frames]

@@ -5,11 +5,11 @@ compiled, and the package's `cumulative_sum` looks at its input's type, of which
 
 from __future__ import annotations
 
-import torch
 from array_api_compat.torch import *  # noqa: F403 - all that is not redefined below
+from torch import Tensor
 
 
-def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     """Elements of `x` by indices along an axis; `indices` int64 has the dimensions of `x`, and broadcasts along all
     others."""
     sizes = [*x.shape]
@@ -17,6 +17,6 @@ def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1
     return x.gather(axis, indices.expand(sizes))
 
 
-def cumulative_sum(x: torch.Tensor, /, *, axis: int) -> torch.Tensor:
+def cumulative_sum(x: Tensor, /, *, axis: int) -> Tensor:
     """Sums of the elements up to each along an axis."""
     return x.cumsum(axis)

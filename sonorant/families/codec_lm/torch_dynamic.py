@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sonorant.decoding.advance import advance, complete, looked_at
 from sonorant.decoding.state import Rules, State, draws, penalises
@@ -31,7 +32,7 @@ class TorchStep:
         with self._precision():
             self.model.prefill(fed.states_BNC, fed.lengths_B, fed.prompt_BPG, fed.prompt_lengths_B, cache)
 
-    def __call__(self, state: State, rules: Rules, states_BNC: torch.Tensor, cache: Cache, *, drawn: bool) -> State:
+    def __call__(self, state: State, rules: Rules, states_BNC: Tensor, cache: Cache, *, drawn: bool) -> State:
         """The next state, all of torch. `drawn`: False skips what only rows need that draw or are penalised."""
         looked_at_BC = looked_at(state, states_BNC, torch_arrays)
         with self._precision():
@@ -49,10 +50,10 @@ class TorchStep:
 class Fed(NamedTuple):
     """What `Stepper.begin` is given of a batch, as tensors."""
 
-    states_BNC: torch.Tensor
-    lengths_B: torch.Tensor
-    prompt_BPG: torch.Tensor
-    prompt_lengths_B: torch.Tensor
+    states_BNC: Tensor
+    lengths_B: Tensor
+    prompt_BPG: Tensor
+    prompt_lengths_B: Tensor
 
 
 def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
@@ -61,7 +62,7 @@ def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
     return 1 + (fed[0].shape[1] if prefixed else 0) + fed[2].shape[1]
 
 
-def to_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
     """A copy on a device: numpy's array may be written to afterwards."""
     return torch.tensor(array, device=device)
 

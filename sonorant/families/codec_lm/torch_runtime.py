@@ -18,10 +18,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Literal, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
@@ -43,8 +43,6 @@ from sonorant.runtime.torch import (
 )
 
 Way = Literal["dynamic", "static", "compiled", "recorded"]
-
-
 SMALLEST = 128
 """Slots of the smallest shape: below it steps are no faster."""
 
@@ -52,7 +50,7 @@ SMALLEST = 128
 class Decodes(Protocol):
     """What is asked of a codec: see `sonorant.families.codec_lm.codec.Codec.decode`."""
 
-    def decode(self, codes_BFG: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes to samples."""
 
 
@@ -65,12 +63,10 @@ class TorchTokenRuntime:
         self._step, self._codec = step, codec
 
     @torch.inference_mode()
-    def encode(
-        self, tokens: NDArray[np.int64], lengths: NDArray[np.int64], speaker: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """Phonemes to states, as `TokenRuntime.encode`."""
         tensors = (torch.tensor(value, device=self._step.device) for value in (tokens, lengths, speaker))
-        states: NDArray[np.float32] = self._step.model.encode_speech(*tensors).cpu().numpy()
+        states: Floats = self._step.model.encode_speech(*tensors).cpu().numpy()
         return states
 
     def stepper(self) -> Stepper:
@@ -78,12 +74,12 @@ class TorchTokenRuntime:
         return DynamicStepper(self._step)
 
     @torch.inference_mode()
-    def vocode(self, codes: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, codes: Ints, lengths: Ints) -> Floats:
         """Codes to samples, as `TokenRuntime.vocode`."""
         device, half = self._step.device, self._step.half
         with torch.autocast(device.type, half, enabled=half is not None, cache_enabled=False):
             samples = self._codec.decode(torch.tensor(codes, device=device), torch.tensor(lengths, device=device))
-        result: NDArray[np.float32] = samples.float().cpu().numpy()
+        result: Floats = samples.float().cpu().numpy()
         return result
 
 

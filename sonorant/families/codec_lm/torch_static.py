@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from sonorant.decoding.advance import complete
 from sonorant.decoding.session import Stepper
@@ -29,13 +30,9 @@ from sonorant.families.codec_lm import torch_arrays
 from sonorant.families.codec_lm.torch_dynamic import Fed, TorchStep, slots_before, state_of, to_device
 from sonorant.layers.cache import StaticCache, cache_memory
 
-InPlace = Callable[[State, Rules, torch.Tensor, StaticCache], None]
+InPlace = Callable[[State, Rules, Tensor, StaticCache], None]
 """A step that writes the next state over the one it is given."""
-
-
 Run = Callable[[], None]
-
-
 Record = Callable[[Run], Run]
 """Makes work on fixed buffers faster: the same work, recorded; it may be run a few times for that."""
 
@@ -84,11 +81,11 @@ class Tally:
 class Room:
     """The buffers of one shape."""
 
-    def __init__(self, step: TorchStep, rows: int, slots: int, memory: list[torch.Tensor]) -> None:
+    def __init__(self, step: TorchStep, rows: int, slots: int, memory: list[Tensor]) -> None:
         model, device = step.model, step.device
         codebooks, codes = model.codebooks, model.codes
 
-        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> torch.Tensor:
+        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
             return torch.zeros(rows, *shape, dtype=dtype, device=device)
 
         self.rows, self.slots = rows, slots
@@ -278,7 +275,7 @@ class StaticStepper:
 def in_place(step: TorchStep, drawn: bool) -> InPlace:
     """A step that writes its state over the old one."""
 
-    def run(state: State, rules: Rules, states_BNC: torch.Tensor, cache: StaticCache) -> None:
+    def run(state: State, rules: Rules, states_BNC: Tensor, cache: StaticCache) -> None:
         for place, value in zip(state, step(state, rules, states_BNC, cache, drawn=drawn), strict=True):
             place.copy_(value)
 

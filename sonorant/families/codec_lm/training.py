@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
@@ -69,14 +69,14 @@ class LanguageModelTrainConfig(UtteranceTrainConfig):
 class Predicted(NamedTuple):
     """What a language model says of utterances that it is told step by step, and what is right; T steps."""
 
-    logits_BTGK: torch.Tensor
-    advance_BTA: torch.Tensor
-    codes_BTG: torch.Tensor
+    logits_BTGK: Tensor
+    advance_BTA: Tensor
+    codes_BTG: Tensor
     """int64, -1 where a stream has no code: it has not begun, or it has ended."""
-    advances_BT: torch.Tensor
+    advances_BT: Tensor
     """int64, -1 past the last frame."""
-    prior_BNM: torch.Tensor
-    durations_BN: torch.Tensor
+    prior_BNM: Tensor
+    durations_BN: Tensor
 
 
 class LanguageModelLosses(nn.Module):
@@ -92,12 +92,12 @@ class LanguageModelLosses(nn.Module):
         self.config = config
         self.diagonal_steps = diagonal_steps
 
-    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+    def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over codebooks;
         `prior` over frames."""
         return self.judge(self.predict(batch, step), batch)
 
-    def judge(self, said: Predicted, batch: Batch) -> dict[str, torch.Tensor]:
+    def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
         """The losses of what `predict` said of a batch, as `forward`."""
         smoothing = self.config.label_smoothing if self.model.training else 0.0
         codes = F.cross_entropy(
@@ -152,7 +152,7 @@ class LanguageModelLosses(nn.Module):
             durations_BN,
         )
 
-    def _corrupted(self, codes_BTG: torch.Tensor) -> torch.Tensor:
+    def _corrupted(self, codes_BTG: Tensor) -> Tensor:
         """In training, some of the codes (never "no code") replaced by random ones."""
         if not self.model.training or not self.config.corruption:
             return codes_BTG
@@ -162,7 +162,7 @@ class LanguageModelLosses(nn.Module):
         return torch.where(hit_BTG, torch.randint_like(codes_BTG, self.model.codes), codes_BTG)
 
 
-def delayed(codes_BFG: torch.Tensor, lengths_B: torch.Tensor, fill: int) -> tuple[torch.Tensor, torch.Tensor]:
+def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Tensor]:
     """The delayed grid (B, T, G) of codes (B, F, G) int64 of which each row has `lengths_B`, and where it has codes,
     bool."""
     frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
@@ -171,7 +171,7 @@ def delayed(codes_BFG: torch.Tensor, lengths_B: torch.Tensor, fill: int) -> tupl
     return grid_BTG, grid_BTG != fill
 
 
-def as_one(durations_BN: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def as_one(durations_BN: Tensor) -> tuple[Tensor, Tensor]:
     """All phonemes as one, for a model without pointer: durations (B, 1), token lengths (B,)."""
     return durations_BN.sum(1, keepdim=True), torch.ones_like(durations_BN[:, 0])
 
@@ -206,9 +206,8 @@ class LanguageModelRecipe(Utterances):
             worst = int(items[needed_U.argmax()])
             raise SonorantError(
                 f"utterance {self.store.ids[worst]} has {self.store.tokens_count[worst]} phonemes in "
-                f"{self.codes.frames[worst]} code "
-                f"frames: set language_model.most_advance ({most_advance}) to at least {needed_U.max()}, or take "
-                "a codec of more frames"
+                f"{self.codes.frames[worst]} code frames: set language_model.most_advance ({most_advance}) to at least "
+                f"{needed_U.max()}, or take a codec of more frames"
             )
 
     def _pace(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.layers.convnext import ConvNeXtStack
@@ -19,8 +19,6 @@ from sonorant.layers.phoneme_encoder import PhonemeEncoder
 NOISE_FRAMES = 1024
 """Length of the flow decoder's noise, repeated for longer utterances: a constant, so that the exported graph equals
 torch."""
-
-
 SIGMA_MIN = 1e-4
 """Noise left at the data end of the flow's path (Lipman et al. 2023)."""
 
@@ -35,13 +33,11 @@ class RegressionDecoder(nn.Module):
         )
         self.out = nn.Linear(config.channels, mels)
 
-    def forward(
-        self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor | None = None) -> Tensor:
         """(B, T, C), mask (B, T, 1) -> (B, T, M); the same at any time."""
         return self.out(self.stack(hidden_BTC, mask_BT1))
 
-    def loss(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, mel_BTM: torch.Tensor) -> torch.Tensor:
+    def loss(self, hidden_BTC: Tensor, mask_BT1: Tensor, mel_BTM: Tensor) -> Tensor:
         """Sum over real frames of the mean absolute error over mel bins."""
         return ((self(hidden_BTC, mask_BT1).float() - mel_BTM).abs().mean(2, keepdim=True) * mask_BT1).sum()
 
@@ -50,8 +46,8 @@ class FlowDecoder(nn.Module):
     """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; for speech Mehta et al. 2024,
     "Matcha-TTS")."""
 
-    noise_TM: torch.Tensor
-    frequency: torch.Tensor
+    noise_TM: Tensor
+    frequency: Tensor
 
     def __init__(self, config: AcousticConfig, mels: int) -> None:
         super().__init__()
@@ -71,16 +67,14 @@ class FlowDecoder(nn.Module):
             "frequency", torch.exp(torch.arange(32) * (-math.log(1000.0) / 31)) * 100.0, persistent=False
         )
 
-    def velocity(
-        self, x_BTM: torch.Tensor, time_B: torch.Tensor, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor
-    ) -> torch.Tensor:
+    def velocity(self, x_BTM: Tensor, time_B: Tensor, hidden_BTC: Tensor, mask_BT1: Tensor) -> Tensor:
         """The field that carries noise at time 0 to a mel at time 1: (B, T, M), time (B,) -> (B, T, M)."""
         angle_BF = time_B[:, None] * self.frequency
         time_BC = self.time(torch.cat([angle_BF.sin(), angle_BF.cos()], dim=1))
         x_BTC = self.enter(torch.cat([x_BTM, hidden_BTC], dim=2)) + time_BC[:, None]
         return self.out(self.stack(x_BTC, mask_BT1))
 
-    def forward(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, time_T: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor) -> Tensor:
         """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M), by `flow_steps` Euler steps from fixed
         noise."""
         x_BTM = self.noise_TM[time_T % NOISE_FRAMES][None].expand(hidden_BTC.shape[0], -1, -1)
@@ -89,7 +83,7 @@ class FlowDecoder(nn.Module):
             x_BTM = x_BTM + self.velocity(x_BTM, time_B, hidden_BTC, mask_BT1).float() / self.steps
         return x_BTM
 
-    def loss(self, hidden_BTC: torch.Tensor, mask_BT1: torch.Tensor, mel_BTM: torch.Tensor) -> torch.Tensor:
+    def loss(self, hidden_BTC: Tensor, mask_BT1: Tensor, mel_BTM: Tensor) -> Tensor:
         """Sum over real frames of the mean squared error of the velocity at a random time."""
         time_B = torch.rand(mel_BTM.shape[0], device=mel_BTM.device)
         noise_BTM = torch.randn_like(mel_BTM)
@@ -104,12 +98,8 @@ DECODERS: dict[str, type[RegressionDecoder] | type[FlowDecoder]] = {
     "regression": RegressionDecoder,
     "flow": FlowDecoder,
 }
-
-
 LONGEST_TOKEN = 300.0
 """Frames one token may last at synthesis: a guard against a duration predictor gone astray."""
-
-
 SILENCE = -11.5129
 """Natural log of the mel's floor of 1e-5: what stands after the end of the shorter utterances of a batch."""
 
@@ -150,11 +140,11 @@ class AcousticConfig:
 class Encoded:
     """What the encoder knows of each token."""
 
-    states_BNC: torch.Tensor
-    prior_BNM: torch.Tensor
+    states_BNC: Tensor
+    prior_BNM: Tensor
     """The mel frame each token stands for, normalised; what the alignment search compares with."""
-    log_duration_BN: torch.Tensor
-    mask_BN: torch.Tensor
+    log_duration_BN: Tensor
+    mask_BN: Tensor
 
 
 class AcousticModel(PhonemeEncoder):
@@ -192,15 +182,13 @@ class AcousticModel(PhonemeEncoder):
         self.position = nn.Linear(5, width)
         self.decoder = DECODERS[config.decoder](config, mels)
 
-    def encode(self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor) -> Encoded:
+    def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
         states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         mask_BN1 = mask_BN[..., None].to(states_BNC.dtype)
         return Encoded(states_BNC, self.prior(states_BNC), self.duration(states_BNC.detach(), mask_BN1), mask_BN)
 
-    def expand(
-        self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, time_T: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def expand(self, states_BNC: Tensor, ends_BN: Tensor, time_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Repeat each token's state for its frames and add where in the token each frame stands.
 
         Args:
@@ -230,8 +218,8 @@ class AcousticModel(PhonemeEncoder):
         return hidden_BTC * mask_BT1, owner_BT, mask_BT1
 
     def encode_speech(
-        self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor, speed_B: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor, speed_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """The half of synthesis that works on tokens: what each says, and when.
 
         Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast) ->
@@ -243,7 +231,7 @@ class AcousticModel(PhonemeEncoder):
         duration_BN = duration_BN.clamp(min=1.0) * encoded.mask_BN
         return encoded.states_BNC + self.speaker(speaker_B)[:, None], (duration_BN.cumsum(1) + 0.5).floor().long()
 
-    def decode(self, states_BNC: torch.Tensor, ends_BN: torch.Tensor, time_T: torch.Tensor) -> torch.Tensor:
+    def decode(self, states_BNC: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
         """The half that works on frames: states and ends of `encode_speech`, the frames wanted (T,) int64, in a row ->
         mel (B, M, T).
 
@@ -263,8 +251,8 @@ class AcousticModel(PhonemeEncoder):
         return config.decoder_blocks * (config.decoder_kernel // 2) * passes
 
     def synthesize(
-        self, tokens_BN3: torch.Tensor, lengths_B: torch.Tensor, speaker_B: torch.Tensor, speed_B: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor, speed_B: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and mel lengths (B,)
         int64."""
         states_BNC, ends_BN = self.encode_speech(tokens_BN3, lengths_B, speaker_B, speed_B)
@@ -280,6 +268,6 @@ class DurationPredictor(nn.Module):
         self.stack = ConvNeXtStack(width, expansion=1, kernel=3, blocks=2)
         self.out = nn.Linear(width, 1)
 
-    def forward(self, states_BNC: torch.Tensor, mask_BN1: torch.Tensor) -> torch.Tensor:
+    def forward(self, states_BNC: Tensor, mask_BN1: Tensor) -> Tensor:
         """(B, N, C), mask (B, N, 1) -> (B, N) log frames."""
         return self.out(self.stack(states_BNC, mask_BN1))[..., 0] + 1.5

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.export.comparison import Arrays
@@ -78,9 +78,7 @@ class _Encoding(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, tokens: torch.Tensor, lengths: torch.Tensor, speaker: torch.Tensor, speed: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, tokens: Tensor, lengths: Tensor, speaker: Tensor, speed: Tensor) -> tuple[Tensor, Tensor]:
         return self.model.encode_speech(tokens, lengths, speaker, speed)
 
 
@@ -91,7 +89,7 @@ class _Decoding(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, states: torch.Tensor, ends: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+    def forward(self, states: Tensor, ends: Tensor, time: Tensor) -> Tensor:
         return self.model.decode(states, ends, time)
 
 
@@ -102,7 +100,7 @@ class _Vocoding(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, mel: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, mel: Tensor, lengths: Tensor) -> Tensor:
         return self.model(mel, lengths)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.data.batches import Batch
 from sonorant.families.parallel.acoustic import AcousticModel
@@ -50,7 +50,7 @@ class AcousticJudge:
             distances.append(float((mel_BMT[0].T - batch["mel"][0, : mel_BMT.shape[2]]).abs().mean()) * DECIBELS)
         return Judged(np.array(losses), np.array(distances), LOG_MEL_DB)
 
-    def _ends(self, model: AcousticModel, batch: Batch) -> torch.Tensor:
+    def _ends(self, model: AcousticModel, batch: Batch) -> Tensor:
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
         mel_BTM = model.normalize(batch["mel"])
         lengths = batch["token_lengths"], batch["mel_lengths"]

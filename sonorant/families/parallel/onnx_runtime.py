@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 
@@ -24,25 +25,17 @@ class OnnxRuntime:
             open_session(graphs[name], threads, self.providers) for name in ("encoder", "decoder", "vocoder")
         )
 
-    def encode(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         inputs: dict[str, NDArray[Any]] = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         states, ends = self.run(self._encoder, ["states", "ends"], inputs)
         return states, ends
 
-    def decode(
-        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """States to mel, as `Runtime.decode`."""
         return self.run(self._decoder, ["mel"], {"states": states, "ends": ends, "time": time})[0]
 
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Mel to samples, as `Runtime.vocode`."""
         return self.run(self._vocoder, ["samples"], {"mel": mel, "lengths": lengths})[0]
 

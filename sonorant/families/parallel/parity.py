@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
+from sonorant.arrays import Floats, Ints
 from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_line
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
@@ -31,25 +32,17 @@ class ReferenceRuntime:
             ReferenceEvaluator(str(graphs[graph])) for graph in ("encoder", "decoder", "vocoder")
         )
 
-    def encode(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         inputs = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         states, ends = _run(self._encoder, inputs, "states", "ends")
         return states, ends
 
-    def decode(
-        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """States to mel, as `Runtime.decode`."""
         return _run(self._decoder, {"states": states, "ends": ends, "time": time}, "mel")[0]
 
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Mel to samples, as `Runtime.vocode`."""
         return _run(self._vocoder, {"mel": mel, "lengths": lengths}, "samples")[0]
 
@@ -61,8 +54,6 @@ def _run(evaluator: ReferenceEvaluator, inputs: Any, *outputs: str) -> list[NDAr
 
 SHORT = 3
 """Cases that ONNX' reference evaluator computes: the shortest."""
-
-
 NO_KERNEL = re.compile(r"NOT_IMPLEMENTED.*?implementation for (\w+)")
 """How ONNX Runtime says that it lacks an operator in some type."""
 

@@ -18,12 +18,8 @@ from sonorant.runtime.runtimes import Runtime
 
 NUDGE = 1.003
 """Factor on the speed of a second comparison: moves every sum of durations."""
-
-
 PARTS = (23, 40)
 """Frames of the first part and of those after it, where the whole is compared with its parts."""
-
-
 ROUNDED = 1.0
 """Frames by which a token's end may move by padding: where a sum of durations lies on the border between two."""
 

@@ -6,8 +6,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription
@@ -18,8 +18,6 @@ from sonorant.runtime.speaking import FASTEST, SLOWEST, Allowance, Manner, Synth
 FIRST_FRAMES = (32, 96, 256)
 """Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to
 compute."""
-
-
 BATCH_FRAMES = 8192
 """Mel frames that `synthesize` computes at once, all rows together."""
 
@@ -39,13 +37,7 @@ class ParallelSpeaking:
         if not SLOWEST <= manner.speed <= FASTEST:
             raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
 
-    def synthesize(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> Synthesized:
+    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
         """Speak a batch, as `Speaking.synthesize`."""
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
         samples = speak(self.runtime, states, ends, self.description.receptive_field, BATCH_FRAMES)
@@ -54,8 +46,8 @@ class ParallelSpeaking:
         return Synthesized(samples, ends[:, -1] * self.description.audio.hop, well, once)
 
     def parts(
-        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
-    ) -> Generator[NDArray[np.float32], None, FinishReason]:
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+    ) -> Generator[Floats, None, FinishReason]:
         """Speak a phrase, as `Speaking.parts`."""
         speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
         states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)

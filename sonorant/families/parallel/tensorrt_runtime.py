@@ -11,10 +11,10 @@ from functools import cached_property
 from queue import LifoQueue
 from typing import Any
 
-import numpy as np
 import tensorrt as trt
 from numpy.typing import NDArray
 
+from sonorant.arrays import Floats, Ints
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.runtime.buckets import Bucketed, Buckets
@@ -56,25 +56,17 @@ class TensorRTRuntime:
     record: bool
     """Whether every shape will come again, and so is worth a CUDA graph."""
 
-    def encode(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
         """Phonemes to states and ends; see `Runtime.encode`."""
         inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
         out = self.work.run("encoder", inputs, self.record)
         return out["states"], out["ends"]
 
-    def decode(
-        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """States to mel; see `Runtime.decode`."""
         return self.work.run("decoder", {"states": states, "ends": ends, "time": time}, self.record)["mel"]
 
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Mel to samples; see `Runtime.vocode`."""
         return self.work.run("vocoder", {"mel": mel, "lengths": lengths}, self.record)["samples"]
 
@@ -155,10 +147,7 @@ class _Work:
         if graph == "encoder":
             states, ends = self._any_size.encode(**inputs)
             return {"states": states, "ends": ends}
-        run: dict[str, Callable[..., NDArray[np.float32]]] = {
-            "decoder": self._any_size.decode,
-            "vocoder": self._any_size.vocode,
-        }
+        run: dict[str, Callable[..., Floats]] = {"decoder": self._any_size.decode, "vocoder": self._any_size.vocode}
         return {{"decoder": "mel", "vocoder": "samples"}[graph]: run[graph](**inputs)}
 
     @cached_property

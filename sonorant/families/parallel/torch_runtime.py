@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from sonorant.arrays import Floats, Ints
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Lengths
@@ -26,24 +28,16 @@ class TorchRuntime:
         self._functions = functions
         self._device = device
 
-    def encode(
-        self,
-        tokens: NDArray[np.int64],
-        lengths: NDArray[np.int64],
-        speaker: NDArray[np.int64],
-        speed: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
         """Phonemes to states and ends, as `Runtime.encode`."""
         states, ends = self._run("encoder", tokens, lengths, speaker, speed)
         return states, ends
 
-    def decode(
-        self, states: NDArray[np.float32], ends: NDArray[np.int64], time: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """States to mel, as `Runtime.decode`."""
         return self._run("decoder", states, ends, time)[0]
 
-    def vocode(self, mel: NDArray[np.float32], lengths: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Mel to samples, as `Runtime.vocode`."""
         return self._run("vocoder", mel, lengths)[0]
 
@@ -81,14 +75,14 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
             halve(module, HALVES[variant])
     dtype = HALVES.get(variant or "")
 
-    def encoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def encoder(*inputs: Tensor) -> tuple[Tensor, ...]:
         return acoustic.encode_speech(*inputs)
 
-    def decoder(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def decoder(*inputs: Tensor) -> tuple[Tensor, ...]:
         with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
             return (acoustic.decode(*inputs).float().contiguous(),)
 
-    def voice(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def voice(*inputs: Tensor) -> tuple[Tensor, ...]:
         with torch.autocast(device.type, dtype, enabled=dtype is not None, cache_enabled=False):
             return (vocoder(*inputs).float(),)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from sonorant.audio.mel import griffin_lim
@@ -37,7 +37,7 @@ class AcousticLosses(nn.Module):
         self.model = model
         self.diagonal_steps = diagonal_steps
 
-    def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+    def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
         """Batch of `UtteranceBatches` -> `mel` and `prior` summed over frames, `duration` summed over tokens."""
         model = self.model
         mel_BTM = model.normalize(batch["mel"])

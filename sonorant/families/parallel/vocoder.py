@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
@@ -54,7 +54,7 @@ class Vocoder(nn.Module):
         self.out = nn.Linear(config.channels, n_fft + 2)
         self.inverse = InverseSTFT(n_fft, hop)
 
-    def forward(self, mel_BMT: torch.Tensor, lengths_B: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Natural-log mel (B, M, T) float32, real frames of each row (B,) int64 (None: all) -> samples (B, T * hop)
         float32, about -1 to 1.
 

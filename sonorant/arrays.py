@@ -1,0 +1,9 @@
+"""Short names of the array types that the rooms hand to each other."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
