@@ -1,7 +1,5 @@
-"""The project's one mel spectrogram, used by features, losses and evaluation, and Griffin-Lim to listen to one.
-
-Shapes: S samples, T frames, F frequency bins (n_fft / 2 + 1), M mel bins.
-"""
+"""The project's one mel spectrogram, used by features, losses and evaluation, and Griffin-Lim to listen to one. Shapes:
+S samples, T frames, F frequency bins (n_fft / 2 + 1), M mel bins."""
 
 from __future__ import annotations
 
@@ -54,10 +52,8 @@ class MelConfig:
 
 
 def hertz_to_mel(hertz: np.ndarray) -> np.ndarray:
-    """Slaney's mel scale: linear (3 mel per 200 Hz) below 1 kHz, logarithmic (27 mel per factor 6.4) above.
-
-    M. Slaney, "Auditory Toolbox", Technical Report 1998-010, Interval Research Corporation, 1998.
-    """
+    """Slaney's mel scale: linear (3 mel per 200 Hz) below 1 kHz, logarithmic (27 mel per factor 6.4) above. M. Slaney,
+    "Auditory Toolbox", Technical Report 1998-010, Interval Research Corporation, 1998."""
     return np.where(hertz < 1000, hertz * 3 / 200, 15 + 27 * np.log(np.maximum(hertz, 1000) / 1000) / np.log(6.4))
 
 
@@ -91,10 +87,8 @@ def frames_of(samples: int, config: MelConfig) -> int:
 
 
 def spectrum(samples: Tensor, config: MelConfig) -> Tensor:
-    """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop).
-
-    Zeros fill the end to T * hop, then both ends are mirrored, so that frame t is centred on sample t * hop + hop / 2.
-    """
+    """Complex short-time spectrum complex64 (..., F, T) of samples (..., S), T = ceil(S / hop). Zeros fill the end to T
+    * hop, then both ends are mirrored: frame t is centred on sample t * hop + hop / 2."""
     frames = frames_of(samples.shape[-1], config)
     if frames == 0:
         return torch.zeros(*samples.shape[:-1], config.n_fft // 2 + 1, 0, dtype=torch.complex64, device=samples.device)
@@ -117,10 +111,8 @@ def _mirror_ends(samples: Tensor, width: int) -> Tensor:
 
 
 def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
-    """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, T = ceil(S / hop).
-
-    Differentiable; computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2.
-    """
+    """Natural-log magnitude mel float32 (..., M, T) of samples (..., S) in -1..1, T = ceil(S / hop). Differentiable;
+    computed in float32 also under autocast. Frame t is centred on sample t * hop + hop / 2."""
     with torch.autocast(samples.device.type, enabled=False):
         magnitude_FT = spectrum(samples, config).abs()
         _, filters_MF = _constants(config, samples.device)
@@ -129,11 +121,8 @@ def log_mel(samples: Tensor, config: MelConfig) -> Tensor:
 
 @torch.no_grad()
 def griffin_lim(mel_MT: Tensor, config: MelConfig, iterations: int = 30) -> Tensor:
-    """Natural-log mel (M, T) float32 -> samples (T * hop,) float32.
-
-    Phase by Griffin and Lim (1984) with the momentum of Perraudin et al. (2013), magnitudes by the filterbank's
-    pseudo-inverse.
-    """
+    """Natural-log mel (M, T) float32 -> samples (T * hop,) float32. Phase by Griffin and Lim (1984) with the momentum
+    of Perraudin et al. (2013), magnitudes by the filterbank's pseudo-inverse."""
     bank_MF = torch.from_numpy(mel_filterbank(config)).to(mel_MT)
     magnitude_FT = (torch.linalg.pinv(bank_MF) @ mel_MT.exp()).clamp(min=1e-7)
     window = torch.hann_window(config.n_fft)

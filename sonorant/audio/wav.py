@@ -16,11 +16,10 @@ from sonorant.files import atomic_file
 
 
 def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
-    """Read a recording as mono float32 (S,), full scale 1.0, and its rate in Hz.
+    """Read a recording as mono float32 (S,), full scale 1.0, and its rate in Hz. Channels are averaged.
 
-    Several channels are averaged. `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's
-    rate. NaN, infinity and values beyond full scale in float files are kept. Raises SonorantError naming a file that is
-    absent or cannot be decoded.
+    `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's rate. NaN, infinity and values
+    beyond full scale in float files are kept. Raises SonorantError naming a file that is absent or cannot be decoded.
     """
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
@@ -44,10 +43,8 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
 
 
 def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
-    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically, clipped at full scale.
-
-    Raises SonorantError naming the file if the samples are not one-dimensional or not finite.
-    """
+    """Write mono samples (S,), full scale 1.0, as a 16-bit WAV at `rate` Hz, atomically, clipped at full scale. Raises
+    SonorantError naming the file if the samples are not one-dimensional or not finite."""
     if samples.ndim != 1:
         raise SonorantError(f"{path}: expected mono samples of shape (S,), not {samples.shape}")
     if not np.isfinite(samples).all():
@@ -59,10 +56,8 @@ def write_wav(path: Path, samples: np.ndarray, rate: int) -> None:
 @contextmanager
 def atomic_wav(path: Path, rate: int, *, header: bool = True) -> Iterator[Callable[[NDArray[np.int16]], None]]:
     """Yield a function that appends samples int16 (S,) to a mono WAV at `rate` Hz, which appears at `path` on success.
-
-    Without `header` the file holds only samples. A pipe or device is never replaced: samples are written to it as they
-    come, and its header does not say how many.
-    """
+    Without `header` the file holds only samples. A pipe or device is written as samples come and never replaced; its
+    header does not say how many."""
     special = path.exists() and not path.is_file()
     with nullcontext(path) if special else atomic_file(path.resolve()) as place, place.open("wb") as file:
         written = 0
@@ -88,11 +83,8 @@ def pcm16(samples: np.ndarray) -> NDArray[np.int16]:
 
 
 def wav_header(rate: int, samples: int | None) -> bytes:
-    """The 44 bytes before the samples of a mono 16-bit WAV at `rate` Hz.
-
-    If the number of samples is unknown (None) or exceeds the format's 4 GiB, the size is the largest possible, which
-    players take as "until the end".
-    """
+    """The 44 bytes before the samples of a mono 16-bit WAV at `rate` Hz. An unknown number of samples (None), or one
+    beyond 4 GiB, is written as the largest size, which players take as "until the end"."""
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return form + struct.pack("<4sI", b"data", size if size == 0xFFFFFFFF else size - 36)

@@ -5,8 +5,7 @@ cumulative distribution with uniform numbers made beforehand on the host: a seed
 and nothing waits for a device's generator.
 
 Written against the Python array API standard, for numpy and torch alike. Values steer only through `where`: no step on
-a device waits for an earlier one to be read, and a step can be compiled or captured.
-"""
+a device waits for an earlier one to be read, and a step can be compiled or captured."""
 
 from __future__ import annotations
 
@@ -52,10 +51,8 @@ class Watch(NamedTuple):
 
 
 def watch(state: State, rules: Rules, codes_BG: Array, stays_B: Array, xp: Any) -> Watch:
-    """Examine the step just made: its codes (B, G), and whether the pointer would stay (B,) bool.
-
-    Silence and repetition while the pointer moves are only noted: skipping phonemes would not end them.
-    """
+    """Examine the step just made: its codes (B, G), and whether the pointer would stay (B,) bool. Silence and
+    repetition while the pointer moves are only noted: skipping phonemes would not end them."""
     all_silent_B = xp.all(codes_BG == rules.silence_BG, axis=-1)
     silent_B = xp.where(all_silent_B, state.silent_B + 1, 0)
     again_BR = xp.all(codes_BG[:, None, :] == state.recent_BRG, axis=-1)
@@ -85,10 +82,8 @@ Key = tuple[int, ...]
 
 
 def uniform_noise(keys: Sequence[Key], steps: int, numbers: int) -> NDArray[np.float32]:
-    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), a Philox generator a key (Salmon et al. 2011).
-
-    More steps begin with the same numbers.
-    """
+    """Uniform numbers in [0, 1), float32 (len(keys), steps, numbers), from a Philox generator a key (Salmon et al.
+    2011). More steps begin with the same numbers."""
     generators = [np.random.Generator(np.random.Philox(np.random.SeedSequence(key))) for key in keys]
     return np.stack([generator.random((steps, numbers), dtype=np.float32) for generator in generators])
 
@@ -97,10 +92,8 @@ def choose_codes(
     state: State, rules: Rules, logits_BGK: Array, noise_BG: Array, xp: Any, *, sampled: bool, penalised: bool
 ) -> tuple[Array, Array]:
     """A code of each codebook int64 (B, G), and its log-probability float32 (B, G) before penalty and temperature.
-
     Logits are penalised, divided by the temperature, cut to the top k, then to the top p of the rest, as in
-    transformers. False for `sampled` or `penalised` skips work that no row needs.
-    """
+    transformers."""
     scores_BGK = penalise(logits_BGK, state, rules, xp) if penalised else logits_BGK
     codes_BG = xp.argmax(scores_BGK, axis=-1)
     if sampled:
@@ -121,8 +114,7 @@ def penalise(logits_BGK: Array, state: State, rules: Rules, xp: Any) -> Array:
 
 
 def draw_codes(scores_BGK: Array, rules: Rules, noise_BG: Array, xp: Any) -> Array:
-    """A code of each codebook int64 (B, G), drawn at the rows' temperature from the top k, and of them the top p with
-    ties."""
+    """A code of each codebook int64 (B, G), drawn from the top k and of them the top p, ties included."""
     temperature_B11 = xp.where(rules.temperature_B > 0, rules.temperature_B, 1.0)[:, None, None]
     scaled_BGK = scores_BGK / temperature_B11
     # Only values are sorted; codes keep their order, so that ties break alike in every library.
@@ -195,46 +187,54 @@ def advance(
         sampled: False skips what only drawing rows need; `draws(rules)`.
         penalised: False skips the penalty; `penalises(rules)`.
     """
-    alive_B = state.ended_B < 0
-    noise_B1G = xp.take(rules.noise_BSG, xp.reshape(state.step, (1,)), axis=1)
+    noise_BG = xp.take(rules.noise_BSG, xp.reshape(state.step, (1,)), axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]
     codes_BG, log_probability_BG = choose_codes(
-        state, rules, logits_BGK, noise_B1G[:, 0, :codebooks], xp, sampled=sampled, penalised=penalised
+        state, rules, logits_BGK, noise_BG[:, :codebooks], xp, sampled=sampled, penalised=penalised
     )
     advance_B, likeliest_B, log_survival_B = choose_advance(
-        state, rules, advance_BA, noise_B1G[:, 0, codebooks], xp, sampled=sampled
+        state, rules, advance_BA, noise_BG[:, codebooks], xp, sampled=sampled
     )
-
-    frames_G = state.step - xp.arange(codebooks, device=logits_BGK.device)
-    real_BG = (frames_G >= 0) & (alive_B[:, None] | (frames_G < state.ended_B[:, None]))
+    real_BG = is_real(state, xp)
     codes_BG = xp.where(real_BG, codes_BG, logits_BGK.shape[2])
     watched = watch(state, rules, codes_BG, advance_B == 0, xp)
-    advance_B = xp.where(watched.pushed_B, likeliest_B, advance_B)
-
-    arrived_B = state.pointer_B + advance_B
-    finished_B = alive_B & (arrived_B >= rules.phonemes_B)
-    spent_B = alive_B & ~finished_B & (state.step + 1 >= rules.budget_B)
-    left_B = finished_B | spent_B
-    moved_B = alive_B & ~left_B & (advance_B > 0)
+    moved = move(state, rules, xp.where(watched.pushed_B, likeliest_B, advance_B), log_survival_B, watched, xp)
     rows_S = xp.arange(state.grid_BSG.shape[1], device=logits_BGK.device)
-    return State(
+    return moved._replace(
         step=state.step + 1,
         codes_BG=codes_BG,
-        # While the delayed codebooks are completed, the model sees the last frame's phoneme, as in training.
-        pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
-        age_B=xp.where(moved_B, 0, state.age_B + 1),
-        log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
         position_B=state.position_B + 1,
-        ended_B=xp.where(left_B, state.step + 1, state.ended_B),
-        finish_reason_B=xp.where(
-            spent_B & (watched.finish_reason_B == 0), int(FinishReason.BUDGET), watched.finish_reason_B
-        ),
         log_probability_B=state.log_probability_B + xp.sum(xp.where(real_BG, log_probability_BG, 0.0), axis=-1),
         silent_B=watched.silent_B,
         recent_BRG=watched.recent_BRG,
         repeats_BR=watched.repeats_BR,
         used_BGK=mark_used(state, codes_BG, xp) if penalised else state.used_BGK,
         grid_BSG=xp.where((rows_S == state.step)[:, None], codes_BG[:, None, :], state.grid_BSG),
+    )
+
+
+def is_real(state: State, xp: Any) -> Array:
+    """bool (B, G): whether the codebook has a code in this step. Later codebooks begin and end later."""
+    frames_G = state.step - xp.arange(state.codes_BG.shape[1], device=state.codes_BG.device)
+    return (frames_G >= 0) & ((state.ended_B < 0)[:, None] | (frames_G < state.ended_B[:, None]))
+
+
+def move(state: State, rules: Rules, advance_B: Array, log_survival_B: Array, watched: Watch, xp: Any) -> State:
+    """Move the pointer, or end the row: where the pointer leaves the last phoneme, or the budget is spent."""
+    alive_B = state.ended_B < 0
+    arrived_B = state.pointer_B + advance_B
+    finished_B = alive_B & (arrived_B >= rules.phonemes_B)
+    spent_B = alive_B & ~finished_B & (state.step + 1 >= rules.budget_B)
+    left_B = finished_B | spent_B
+    moved_B = alive_B & ~left_B & (advance_B > 0)
+    reason_B = watched.finish_reason_B
+    return state._replace(
+        # While the delayed codebooks are completed, the model sees the last frame's phoneme, as in training.
+        pointer_B=xp.where(moved_B, arrived_B, state.pointer_B),
+        age_B=xp.where(moved_B, 0, state.age_B + 1),
+        log_survival_B=xp.where(moved_B, 0.0, log_survival_B),
+        ended_B=xp.where(left_B, state.step + 1, state.ended_B),
+        finish_reason_B=xp.where(spent_B & (reason_B == 0), int(FinishReason.BUDGET), reason_B),
     )
 
 

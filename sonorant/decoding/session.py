@@ -17,22 +17,17 @@ from sonorant.errors import SonorantError
 
 
 class Stepper(Protocol):
-    """A language model with a cache for one batch at a time; numpy in and out. `begin` may be called for another
-    batch."""
+    """A language model with a cache for one batch at a time; numpy in and out. `begin` starts the next batch."""
 
     def begin(
         self, states_BNC: Floats, lengths_B: Ints, prompt_BPG: Ints, prompt_lengths_B: Ints, rules: Rules
     ) -> None:
-        """Take a batch: encoder states, phonemes a row, the prompt (P at least 1) and its frames in each row.
-
-        Leaves room for as many steps as `rules.noise_BSG` has (B, S, G + 1).
-        """
+        """Take a batch: encoder states, phonemes a row, the prompt (P at least 1) and its frames in each row. Leaves
+        room for as many steps as `rules.noise_BSG` has (B, S, G + 1)."""
 
     def run(self, state: State, steps: int) -> State:
-        """Make `steps` steps from the state returned last, each `advance(state, rules, logits, advance)`.
-
-        A stepper that sees its state without waiting for a device may stop earlier, once all rows are complete.
-        """
+        """Make `steps` steps from the last state, each `advance(state, rules, logits, advance)`. A stepper that need
+        not wait for a device may stop earlier, once all rows are complete."""
 
 
 class Prompt(NamedTuple):
@@ -79,11 +74,9 @@ class Session:
             stepper.begin(states_BNC, lengths_B, prompt.codes_BPG, prompt.lengths_B, rules)
 
     def more(self, frames: int) -> Ints:
-        """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that.
-
-        Past a row's end stand codes of silence. A row's length is known once a frame past its end is returned, and at
-        the end. Raises SonorantError if the logits are NaN or infinite.
-        """
+        """Codes of the next frames (B, f, G): f is `frames`, less where the longest row ends, 0 after that. Silence
+        fills a row past its end. Its length is known once a frame past its end is returned. Raises SonorantError if the
+        logits are NaN or infinite."""
         delay = self._state.codes_BG.shape[1] - 1
         wanted = min(self._given + frames + delay, self._rules.noise_BSG.shape[1])
         if not self._complete and wanted > self._state.step:

@@ -20,11 +20,10 @@ class DecodingConfig:
     top_k: int
     """Draw from this many of the likeliest codes; 0 = from all."""
     top_p: float
-    """Draw from the fewest likeliest codes whose probabilities reach this sum (nucleus sampling, Holtzman et al. 2020);
-    1 = all."""
+    """Draw from the fewest likeliest codes that reach this probability (nucleus sampling, Holtzman et al. 2020); 1 =
+    all."""
     repetition_penalty: float
-    """Logits of recent codes are divided (positive) or multiplied (negative) by it (Keskar et al. 2019, section 4.1); 1
-    = off."""
+    """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 = off."""
     repetition_window: int
     """Steps for which a code counts as recent."""
     advance: Literal["median", "sample"]

@@ -4,8 +4,7 @@ Both are tuples of numpy or torch arrays whose shapes never change, so that a st
 
 Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` steps there is room for, `R` longest period
 of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
-frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool.
-"""
+frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Rules(NamedTuple):
     """What holds for every step of a batch. Each row has its own, so that requests may share a batch."""
 
     noise_BSG: Array
-    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a codebook, the last for the pointer; zeros if
-    unused."""
+    """Uniform numbers in 0..1 for each step (B, S, G + 1): one a codebook, then the pointer's; zeros if unused."""
     temperature_B: Array
     """0 = greedy."""
     top_k_B: Array
@@ -57,8 +55,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """What each step changes. The model is fed `codes_BG`, the encoder's state under `pointer_B`, `age_B` and
-    `position_B`."""
+    """What each step changes. The model sees `codes_BG`, the state under `pointer_B`, `age_B` and `position_B`."""
 
     step: Array
     """(): steps made so far."""

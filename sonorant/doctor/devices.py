@@ -60,10 +60,8 @@ def examine_one(index: int, supported: set[str]) -> Iterator[Finding]:
 
 
 def runs_on(major: int, minor: int, supported: set[str]) -> bool:
-    """Whether a GPU runs one of torch's kernels.
-
-    `sm_86` runs on its own major from its minor on, `compute_86` (compiled at run time) on all newer ones.
-    """
+    """Whether a GPU runs one of torch's kernels: `sm_86` runs on its own major from its minor on, `compute_86`
+    (compiled at run time) on all newer ones."""
     for arch in supported:
         kind, _, number = arch.partition("_")
         digits = number.rstrip("af")

@@ -89,11 +89,8 @@ def as_json(findings: Iterable[Finding]) -> str:
 
 
 def examine(*, features: Path | None, runs: Path | None, lock: Path | None, ranks: bool) -> Iterator[Finding]:
-    """Findings of this machine, as they are made.
-
-    `features`: feature store that training reads; `runs`: folder of run directories; `lock`: requirements.lock;
-    `ranks`: whether to start ranks that average gradients, which takes some ten seconds.
-    """
+    """Findings of this machine, as they are made. `features`: feature store to read; `runs`: folder of run directories;
+    `lock`: requirements.lock; `ranks`: whether to start ranks that average gradients (some ten seconds)."""
     try:
         import torch
     except ModuleNotFoundError:

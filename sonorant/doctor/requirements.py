@@ -1,18 +1,13 @@
-"""Which versions need which, in one place, with the source of each rule.
-
-Where a package states its own needs, the package is asked: torch's metadata pins its NVIDIA libraries, and ONNX
-Runtime's libraries name the CUDA, cuDNN and TensorRT that they link.
-"""
+"""Which versions need which, with sources. Where a package states its own needs, it is asked: torch's metadata pins its
+NVIDIA libraries, ONNX Runtime's libraries name the CUDA, cuDNN and TensorRT that they link."""
 
 from __future__ import annotations
 
 Version = tuple[int, ...]
 
 DRIVER_OF_CUDA: dict[int, Version] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}
-"""Oldest Linux driver that runs programs built for any CUDA of a major version.
-
-https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html and the CUDA toolkit's release notes.
-"""
+"""Oldest Linux driver for any CUDA of a major version, from CUDA's release notes and
+https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"""
 
 CUDNN_MAJOR_OF_CUDA: dict[int, tuple[int, ...]] = {11: (8, 9), 12: (8, 9), 13: (9,)}
 """cuDNN majors built for a CUDA major.

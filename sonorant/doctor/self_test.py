@@ -1,8 +1,7 @@
 """The ranks' self-test: do gradients come out averaged, and how long does an all-reduce take?
 
 `examine` starts torchrun as training does; each rank runs this module as a program:
-torchrun --nproc-per-node 2 -m sonorant.doctor.self_test cuda result.json
-"""
+torchrun --nproc-per-node 2 -m sonorant.doctor.self_test cuda result.json"""
 
 from __future__ import annotations
 

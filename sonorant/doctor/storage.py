@@ -1,7 +1,5 @@
-"""How fast, how full and how reliable the disk below a folder is.
-
-Writing is measured with a temporary file of bounded size; a folder that training only reads is not written to.
-"""
+"""How fast, full and reliable the disk below a folder is. Writing is measured with a temporary file of bounded size; a
+folder that training only reads is not written to."""
 
 from __future__ import annotations
 

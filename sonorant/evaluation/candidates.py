@@ -1,7 +1,6 @@
-"""The candidates (`<runtime>/<variant>`) of a voice: which are judged and timed, and what they take of disk and memory.
+"""The candidates (`<runtime>/<variant>`) of a voice: which are judged and timed, and their disk and memory.
 
-Run as a module it is the process whose memory is measured: a job as JSON on stdin, figures as JSON on stdout.
-"""
+Run as a module it is the process whose memory is measured: a job as JSON on stdin, figures as JSON on stdout."""
 
 from __future__ import annotations
 
@@ -28,10 +27,7 @@ STATUS = Path("/proc/self/status")
 
 def read_parity(path: Path) -> dict[str, Any]:
     """`{candidate: {passed, failed, max_abs_diff: {graph}, tolerance: {graph}} | "not run: <why>"}` from the report of
-    `verify`.
-
-    Raises SonorantError naming the file if it is something else, or without `BASELINE`.
-    """
+    `verify`. Raises SonorantError naming the file if it is something else, or without `BASELINE`."""
     try:
         parity: dict[str, Any] = {
             candidate: row if isinstance(row, str) else _parity(row) for candidate, row in read_json(path).items()
@@ -66,8 +62,8 @@ def judged_variants(parity: dict[str, Any]) -> list[str]:
 
 
 def timed_candidates(parity: dict[str, Any]) -> dict[str, str | None]:
-    """Every candidate of `verify`, each with why it is not timed, or None. `REFERENCE` is all that is timed of torch,
-    which cannot ship."""
+    """Every candidate of `verify`, with why it is not timed, or None. Of torch only `REFERENCE` is timed: it cannot
+    ship."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 
@@ -82,11 +78,9 @@ def _why_not(candidate: str, row: Any) -> str | None:
 
 
 def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
-    """Why a variant need not be heard: it takes longer than `BASELINE` under every runtime that can ship and was timed,
-    at every length and number of threads, beyond the 95 % interval. None where it may yet be chosen, or was not timed.
-
-    `speed`: what `latency.measure` found.
-    """
+    """Why a variant need not be heard: beyond the 95 % interval it takes longer than `BASELINE` at every length and
+    number of threads, under every runtime that can ship and was timed. Else None. `speed`: result of
+    `latency.measure`."""
     timed = {
         candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
         for candidate, found in speed.items()
@@ -105,11 +99,8 @@ def passed(row: Any) -> bool:
 
 
 def size(bundle: Bundle) -> dict[str, Any]:
-    """Bytes of each variant and of the whole bundle; `over_fp32` below 1 = smaller. A variant that not every graph has
-    is left out.
-
-    `sha256` of each graph tells which files all figures of the variant belong to.
-    """
+    """Bytes of the bundle and of each variant that all graphs have; `over_fp32` below 1 = smaller. `sha256` of each
+    graph tells which files the variant's figures belong to."""
     graphs = bundle.description.graphs
     files = {
         variant: {graph: graphs[graph].variants[variant].bytes for graph in bundle.graphs}

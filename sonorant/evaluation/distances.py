@@ -1,7 +1,5 @@
-"""How far one rendering of a sentence lies from another: spectrum, pitch, length. Knows nothing of words.
-
-`T` frames of 10 ms, `C` cepstral coefficients, `P` aligned pairs of frames.
-"""
+"""How far one rendering of a sentence lies from another: spectrum, pitch, length. `T` frames of 10 ms, `C` cepstral
+coefficients, `P` aligned pairs of frames."""
 
 from __future__ import annotations
 
@@ -67,9 +65,8 @@ def distance(samples: NDArray[np.floating], reference: NDArray[np.floating], rat
     """Compare two renderings (S,) at `rate` Hz, aligned by dynamic time warping.
 
     Mel-cepstral distortion: Kubichek, "Mel-cepstral distance measure for objective speech quality assessment", PACRIM
-    1993. Log-mel
-    distance: root mean square over the mel axis, loudness included. Pitch and spectral envelope by WORLD (Morise et al.
-    2016: DIO with StoneMask, CheapTrick). Pitch differences count where both are voiced.
+    1993. Log-mel distance: root mean square over the mel axis, loudness included. Pitch and spectral envelope by WORLD
+    (Morise et al. 2016: DIO with StoneMask, CheapTrick). Pitch differences count where both are voiced.
     """
     return _distance(_analyse(samples, rate), _analyse(reference, rate))
 
@@ -97,8 +94,7 @@ def _distance(ours: _Analysis, theirs: _Analysis) -> Distance:
 
 
 def summarize(distances: Sequence[Distance]) -> dict[str, Any]:
-    """Means over all frames of all sentences: `mcd_db`, `log_mel_db`, `f0_rmse_cents`, `voicing_error` (fraction),
-    `duration_ratio`."""
+    """Means over all frames: `mcd_db`, `log_mel_db`, `f0_rmse_cents`, `voicing_error` (fraction), `duration_ratio`."""
     pairs = sum(d.pairs for d in distances)
     voiced = sum(d.voiced_pairs for d in distances)
     return {
@@ -134,10 +130,8 @@ def _distances(sounds: Sounds) -> dict[str, Distance]:
 
 
 def align(cost: Array) -> tuple[Ints, Ints]:
-    """The cheapest monotonic path through cost (A, B) from corner to corner, as indices (P,) into each side.
-
-    Dynamic time warping (Sakoe and Chiba 1978), steps of one on either side or both; a diagonal of the table at a time.
-    """
+    """The cheapest monotonic path through cost (A, B) from corner to corner, as indices (P,) into each side. Dynamic
+    time warping (Sakoe and Chiba 1978), steps of one on either side or both; a diagonal of the table at a time."""
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf)
     total[0, 0] = 0.0
@@ -165,24 +159,19 @@ def _analyse(samples: NDArray[np.floating], rate: int) -> _Analysis:
 
 
 def log_mel_envelope(power_TF: Array, rate: int) -> Array:
-    """Envelopes (T, F), power over 0 to rate / 2 Hz -> natural log of their amplitude on the mel axis (T,
-    MEL_POINTS)."""
+    """Power envelopes (T, F) over 0 to rate / 2 Hz -> natural log of amplitude on the mel axis (T, MEL_POINTS)."""
     return 0.5 * np.log(power_TF) @ _mel_interpolation(rate, power_TF.shape[1])
 
 
 def mel_cepstra(log_mel_TN: Array) -> Array:
-    """Coefficients 1 to `ORDER` of log-mel envelopes: (T, C).
-
-    On the mel axis ln|H| is c_0 plus the sum of c_k cos(k w), the scale that the formula of the distortion in dB
-    expects.
-    """
+    """Coefficients 1 to `ORDER` of log-mel envelopes: (T, C), scaled as the distortion in dB expects: on the mel axis
+    ln|H| is c_0 plus the sum of c_k cos(k w)."""
     return dct(log_mel_TN, axis=1)[:, 1 : ORDER + 1] / MEL_POINTS
 
 
 @lru_cache
 def _mel_interpolation(rate: int, bins: int) -> Array:
-    """Matrix (bins, MEL_POINTS): a spectrum linear in Hz, read at the middles of equal steps in mel (1127 ln(1 + f /
-    700))."""
+    """Matrix (bins, MEL_POINTS): a spectrum over Hz, read at the middles of equal mel steps (1127 ln(1 + f / 700))."""
     highest = 1127.0 * np.log1p(rate / 2 / 700.0)
     points = 700.0 * np.expm1((np.arange(MEL_POINTS) + 0.5) / MEL_POINTS * highest / 1127.0)
     frequencies = np.linspace(0.0, rate / 2, bins)

@@ -1,8 +1,4 @@
-"""Texts made comparable before words are counted, references and transcripts alike. Knows nothing of errors or
-recognisers.
-
-Word and character error rates of a corpus, with bootstrap intervals. Knows nothing of audio, recognisers or
-normalisation."""
+"""Word and character error rates of a corpus, with bootstrap intervals, on texts made comparable first."""
 
 from __future__ import annotations
 
@@ -30,12 +26,9 @@ _OUTSIDE_WORDS = re.compile(r"(?<!\w)'|'(?!\w)|[^\w'\s]|_")
 
 
 class Normalizer:
-    """Lower case, no punctuation, numbers in words; a mark between two words becomes a space, so that words never grow
-    together.
-
-    References come from the manifest's `spoken` text, whose numbers the frontend wrote out. Recognisers that write
-    digits have them written out by the same frontend, so a number counts alike on both sides.
-    """
+    """Lower case, no punctuation, numbers in words; a mark between two words becomes a space. References come from the
+    manifest's `spoken` text, whose numbers the frontend wrote out; it also writes out digits in transcripts, so a
+    number counts alike on both sides."""
 
     def __init__(self, language: str) -> None:
         """`language`: code such as en-us, for the numbers."""
@@ -69,8 +62,7 @@ class ErrorCounts:
 
     @property
     def wer(self) -> float:
-        """Word error rate of the corpus, percent: all errors over all reference words, not the mean of the utterances'
-        rates."""
+        """Word error rate in percent: all errors over all reference words, not the mean of the utterances' rates."""
         return float(rate(self.word_errors, self.words))
 
     @property
@@ -80,10 +72,8 @@ class ErrorCounts:
 
 
 def count_errors(references: Sequence[str], transcripts: Sequence[str]) -> ErrorCounts:
-    """Count substitutions, deletions and insertions of each utterance; both texts already normalised.
-
-    Raises SonorantError if there are no utterances, or a reference holds no words (its rate would be undefined).
-    """
+    """Count substitutions, deletions and insertions of each utterance; both texts already normalised. Raises
+    SonorantError if there are no utterances, or a reference holds no words (its rate would be undefined)."""
     if not references:
         raise SonorantError("no sentences to score; check that the test split holds any (prepare.test)")
     rows = []
@@ -116,10 +106,8 @@ def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
 
 
 def compare(system: ErrorCounts, baseline: ErrorCounts, resamples: int) -> dict[str, Any]:
-    """How far a system lies above a baseline on the same sentences, in points, with paired 95 % intervals.
-
-    Raises ValueError if the two were not scored on the same references.
-    """
+    """Points of a system above a baseline on the same sentences, with paired 95 % intervals. Raises ValueError if the
+    references differ."""
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
     words = bootstrap(rate, system.word_errors - baseline.word_errors, system.words, resamples=resamples)

@@ -62,12 +62,11 @@ class EvaluateConfig:
     bootstrap: int
     """Resamples behind each 95 % interval."""
     latency_repeats: int
-    """Timed rounds of each sentence class, runtime and number of threads; fewer where they take longer than
-    `latency.LONGEST`."""
+    """Timed rounds of each sentence class, runtime and number of threads; fewer beyond `latency.LONGEST`."""
     mos_sentences: int
     """Sentences, the first by hash of id, whose sound DNSMOS rates; a fifth of a second of a core each, every kind."""
     hear_slower: bool = False
-    """Whether variants are heard that are certainly slower than fp32 under every runtime here and so cannot ship. Its
+    """Whether to hear variants that are certainly slower than fp32 under every runtime here and so cannot ship. The
     default is for settings of before."""
 
     def __post_init__(self) -> None:
@@ -89,8 +88,7 @@ class EvaluationInputs:
     voice: Path
     """The bundle with all variants."""
     trained: tuple[Path, Path]
-    """Trained folders of the model that speaks and of the one that makes sound, for the torch runtime and the
-    copies."""
+    """Trained folders of predictor and waveform model, for the torch runtime and the copies."""
     codes: Path
     """The token store that the stage `train_waveform` wrote; of the family parallel a header alone."""
     parity: Path
@@ -116,8 +114,8 @@ class Evaluation:
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
-    """Judge the variants that passed `verify`, on the sentences that `recognize_recordings` chose, under ONNX Runtime
-    on the CPU. They are timed first, because nobody needs to hear those that are too slow to ship.
+    """Judge the variants that passed `verify`, on the sentences of `recognize_recordings`, under ONNX Runtime on the
+    CPU. They are timed first: nobody needs to hear those too slow to ship.
 
     `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or
     the evaluator's self-test fails.
@@ -217,8 +215,7 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
 
 
 def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, str]) -> dict[str, Any]:
-    """Error rates of each kind, how far they lie above the recordings', and those of variants above the first one's, in
-    pairs."""
+    """Error rates of each kind, their distance above the recordings', and variants' above the first one's, in pairs."""
     summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
     for kind, count in counts.items():

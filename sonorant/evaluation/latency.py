@@ -27,11 +27,10 @@ from sonorant.statistics import bootstrap
 
 REQUIRED = (BASELINE, REFERENCE)
 WARM_UP, WARM_SECONDS = 3, 0.5
-"""Rounds before the clock starts, at each length, fewer once they took so long: memory is laid out at the first, all
-else soon after."""
+"""Rounds before the clock starts, at each length, fewer after so long: the first lays out memory."""
 LONGEST = 5.0
-"""Seconds of rounds of one class on one number of threads, after which no more begin: neither a busy machine nor a
-voice that speaks token by token must stretch them to hours."""
+"""Seconds of rounds of one class on one number of threads, after which no more begin: a busy machine or a slow voice
+must not stretch them to hours."""
 LEAST = 5
 """Rounds that are timed however long they take."""
 RESAMPLES = 1000
@@ -135,8 +134,8 @@ def _measure(job: LatencyJob) -> dict[str, Any]:
 def _take_turns(
     voices: Mapping[str, Voice], tokens: Ints, repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
-    """Seconds that each voice took in each round (R,), and the seconds it spoke; after `LEAST` rounds none begins later
-    than `longest`."""
+    """Seconds of each voice in each round (R,), and the seconds it spoke. After `LEAST` rounds none begins past
+    `longest`."""
     _warm_up(voices, tokens)
     inputs = _alone(tokens)
     took: dict[str, list[float]] = {name: [] for name in voices}
@@ -181,8 +180,7 @@ def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
 
 
 def over_baseline(ratios: NDArray[np.float64]) -> dict[str, Any]:
-    """The rounds' ratios (R,) of the baseline's time over the candidate's -> median and 95 % interval, rounds drawn
-    with replacement."""
+    """Ratios (R,) of the baseline's time over the candidate's, a round each -> median and 95 % bootstrap interval."""
     ends = bootstrap(np.median, ratios, resamples=RESAMPLES)
     return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(end, 4) for end in ends]}
 
@@ -201,8 +199,7 @@ class FirstAudioJob:
 
 
 def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
-    """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: of each text streamed alone under ONNX Runtime,
-    warm."""
+    """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: texts streamed alone under ONNX Runtime, warm."""
     jobs = [FirstAudioJob(bundle, variant, tuple(texts)) for variant in variants]
     # One after the other: two at once would disturb each other.
     return dict(

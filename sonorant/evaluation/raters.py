@@ -5,8 +5,7 @@ calls: differences between two renderings mean something, the score itself littl
 
 Speaker similarity: cosines between speaker embeddings (Wan et al., "Generalized end-to-end loss for speaker
 verification", ICASSP 2018; 256 values, none below 0), by the network in the package resemblyzer. Cosines of two
-networks cannot be compared; those beside each other here can.
-"""
+networks cannot be compared; those beside each other here can."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ OUTPUTS = ("sig", "bak", "ovrl")
 NOT_INSTALLED = "not run: speechmos is not installed; pip install 'sonorant[mos]'"
 
 LEVEL = 0.1
-"""RMS that each clip is brought to for its embedding, -20 dB: the network's mel is not logarithmic, a tenth of the
-amplitude would cost 0.08."""
+"""RMS that clips get before embedding, -20 dB: the network's mel is linear, a tenth of the amplitude costs 0.08."""
 MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
 """What embeddings need; webrtcvad needs the last, which setuptools had until version 81."""
 
@@ -69,8 +67,8 @@ def summarize(scores: NDArray[np.float64], resamples: int) -> dict[str, Any]:
 
 
 def _load_dnsmos() -> None:
-    """Load the network by itself: the package would compile librosa's functions and run a second network, both for a
-    score that is not among `SCORES`."""
+    """Load the network directly: the package would compile librosa's functions and run a second network, for a score
+    that is not among `SCORES`."""
     global _model
     import onnxruntime
 
@@ -114,16 +112,14 @@ def speaker_similarities(renderings: Renderings, speakers: Sequence[str]) -> dic
 
 
 def embed_clips(clips: Sequence[Clip]) -> NDArray[np.float64]:
-    """Samples (S,) in -1..1 with their rates in Hz -> embeddings (clips, 256) of length 1, or 0 where no voice is
-    found."""
+    """Samples (S,) in -1..1 with rates in Hz -> embeddings (clips, 256) of length 1, or 0 if no voice is found."""
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
 def compare(
     spoken: NDArray[np.float64], recordings: NDArray[np.float64], speakers: Sequence[str]
 ) -> dict[str, Any] | str:
-    """Mean cosines of embeddings (U, D) of sentences spoken, and of their recordings, with the recordings of other
-    sentences.
+    """Mean cosines of embeddings (U, D) of spoken sentences and recordings with the recordings of other sentences.
 
     `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor);
     `recordings`: the recordings with the same speaker's (the ceiling). Never with the same sentence, whose words alone

@@ -1,7 +1,5 @@
-"""Speech recognisers behind one interface: samples in, words out, many clips in several processes.
-
-None of them is told what was said: open vocabulary, so that an error rate means something.
-"""
+"""Speech recognisers behind one interface: samples in, words out, many clips in several processes. None is told what
+was said: open vocabulary, so that an error rate means something."""
 
 from __future__ import annotations
 
@@ -55,12 +53,11 @@ class Recognizer(Protocol):
 
 
 class PocketSphinx:
-    """CMU PocketSphinx with the English model that comes in its package (Huggins-Daines et al., ICASSP 2006). BSD.
+    """CMU PocketSphinx with the English model of its package (Huggins-Daines et al., ICASSP 2006). BSD.
 
-    One setting is not the package's: 3,000 active HMMs a frame at most instead of 30,000. Measured on flite speech: 24
-    % faster, and the same words (40 sentences of rms 4.5 % WER, 20 of slt 12.6 %); on 20 real recordings of LJSpeech 35
-    % faster, 20.9 % WER both ways. 2,000 began to cost words; so did narrower beams, fewer
-    Gaussians, skipped frames, and leaving out the second or third pass.
+    One setting is not the package's: 3,000 active HMMs a frame at most instead of 30,000. On flite speech: 24 % faster,
+    the same words (40 sentences of rms 4.5 % WER, 20 of slt 12.6 %); on 20 recordings of LJSpeech 35 % faster, 20.9 %
+    WER both ways. 2,000 cost words; so did narrower beams, fewer Gaussians, skipped frames, and fewer passes.
     """
 
     ACTIVE_HMMS = 3000
@@ -73,7 +70,6 @@ class PocketSphinx:
         self._decoder = Decoder(loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
 
     def transcribe(self, samples: Floats, rate: int) -> str:
-        """See `Recognizer`."""
         integers = (np.clip(_at_rate(samples, rate), -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
             return ""
@@ -88,8 +84,7 @@ class PocketSphinx:
 
 
 class FasterWhisper:
-    """Whisper (Radford et al. 2022) by CTranslate2, greedy enough to be deterministic: one temperature, no text carried
-    over."""
+    """Whisper (Radford et al. 2022) by CTranslate2, deterministic: one temperature, no text carried over."""
 
     def __init__(self, model: str, language: str) -> None:
         _require("faster_whisper", "whisper")
@@ -101,7 +96,6 @@ class FasterWhisper:
         self._model = _loaded(lambda: WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=1), self.name)
 
     def transcribe(self, samples: Floats, rate: int) -> str:
-        """See `Recognizer`."""
         segments, _ = self._model.transcribe(
             _at_rate(samples, rate),
             language=self._language,
@@ -115,7 +109,7 @@ class FasterWhisper:
 class OnnxAsr:
     """Any model of the package onnx-asr (Parakeet, Conformer, Whisper, ...), on one thread of ONNX Runtime."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, language: str) -> None:
         _require("onnx_asr", "onnx-asr")
         import onnx_asr
         import onnxruntime
@@ -129,7 +123,6 @@ class OnnxAsr:
         )
 
     def transcribe(self, samples: Floats, rate: int) -> str:
-        """See `Recognizer`."""
         return str(self._model.recognize(_at_rate(samples, rate), sample_rate=RATE)).strip()
 
 
@@ -142,26 +135,16 @@ def _pocketsphinx(model: str, language: str) -> Recognizer:
     return PocketSphinx()
 
 
-def _faster_whisper(model: str, language: str) -> Recognizer:
-    return FasterWhisper(model, language)
-
-
-def _onnx_asr(model: str, language: str) -> Recognizer:
-    return OnnxAsr(model)
-
-
 RECOGNIZERS: dict[str, Callable[[str, str], Recognizer]] = {
     "pocketsphinx": _pocketsphinx,
-    "faster-whisper": _faster_whisper,
-    "onnx-asr": _onnx_asr,
+    "faster-whisper": FasterWhisper,
+    "onnx-asr": OnnxAsr,
 }
 
 
 def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
-    """Load a recogniser for a language, by a name as in `RecognizerConfig.name`; it uses one thread.
-
-    Raises SonorantError if the name is not known, its package is not installed, or it does not know the language.
-    """
+    """Load a recogniser for a language, by a name as in `RecognizerConfig.name`; it uses one thread. Raises
+    SonorantError if the name is unknown, its package is not installed, or it lacks the language."""
     try:
         kind, model = _split(name)
     except ValueError as error:
@@ -222,11 +205,8 @@ _recognizer: Recognizer | None = None
 
 
 def transcribe(clips: Sequence[Clip], recognizer: str, language: str, *, processes: int | None = None) -> list[str]:
-    """What the recogniser of that name hears in each clip, in order; one process a usable core, each on one thread.
-
-    Clips of equal content are heard once. Raises SonorantError as `load_recognizer` does (so load it once before, for a
-    clear message), or if a process dies.
-    """
+    """What the recogniser hears in each clip, in order; one process a core, one thread each. Equal clips are heard
+    once. Raises SonorantError as `load_recognizer` (load it once before, for a clear message), or if a process dies."""
     contents = [clip.content() for clip in clips]
     different = dict(zip(contents, clips, strict=True))
     heard = spread(

@@ -1,5 +1,5 @@
-"""The held-out sentences that are judged, and their recordings' own error rate: the floor that no voice learned from
-them can be expected to beat."""
+"""The held-out sentences that are judged, and their recordings' own error rate, which no voice can be expected to
+beat."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ RECORDINGS, VOCODER = "recordings", "vocoder"
 
 
 def held_out(utterances: Iterable[Utterance], count: int) -> list[Utterance]:
-    """The first `count` utterances of the test split by SHA-256 of their id; all of them if there are fewer.
+    """The first `count` utterances of the test split by SHA-256 of their id, in the split's most frequent language.
 
-    The order depends on the ids alone, so more recordings change the choice little. Where the split holds several
-    languages, only the most frequent one: a recogniser and a voice have one. Raises SonorantError if the split is
-    empty.
+    The order depends on the ids alone, so more recordings change the choice little. A recogniser and a voice have one
+    language. Raises SonorantError if the split is empty.
     """
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
@@ -77,11 +76,8 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 
 
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
-    """Recognise the recordings of the held-out sentences; returns the content of `recordings.json`.
-
-    `corpus`: folder that the utterances' audio paths are relative to. Raises SonorantError naming the file or setting
-    that is wrong.
-    """
+    """Recognise the recordings of the held-out sentences; returns the content of `recordings.json`. `corpus`: folder of
+    the audio paths. Raises SonorantError naming the file or setting that is wrong."""
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language
     recognizer = load_recognizer(config.name, language)

@@ -1,8 +1,7 @@
 """The judged sentences as recorded, as the waveform model copies them, and as each variant speaks them.
 
-A vocoder copies a recording from its mel, a codec from the codes it hears in it. Of a variant that decides while it
-speaks when to end, how often it ran away, and whether another attempt helped.
-"""
+A vocoder copies a recording from its mel, a codec from its codes. For a variant that decides while speaking when to
+end: how often it ran away, and whether another attempt helped."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ from sonorant.runtime.voice import Voice
 from sonorant.statistics import wilson_interval
 
 TOGETHER = 16
-"""Sentences that a voice decodes at once where it speaks token by token: a step of many rows takes little longer than
-that of one."""
+"""Sentences that an autoregressive voice decodes at once: a step of many rows takes little longer than of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +54,8 @@ class Renderings:
     tokens: tuple[Ints, ...]
     """Phoneme ids (N, 3) that the voice spoke."""
     sounds: dict[str, tuple[Floats, ...]]
-    """Samples (S,) in -1..1 at `rate`: the recordings, the sound model's copies of them (what is lost after the model
-    that speaks), and each variant speaking the text."""
+    """Samples (S,) in -1..1 at `rate`: the recordings, the waveform model's copies of them (what it alone loses), and
+    each variant speaking the text."""
     decoded: dict[str, Decoded]
     """Of each variant that spoke token by token, how that went; empty in the other family."""
     unspoken: dict[str, str]
@@ -186,8 +184,7 @@ def _speak_all(
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:
-    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name:
-    sentences}}`.
+    """`{sentences, runaways, runaway_rate, runaway_rate_ci95, retries, unrecovered, finish_reasons: {name: count}}`.
 
     A runaway is a sentence whose first attempt a guard had to end; `retries`: attempts after the first, all together;
     `unrecovered`: sentences that did not go well in any attempt.
@@ -208,10 +205,8 @@ def summarize(decoded: Decoded) -> dict[str, Any]:
 
 
 def copier(voice: Voice, waveform: Path) -> Callable[[Floats], Floats]:
-    """A recording (S,) at the voice's rate -> the waveform model's copy of it: samples (S,) in -1..1.
-
-    `waveform`: trained folder of that model; what it hears samples with, such as a codec's encoder, no graph holds.
-    """
+    """A recording (S,) at the voice's rate -> the waveform model's copy of it: samples (S,) in -1..1. `waveform`:
+    trained folder of that model, for parts that no graph holds, such as a codec's encoder."""
     import torch  # here, because the processes that recognise import this module too and need no torch
 
     from sonorant.audio.mel import MelConfig, log_mel

@@ -21,15 +21,13 @@ if TYPE_CHECKING:  # the report looks up names of files here and needs no evalua
 RUNTIME = BASELINE.split("/")[0]
 """Under which every variant was heard."""
 FIRST, WORST = 3, 3
-"""Sentences to listen to: the first, which nobody picked, and of the others those the variants were understood worst
-in."""
+"""Sentences to listen to: the first, which nobody picked, and the worst understood of the others."""
 SAMPLE_OF = {"recordings": "recording"}
 """How a file names a kind, where that differs from the reports' name."""
 
 
 def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
-    """`samples/<id>.<recording | vocoder | variant>.wav` below an evaluation's `folder`, for its sentence number
-    `index` (from 0)."""
+    """`samples/<id>.<recording | vocoder | variant>.wav` in an evaluation's `folder`, for sentence `index` (from 0)."""
     # An id may hold slashes; its file must not leave the folder. The number keeps two ids apart that differ in such
     # characters only.
     plain = "".join(character if character.isalnum() or character in "-_" else "_" for character in sentence)
@@ -38,8 +36,7 @@ def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
 
 
 def write_samples(out: Path, evaluation: Evaluation) -> None:
-    """Write `sentences.jsonl` and `samples/<id>.<recording | vocoder | variant>.wav` into the folder `out`, all or
-    nothing."""
+    """Write `sentences.jsonl` and the samples (see `sample_file`) into the folder `out`, all or nothing."""
     renderings = evaluation.renderings
     with atomic_folder(out) as folder:
         write_jsonl(folder / "sentences.jsonl", _sentences(evaluation))

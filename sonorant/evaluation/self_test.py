@@ -1,8 +1,5 @@
-"""The evaluator judged before it judges: a recogniser that hears words in noise, or not in speech, must not score a
-voice.
-
-Knows nothing of which recogniser it is; it is given transcripts.
-"""
+"""The evaluator is tested before it judges: a recogniser that hears words in noise, or none in speech, must not score a
+voice."""
 
 from __future__ import annotations
 
@@ -29,11 +26,9 @@ LEAST_SHUFFLED_WER = 80.0
 MOST_OWN_OF_SHUFFLED = 0.5
 """A recording must fit its own text at least twice as well as another's."""
 LEAST_PLANTED_WER = 50.0
-"""Percent, of one sentence, in which a single word heard by chance counts much; what is heard of real speech lies far
-below."""
+"""Percent, of one sentence, where one word heard by chance counts much; real speech scores far below."""
 KNOWN_WITHIN = 5.0
-"""Points between the recorded and the repeated score; zero on one machine, a little for another processor's
-rounding."""
+"""Points between the recorded and the repeated score: zero on one machine, a little on another processor."""
 
 
 def noise_clips(recordings: Sequence[Clip]) -> list[Clip]:
@@ -82,9 +77,7 @@ def check_sound(kind: str, clips: Sequence[Clip]) -> None:
 
 def check_texts(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> dict[str, Any]:
     """Recordings must fit their own texts, and not those of the sentence after; returns both error rates in percent.
-
-    Needs no recogniser, so it comes before anything that takes long. Raises SonorantError if a limit is not kept.
-    """
+    Needs no recogniser, so it comes first. Raises SonorantError if a limit is not kept."""
     own = score(references, transcripts, normalizer).wer
     if len(references) < 2:
         return {"own_wer": round(own, 3), "shuffled_wer": "not run: needs two sentences"}

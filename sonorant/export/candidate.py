@@ -1,6 +1,4 @@
-"""One runtime with one variant, and the parity checks it must pass in their order.
-
-Checks that compute differ between families: each family derives its own candidate."""
+"""One runtime with one variant, and the parity checks it must pass, in order. Each family derives its own candidate."""
 
 from __future__ import annotations
 

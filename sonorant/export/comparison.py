@@ -1,10 +1,10 @@
-"""Inputs to compare runtimes on, and how far two results are from each other in the measures that suit each output.
+"""Inputs to compare runtimes on, and how far two results are apart, in measures that suit each output.
 
-The largest difference alone says little of int8: where a value lies on the border of two steps, two right computations
-choose different ones, and everything after differs by a step there. Means hardly move by single places, but by every
-wrong scale or constant: so states and mel are compared by a root mean square relative to the signal, mel and samples by
-decibels of the log-mel. A phase that is a little off moves samples far without being heard, so samples are compared by
-correlation instead: that falls a little, and a wrong sign turns it over."""
+The largest difference says little about int8: where a value lies on the border of two steps, two correct computations
+may choose differently, and everything after differs by a step. Means barely move then, but every wrong scale or
+constant moves them: states and mel are compared by a root mean square relative to the signal, mel and samples by
+decibels of the log-mel. A small phase error moves samples far without being heard, so samples are compared by
+correlation, which falls a little then, and turns over with a wrong sign."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """A batch on its way through the three graphs, each given what torch gave before it: so only its own faults
-    count."""
+    """A batch on its way through the graphs, each given torch's output of the one before: only its own errors count."""
 
     inputs: Arrays
     """Of the encoder."""
@@ -77,8 +76,7 @@ class Case:
 
 
 def spread_lengths(lengths: Ints, count: int) -> list[int]:
-    """Indices of `count` utterances, their lengths spread evenly from shortest to longest, no length twice; fewer if
-    there are fewer."""
+    """Indices of up to `count` utterances of different lengths, spread evenly from shortest to longest."""
     distinct = np.unique(lengths)
     wanted = distinct[np.unique(np.linspace(0, len(distinct) - 1, count).round().astype(int))]
     return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
@@ -90,8 +88,7 @@ def shortened(tokens: NDArray[np.integer], phonemes: int) -> NDArray[np.integer]
 
 
 def batches(utterances: Sequence[NDArray[np.integer]], speakers: int) -> Iterator[Arrays]:
-    """Inputs of the encoder: each utterance (N, 3) alone, then neighbours in padded batches; speeds and speakers take
-    turns."""
+    """Encoder inputs: each utterance (N, 3) alone, then in padded batches; speeds and speakers take turns."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
     for number, batch in enumerate([*alone, *together]):
@@ -125,8 +122,7 @@ class Difference:
     """Of samples, -1 to 1; None for the others, and where silence is expected."""
 
     def check(self, tolerance: Tolerance, where: str, other: str) -> None:
-        """Raise Fault, beginning with `where` (graph, length, ...), if this is too far from `other`, such as
-        "torch"."""
+        """Raise Fault, beginning with `where`, if this is too far from `other`, such as "torch"."""
         measures: list[tuple[str, float | None, float]] = [("max_abs_diff", self.max_abs_diff, tolerance.max_abs_diff)]
         if self.output != "samples":
             measures.append(("relative_error", self.relative_error, tolerance.relative_error))
@@ -142,8 +138,7 @@ class Difference:
 
 
 def difference(output: str, got: NDArray[Any], expected: NDArray[Any], audio: MelConfig, where: str) -> Difference:
-    """Measure one output of floats. Raises Fault, beginning with `where`, where dtype or shape differ or a value is not
-    finite."""
+    """Measure one output of floats. Raises Fault as `check_comparable`."""
     check_comparable(got, expected, where)
     error = got.astype(np.float64) - expected
     size = float(np.sqrt(np.mean(np.square(expected, dtype=np.float64)))) if expected.size else 0.0
@@ -166,8 +161,7 @@ def _correlation(got: NDArray[Any], expected: NDArray[Any]) -> float:
 
 
 def check_ends(got: NDArray[Any], expected: NDArray[Any], tolerance: Tolerance, where: str, other: str) -> int:
-    """The largest difference of the tokens' ends in frames. Raises Fault as `difference`, or where it is more than the
-    tolerance allows."""
+    """The largest difference of tokens' ends in frames. Raises Fault as `check_comparable`, or beyond the tolerance."""
     check_comparable(got, expected, where)
     frames, share = tolerance.frames
     off = np.abs(got - expected)

@@ -1,7 +1,5 @@
-"""What is checked of a variant's files before they run.
-
-They are those of the bundle, their inputs and outputs are what every runtime counts on, and int8 graphs store int8, as
-engines demand, and are computed in integers."""
+"""Checks of a variant's files before they run: they are the bundle's, their inputs and outputs are what every runtime
+expects, and int8 graphs store int8 and compute in integers."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ def check_files(bundle: Bundle, variant: str) -> dict[str, int]:
 
 
 def check_interface(bundle: Bundle, variant: str) -> None:
-    """Raises Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than every runtime
-    counts on."""
+    """Raise Fault naming the graph whose inputs or outputs have other names, dtypes or shapes than runtimes expect."""
     for graph, wanted in load_family(bundle.description.family).interface(bundle.description).items():
         described = bundle.description.graphs[graph]
         try:
@@ -65,11 +62,10 @@ NO_KERNEL = ("ConvTranspose",)
 
 
 def check_integers(graph: str, file: Path) -> dict[str, Any]:
-    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and what ONNX Runtime computes them
-    with.
+    """`{layers, kernels: {operator: count}, in_float: [names]}`: quantised layers, and how ONNX Runtime computes them.
 
-    Raises Fault naming the graph and the node where weights are not stored as int8, a zero-point is not 0, a scale is
-    not constant and positive, or a quantised layer that ONNX Runtime could compute in integers is left in float.
+    Raises Fault naming graph and node if weights are not stored as int8, a zero-point is not 0, a scale is not constant
+    and positive, or a layer that ONNX Runtime could compute in integers is left in float.
     """
     model = onnx.load(file)
     layers = _quantized_layers(graph, model)

@@ -1,8 +1,7 @@
-"""A float32 graph in 16 bits, with some nodes left in float32; `sonorant.export.ranges` decides which.
+"""A float32 graph in 16 bits, with some nodes left in float32, chosen by `sonorant.export.ranges`.
 
-The passes of ONNX Runtime and onnxconverter-common know float16 alone, so both formats go through this one. Every node
-gets all its floating-point inputs in one type, as strongly typed engines ask; casts stand where two types meet. Inputs
-and outputs stay float32."""
+The passes of ONNX Runtime and onnxconverter-common know float16 alone. Here every node gets all its floating-point
+inputs in one type, as strongly typed engines require, with casts between. Inputs and outputs stay float32."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ FORMATS = {
 
 
 def to_half(model: onnx.ModelProto, half: HalfFormat, kept: Collection[str]) -> onnx.ModelProto:
-    """A copy of a float32 graph that computes in `half`, but for the nodes named in `kept`; of the format's opset at
-    least."""
+    """A copy of a float32 graph that computes in `half` except in the nodes `kept`; of the format's opset at least."""
     if model.opset_import[0].version < half.opset:
         raised = onnx_ir.serde.deserialize_model(model)
         version_converter.convert_version(raised, half.opset)
@@ -97,8 +95,7 @@ class _Conversion:
         return onnx.shape_inference.infer_shapes(model, strict_mode=True)
 
     def _convert(self, node: onnx.NodeProto, outputs: dict[str, str]) -> None:
-        """Append a node of the source with its casts; `outputs` gives the graph's outputs another name, as they are
-        cast at the end."""
+        """Append a node with its casts. `outputs` renames the graph's outputs, which are cast at the end."""
         takes = [tensor for tensor in node.input if tensor in self.element]
         gives = [tensor for tensor in node.output if tensor in self.element]
         makes_floats = node.op_type == "Cast" and bool(gives)

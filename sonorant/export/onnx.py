@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import onnx
 import torch
@@ -23,8 +24,7 @@ class ExportConfig:
     """How graphs are written."""
 
     opset: int
-    """ONNX operator set of the graphs, 18 to 23; the newer, the fewer engines read it. bf16 needs 22 and has it in any
-    case."""
+    """ONNX operator set of the graphs, 18 to 23; fewer engines read newer ones. bf16 always uses at least 22."""
     headroom: float = 8.0
     """A node whose values on real data, times this, go beyond a 16-bit format stays in float32."""
     max_loss: float = 8.0
@@ -35,6 +35,14 @@ class ExportConfig:
             raise ValueError("headroom must be at least 1, max_loss above 0")
         if not 18 <= self.opset <= 23:
             raise ValueError(f"opset must be 18 to 23, not {self.opset}")
+
+
+class Traced(nn.Module):
+    """A model behind the forward pass that the exporter takes: a subclass names its arguments as the graph's inputs."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
 
 
 # In the examples all sizes differ, and none is 0 or 1: the tracer would take equal sizes for one and the same, and 0 or
@@ -107,8 +115,7 @@ def _name_dimensions(model: onnx.ModelProto, shapes: dict[str, dict[int, str]]) 
 
 
 def _strip(model: onnx.ModelProto) -> None:
-    """Remove the exporter's notes: they hold source lines and paths of the machine, so two machines would write two
-    files."""
+    """Remove the exporter's notes: they hold this machine's paths and source lines, so files would differ."""
     graph = model.graph
     for part in [
         model,

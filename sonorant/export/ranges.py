@@ -1,10 +1,9 @@
-"""Which nodes of a graph 16 bits would harm, by its intermediate values on real data.
+"""Find the nodes that 16 bits would harm, from intermediate values on real data.
 
-Every node is computed once more by itself, from inputs rounded to the format, and its result is rounded too. Two things
-keep a node in float32: a value that does not fit with `headroom`, and an error of more than `loss` roundings, as the
-sine of a large phase makes it. Then everything from the last matrix product down to it stays as well, because what was
-rounded stays rounded. A node that ends in integers is kept without measuring: it counts, and half precision has no
-exact large counts."""
+Each node is computed again by itself, from inputs rounded to the format, and its result is rounded too. A node stays in
+float32 if a value does not fit with `headroom`, or if it errs by more than `loss` roundings, as the sine of a large
+phase does; everything back to the last matrix product then stays too, because what was rounded stays rounded. A node
+that ends in integers always stays: half precision has no exact large counts."""
 
 from __future__ import annotations
 
@@ -25,8 +24,7 @@ from sonorant.export.half import FORMATS, HalfFormat, float_tensors, to_half
 from sonorant.export.onnx import ExportConfig
 
 CONTRACTIONS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization")
-"""Operators at which the way back to what a rounding goes through ends: they begin a chain of operations on single
-values."""
+"""Operators that begin a chain of operations on single values: the way back from a rounding error ends here."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,7 @@ class NodeRange:
     largest: float
     """Of the absolute values of its floating-point inputs and outputs, and of what it adds up in between."""
     loss: float
-    """Error of its result in the format, relative (root of the summed squares), as a multiple of the format's
-    roundoff."""
+    """Relative error (root of summed squares) of its result in the format, in roundoffs of the format."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,7 @@ class Kept:
 
 
 def measure(model: onnx.ModelProto, cases: Iterable[Arrays], half: HalfFormat) -> list[NodeRange]:
-    """Figures of every node that computes with floats, in the graph's order; the worst over the cases (inputs of the
-    graph)."""
+    """Figures of every node that computes with floats, in graph order; the worst over `cases`, inputs of the graph."""
     floats = float_tensors(model)
     constants = {constant.name: numpy_helper.to_array(constant) for constant in model.graph.initializer}
     elements = _elements(model)
@@ -93,8 +89,7 @@ def keep(
 
 
 def _explain(model: onnx.ModelProto, node: onnx.NodeProto, reason: str, reasons: dict[str, str]) -> None:
-    """Give a reason to the node and to all before it back to where a chain of operations on single values begins, that
-    included."""
+    """Give a reason to the node and all before it, back to and including the start of its chain."""
     floats = float_tensors(model)
     producers = {output: node for node in model.graph.node for output in node.output}
     ahead = [node]

@@ -31,16 +31,13 @@ class Tolerance:
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyConfig:
-    """What is checked, and how close is equal, by variant.
-
-    int8 is against the fake-quantised models, int8_from_float against the float ones.
-    """
+    """What is checked, and how close is equal, by variant: int8 against the fake-quantised models, int8_from_float
+    against the float ones."""
 
     max_abs_diff: dict[str, float]
     """Largest difference, on states, log-mel (natural logarithm) and samples (full scale 1)."""
     relative_error: dict[str, float | dict[str, float]]
-    """Root mean square of the difference relative to the values, on states and log-mel; one figure, or one for each
-    family."""
+    """Root mean square of the difference relative to the values, of states and log-mel; one figure, or one a family."""
     log_mel_db: dict[str, float]
     """Mean absolute difference of the log-mel, of mel and samples."""
     correlation: dict[str, float]
@@ -48,11 +45,9 @@ class VerifyConfig:
     tokens: dict[str, float]
     """Share of the greedy tokens, at least, that are those of the models; of voices that speak code by code."""
     int8_size: float
-    """Bytes of all int8 graphs over those of fp32, at most; of those alone that hold a model of which something could
-    be in int8."""
+    """Bytes of int8 graphs over those of fp32, at most; only graphs with a layer that could be int8 count."""
     runtimes: list[str]
-    """Keys of `sonorant.runtime.runtimes.RUNTIMES` to check; the others are reported as not run. Compiling takes
-    minutes on a CPU."""
+    """Runtimes to check, keys of `sonorant.runtime.runtimes.RUNTIMES`. Compiling takes minutes on a CPU."""
 
     def __post_init__(self) -> None:
         for name in ("max_abs_diff", "relative_error", "log_mel_db", "correlation"):

@@ -2,8 +2,8 @@
 
 In order: files, interface, static (what TensorRT would refuse), integers (int8 under ONNX Runtime), load, values, float
 (int8 against the float models), written (fp16 as the file says), tokens (of autoregressive voices), padding, parts,
-size (int8). A check that fails, or raises anything, is named and stops that candidate, no other. int8 is compared with
-torch's fake-quantised models, everything else with its float models."""
+size (int8). A failing check stops its candidate and no other. int8 is compared with torch's fake-quantised models,
+everything else with its float models."""
 
 from __future__ import annotations
 

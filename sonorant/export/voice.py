@@ -70,23 +70,20 @@ class Models(Protocol):
         ...
 
     def check_pair(self, waveform: Path) -> None:
-        """Raises SonorantError, naming the folder `waveform` of the model that sounds, if the two do not belong
-        together."""
+        """Raise SonorantError, naming the folder `waveform`, if the two models do not belong together."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         """Write the family's graphs: name to file. Raises SonorantError if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
-        """Write the graph that makes codes of a reference recording; False where the voice takes none, or has no such
-        graph."""
+        """Write the graph from a reference recording to codes; False if the voice has none."""
 
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
-        """By graph, what it is given on the way from each batch of tokens to samples: the ranges of the 16-bit variants
-        are measured on it. Empty where the family has no such variants."""
+        """Inputs of each graph on the way from tokens to samples, to measure the ranges of 16-bit variants on. Empty if
+        the family has no such variants."""
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
-        """How codes are decoded, None where none are. Raises SonorantError if that needs defaults and there are
-        none."""
+        """How codes are decoded, or None. Raises SonorantError if that needs defaults and there are none."""
 
 
 def export_voice(

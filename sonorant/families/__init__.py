@@ -1,8 +1,5 @@
-"""Every family of voice by name: the two built-in ones, and those that installed packages register.
-
-A family from elsewhere is a folder and one entry point, `<name> = "<module>:<attribute>"` in the group
-`sonorant.families`; the attribute is a `sonorant.families.family.Family`.
-"""
+"""Every family of voice by name. A package adds one by an entry point `<name> = "<module>:<attribute>"` in the group
+`sonorant.families`; the attribute is a `sonorant.families.family.Family`."""
 
 from __future__ import annotations
 

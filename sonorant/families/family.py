@@ -1,8 +1,7 @@
 """What Sonorant asks of a family of voice. Each family answers with one object, see `sonorant.families`.
 
-A voice is two trained models: the predictor turns phonemes into frames (a mel, or a codec's codes) and the waveform
-model turns frames into samples. Every method imports what it needs when it is called, so that speaking needs no torch.
-"""
+A voice is two trained models: the predictor turns phonemes into frames (a mel, or a codec's codes), the waveform model
+turns frames into samples. Methods import what they need when they are called: speaking needs no torch."""
 
 from __future__ import annotations
 
@@ -46,8 +45,8 @@ class ModelKind(ABC):
     title: ClassVar[str]
     """For readers."""
     VERSION: ClassVar[int] = 1
-    """Of the mathematics of its recipe: raise it when the same data and settings give another model. It is part of the
-    fingerprint, so that no training goes on under a mathematics that it did not begin with."""
+    """Version of the recipe's mathematics: raise it when the same data and settings give another model. Part of the
+    fingerprint, so that no training continues under other mathematics."""
     learns_codes: ClassVar[bool] = False
     """Whether its recipe reads the token store that the waveform model's stage wrote."""
     why_no_qat: ClassVar[str] = ""
@@ -112,8 +111,7 @@ class Family(ABC):
     graphs: ClassVar[tuple[str, ...]]
     """Names of a bundle's graphs in the order of a synthesis; the last one is the waveform model."""
     autoregressive: ClassVar[bool]
-    """Whether frames are decoded one after the other: `voice.json` then says how, a sentence may run away, and how
-    often that happens is counted and limited."""
+    """Whether frames are decoded one by one: `voice.json` then says how, and sentences that run away are counted."""
 
     @property
     def kinds(self) -> tuple[ModelKind, ModelKind]:
@@ -156,8 +154,8 @@ class Family(ABC):
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
-        """Write the token store of a corpus, the second output of the stage `train_waveform`; of a family without
-        codes see `sonorant.data.codes.write_no_codes`."""
+        """Write the token store of a corpus, the second output of the stage `train_waveform`. A family without codes
+        calls `sonorant.data.codes.write_no_codes`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""Charts as inline SVG: bars, columns, intervals, lines. Their letters stay readable on a phone, and their colours
-follow the page's style, light or dark."""
+"""Charts as inline SVG: bars, columns, intervals, lines. They are readable on a phone and follow light and dark."""
 
 from __future__ import annotations
 

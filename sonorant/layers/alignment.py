@@ -75,18 +75,15 @@ def _kernel() -> Callable[..., Any] | None:
 
 
 def diagonal_prior(tokens_B: Tensor, frames_B: Tensor, tokens: int, frames: int) -> Tensor:
-    """(B, N, T) float32, zero on the diagonal and falling with the squared distance from it: a start for the alignment.
-
-    The guided attention of Tachibana et al. 2017, section 3.1, as a log prior of the search instead of a loss.
-    """
+    """(B, N, T) float32, zero on the diagonal, falling with the squared distance from it: a start for the alignment.
+    The guided attention of Tachibana et al. 2017, section 3.1, as a log prior of the search instead of a loss."""
     place_BN = (torch.arange(tokens, device=tokens_B.device)[None] + 0.5) / tokens_B[:, None]
     time_BT = (torch.arange(frames, device=tokens_B.device)[None] + 0.5) / frames_B[:, None]
     return -((place_BN[:, :, None] - time_BT[:, None, :]) ** 2)
 
 
 DIAGONAL_WEIGHT = 2000.0
-"""Strength of the diagonal prior at step 0, in nats of a frame's log-likelihood at a distance of the whole
-utterance."""
+"""Strength of the diagonal prior at step 0: nats of log-likelihood at a distance of the whole utterance."""
 
 
 @torch.no_grad()
@@ -99,9 +96,7 @@ def align(
     diagonal_steps: int = 0,
 ) -> Tensor:
     """(B, N) int64 durations in mel frames by alignment search under unit-variance Gaussians around each token's prior.
-
-    The prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over `diagonal_steps`.
-    """
+    The prior (B, N, M) and the mel (B, T, M) are normalised. A pull to the diagonal fades out over `diagonal_steps`."""
     distance_BNT = torch.cdist(prior_BNM, mel_BTM.float(), compute_mode="use_mm_for_euclid_dist")
     score_BNT = -0.5 * distance_BNT.square()
     fade = max(0.0, 1.0 - step / diagonal_steps) if diagonal_steps else 0.0
@@ -121,8 +116,7 @@ def owners(durations_BN: Tensor, time_BT: Tensor, token_lengths: Tensor) -> Tens
 def prior_loss(
     prior_BNM: Tensor, mel_BTM: Tensor, durations_BN: Tensor, token_lengths: Tensor, mel_lengths: Tensor
 ) -> Tensor:
-    """Half the squared distance of the phoneme's prior from the normalised mel, mean over bins, summed over real
-    frames."""
+    """Half the squared distance of prior and normalised mel, mean over bins, summed over real frames."""
     time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
     owner_BT = owners(durations_BN, time_T.expand(len(mel_BTM), -1).contiguous(), token_lengths)
     aligned_BTM = prior_BNM.gather(1, owner_BT[..., None].expand(-1, -1, mel_BTM.shape[2]))

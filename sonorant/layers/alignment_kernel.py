@@ -1,9 +1,6 @@
-"""The alignment search compiled for CPUs by numba; `alignment.py` falls back to torch where numba is absent.
-
-It uses one thread, because a training process has one core to itself, and releases the interpreter's lock. The machine
-code is cached beside this file, or in the user's cache if that is not writable, so only the first process compiles
-(about a second).
-"""
+"""The alignment search compiled for CPUs by numba; `alignment.py` falls back to torch where numba is absent. It uses
+one thread, since a training process has one core, and releases the interpreter's lock. The machine code is cached
+beside this file or in the user's cache, so only the first process compiles (about a second)."""
 
 from __future__ import annotations
 
@@ -15,11 +12,8 @@ import numpy as np
 
 
 def _search(score_BNT: np.ndarray, tokens_B: np.ndarray, frames_B: np.ndarray, durations_BN: np.ndarray) -> None:
-    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations; see `monotonic_alignment`.
-
-    The float64 additions and the choice among equals (the latest start) are those of the search in torch, so the path
-    is the same.
-    """
+    """Fill `durations_BN` (int64, zeros on entry) with the best path's durations; see `monotonic_alignment`. Additions
+    in float64 and the choice among equals (the latest start) are those of the search in torch: the path is the same."""
     for item in range(len(tokens_B)):
         tokens, frames = tokens_B[item], frames_B[item]
         best_T = np.full(frames + 1, -np.inf)

@@ -1,10 +1,8 @@
 """Causal self-attention with rotary positions in three kinds: full, a sliding window, or blocks.
 
-Rotary embedding after Su et al. 2021, "RoFormer", section 3.2.2; a head's first half is paired with its second, as in
-most language models. `allowed` alone says which key a query sees; everything here equals full attention under that
-mask. Sliding and block attention look back less than two windows, so training cuts the sequence into windows and shows
-each its own and the previous one: memory grows linearly with the length.
-"""
+Rotary embedding after Su et al. 2021, "RoFormer", section 3.2.2, pairing a head's first half with its second. `allowed`
+alone says which key a query sees; everything here equals full attention under that mask. Sliding and block attention
+look back less than two windows, so training computes window by window: memory grows linearly with length."""
 
 from __future__ import annotations
 
@@ -20,8 +18,7 @@ from sonorant.layers.cache import EMPTY, Cache
 BASE = 10_000.0
 """The slowest pair turns once in about 2 pi times as many positions."""
 Turns = tuple[Tensor, Tensor]
-"""Cosine and sine of each position's angles, (B, 1, T, D) float32, repeated for both halves of a head; the sine is
-negative in the first half."""
+"""Cosine and sine of the angles (B, 1, T, D) float32, for both halves of a head; the sine is negative in the first."""
 
 
 def turns(position_BT: Tensor, width: int) -> Turns:
@@ -40,8 +37,8 @@ def rotate(x_BHTD: Tensor, turned: Turns) -> Tensor:
 
 
 Kind = Literal["full", "sliding", "block"]
-"""Positions that a query sees: `full`: all up to its own; `sliding`: the last `window`; `block`: those of its own block
-of `window` positions and of the previous block."""
+"""Positions a query sees: `full`: all up to its own; `sliding`: the last `window`; `block`: its own and the last
+block."""
 
 
 def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
@@ -63,11 +60,8 @@ def attend(kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -
 
 
 class _ByWindows(torch.autograd.Function):
-    """One window of queries after the other, each with the keys of its own window and of the previous one.
-
-    Only queries, keys and values are kept for the gradients; attention is recomputed. Autograd would keep every window
-    and add up gradients of the sequence's length for each.
-    """
+    """One window of queries after the other, each with the keys of its own window and of the previous one. Attention is
+    recomputed in the backward pass: autograd would keep every window and add up gradients of full length."""
 
     @staticmethod
     def forward(ctx: Any, kind: Kind, window: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -133,11 +127,8 @@ class SelfAttention(nn.Module):
         self.out = nn.Linear(channels, channels, bias=False)
 
     def forward(self, x_BTC: Tensor, turned: Turns) -> Tensor:
-        """Training: a whole sequence (B, T, C) -> (B, T, C).
-
-        Slot t holds position t; padding follows the valid slots, which never see it: see `Packing`. `turned` is `turns`
-        of positions 0 to T - 1 at `width`, the same for every layer.
-        """
+        """Training: a whole sequence (B, T, C) -> (B, T, C). Slot t holds position t; padding comes last and is never
+        seen: see `Packing`. `turned`: `turns` of positions 0 to T - 1 at `width`."""
         query, key, value = self.heads_of(x_BTC, turned)
         return self.joined(attend(self.kind, self.window, query, key, value))
 

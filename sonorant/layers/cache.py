@@ -1,8 +1,5 @@
-"""Key-value caches: a decoding step computes only the keys and values of its own positions.
-
-A cache has slots that all rows of a batch fill together from the left; `positions` holds each slot's position in a row,
--1 for an empty slot (padding, or not filled yet).
-"""
+"""Key-value caches: a decoding step computes only the keys and values of its own positions. All rows of a batch fill
+slots together from the left; `positions` holds each slot's position in a row, -1 if empty or padding."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ EMPTY = -1
 
 
 class Cache(Protocol):
-    """What attention asks of a cache. Each call that feeds Q positions calls `take` once, then `attend` once a
-    layer."""
+    """What attention asks of a cache. Feeding Q positions calls `take` once, then `attend` once a layer."""
 
     @property
     def positions(self) -> Tensor:
@@ -30,8 +26,7 @@ class Cache(Protocol):
         """Assign the next Q slots to these positions, (B, Q) int64, `EMPTY` for padding."""
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """Store a layer's keys and values in the slots taken last; return attention over all slots that the bool mask
-        shows, (B, H, Q, D)."""
+        """Store a layer's keys and values in the slots taken last; attend to all slots the mask shows, (B, H, Q, D)."""
 
 
 class StoringCache(ABC):
@@ -42,7 +37,6 @@ class StoringCache(ABC):
         """Store a layer's keys and values in the slots taken last; return those of all slots, (B, H, S, D) each."""
 
     def attend(self, layer: int, query_BHQD: Tensor, key_BHQD: Tensor, value_BHQD: Tensor, mask_B1QS: Tensor) -> Tensor:
-        """See `Cache.attend`."""
         keys, values = (side.to(query_BHQD.dtype) for side in self.extend(layer, key_BHQD, value_BHQD))
         return F.scaled_dot_product_attention(query_BHQD, keys, values, attn_mask=mask_B1QS)
 
@@ -59,11 +53,9 @@ class DynamicCache(StoringCache):
         self._layers = layers
 
     def take(self, position_BQ: Tensor) -> None:
-        """See `Cache.take`."""
         self.positions = torch.cat([self.positions, position_BQ], 1) if self.positions.numel() else position_BQ
 
     def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
-        """See `StoringCache.extend`."""
         if len(self.keys) < self._layers:
             self.keys.append(key_BHQD)
             self.values.append(value_BHQD)
@@ -74,11 +66,8 @@ class DynamicCache(StoringCache):
 
 
 class StaticCache(StoringCache):
-    """Buffers of a fixed number of slots, written in place at a slot that a tensor names: every step has the same
-    shapes.
-
-    The caller must provide enough slots: writing past the last one is an index error on a CPU and undefined on a GPU.
-    """
+    """Buffers of fixed size, written in place at a slot that a tensor names: every step has the same shapes. The caller
+    must provide enough slots: writing past the last is an index error on a CPU and undefined on a GPU."""
 
     def __init__(
         self,
@@ -92,13 +81,8 @@ class StaticCache(StoringCache):
         device: torch.device,
         memory: Sequence[Tensor] | None = None,
     ) -> None:
-        """Allocate empty buffers on `device`.
-
-        Args:
-            layers, batch, heads, slots, width: of the keys and values; each layer's are (batch, heads, slots, width).
-            dtype, device: of the buffers.
-            memory: flat tensors to use as buffers, two a layer; caches used in turn may share them. None = its own.
-        """
+        """Allocate empty buffers on `device`; keys and values of a layer are (batch, heads, slots, width). `memory`:
+        flat tensors to use instead, two a layer, which caches used in turn may share."""
         size = batch * heads * slots * width
         memory = memory or cache_memory(layers, size, dtype, device)
         buffers = [flat[:size].view(batch, heads, slots, width) for flat in memory]
@@ -109,13 +93,11 @@ class StaticCache(StoringCache):
         self._taken = torch.empty(0)
 
     def take(self, position_BQ: Tensor) -> None:
-        """See `Cache.take`."""
         self._taken = self.used + torch.arange(position_BQ.shape[1], device=position_BQ.device)
         self.positions.index_copy_(1, self._taken, position_BQ)
         self.used.add_(position_BQ.shape[1])
 
     def extend(self, layer: int, key_BHQD: Tensor, value_BHQD: Tensor) -> tuple[Tensor, Tensor]:
-        """See `StoringCache.extend`."""
         key_BHSD, value_BHSD = self.keys[layer], self.values[layer]
         key_BHSD.index_copy_(2, self._taken, key_BHQD.to(key_BHSD.dtype))
         value_BHSD.index_copy_(2, self._taken, value_BHQD.to(value_BHSD.dtype))

@@ -11,11 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 
 class GELU(nn.Module):
-    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which exporters and engines fuse.
-
-    bfloat16 on CPUs uses the erf form, whose kernel is three to four times as fast: the two differ by 1.3e-4 (root mean
-    square over a normal input), while rounding to bfloat16 moves either by 1.1e-3.
-    """
+    """GELU (Hendrycks & Gimpel 2016) in its tanh form, which exporters and engines fuse. bfloat16 on CPUs uses the erf
+    form, 3 to 4 times as fast: the two differ by 1.3e-4 (rms over a normal input), rounding to bfloat16 by 1.1e-3."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
@@ -27,11 +24,8 @@ _LEVELS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`nn.Dropout` whose probability is rounded to a 65536th on CPUs.
-
-    There torch draws a 64-bit number for each element, which took a seventh of a training step; here one such number
-    decides about four elements.
-    """
+    """`nn.Dropout` whose probability is rounded to a 65536th on CPUs: torch draws a 64-bit number for each element, a
+    seventh of a training step; here one such number decides about four elements."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape -> the same shape; zeros with probability `p` in training, the rest scaled by 1 / (1 - p)."""
@@ -45,8 +39,7 @@ class Dropout(nn.Dropout):
 
 
 class DepthwiseConv(nn.Conv1d):
-    """A convolution over time of each channel by itself, with output as long as input. Weights are those of
-    `nn.Conv1d`."""
+    """A convolution of each channel over time, as long as its input. Weights are those of `nn.Conv1d`."""
 
     def __init__(self, channels: int, kernel: int) -> None:
         super().__init__(channels, channels, kernel, padding=kernel // 2, groups=channels)
@@ -65,11 +58,9 @@ class DepthwiseConv(nn.Conv1d):
 
 
 class _ChannelsLast(torch.autograd.Function):
-    """The same sums with the channels innermost, where neighbours in memory share a vector register.
-
-    torch's own depthwise backward is four to six times slower on CPUs. Here the gradient of the input is the same
-    convolution with the kernel reversed, that of the weights a product with the input's windows, summed in float32.
-    """
+    """The same sums with channels innermost, so that neighbours in memory share a vector register: torch's own
+    depthwise backward is 4 to 6 times slower on CPUs. The input's gradient is the same convolution with the kernel
+    reversed, the weights' a product with the input's windows, summed in float32."""
 
     @staticmethod
     def forward(ctx: Any, x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor) -> Tensor:
@@ -106,10 +97,8 @@ def _convolve(x_BTC: Tensor, weight_C1K: Tensor, bias_C: Tensor | None = None) -
 
 
 class ConvNeXtBlock(nn.Module):
-    """Depthwise convolution over time, then an MLP over channels, with a scaled residual.
-
-    Liu et al. 2022, "A ConvNet for the 2020s", section 2, in one dimension as in Siuzdak 2023, "Vocos", section 3.
-    """
+    """Depthwise convolution over time, then an MLP over channels, with a scaled residual (Liu et al. 2022, "A ConvNet
+    for the 2020s", section 2; in one dimension as Siuzdak 2023, "Vocos", section 3)."""
 
     def __init__(self, channels: int, expansion: int, kernel: int, dropout: float = 0.0, scale: float = 0.1) -> None:
         super().__init__()

@@ -1,9 +1,7 @@
 """Finite scalar quantisation: a vector becomes one of a few thousand codes without a learned codebook.
 
 Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed
-to a small range and rounded to one of a few levels; the levels are the digits of the code. Nothing can collapse, so
-there is no commitment loss and no codebook to restart.
-"""
+and rounded to one of a few levels, the digits of the code. Nothing can collapse, so there is no commitment loss."""
 
 from __future__ import annotations
 
@@ -47,10 +45,8 @@ class FiniteScalarQuantizer(nn.Module):
         self.register_buffer("table_KD", (digits_KD + self.lowest_D) / -self.lowest_D, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vectors (..., D) of any float dtype -> the nearest codes' vectors (..., D) float32, -1 to 1.
-
-        Gradients pass straight through the rounding (Bengio et al. 2013, section 3).
-        """
+        """Vectors (..., D) of any float dtype -> the nearest codes' vectors (..., D) float32, -1 to 1. Gradients pass
+        straight through the rounding (Bengio et al. 2013, section 3)."""
         squashed = (x.float() + self.shift_D).tanh() * self.reach_D - self.offset_D
         rounded = squashed + (squashed.round() - squashed).detach()
         return rounded / -self.lowest_D

@@ -1,7 +1,5 @@
-"""The inverse short-time Fourier transform that ends a vocoder (Siuzdak 2023, "Vocos").
-
-Written as matrix products and shifted additions, which every exporter and engine supports.
-"""
+"""The inverse short-time Fourier transform that ends a vocoder, as matrix products and shifted additions, which every
+exporter and engine supports."""
 
 from __future__ import annotations
 

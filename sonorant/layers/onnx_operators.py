@@ -1,7 +1,5 @@
-"""ONNX operators that torch has no counterpart of, for models that are being exported.
-
-A file of its own because importing it imports torch's compiler: two seconds that no training needs.
-"""
+"""ONNX operators that torch lacks, for export. Importing this file imports torch's compiler, which takes two
+seconds."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ exported.
 Symmetric int8 with zero-point 0, as TensorRT requires: weights with a scale an output channel, activations with one a
 tensor, biases unchanged. Gradients pass straight through the rounding, and are zero where a value is clipped (Bengio et
 al. 2013, section 3; Krishnamoorthi 2018, section 2.4). How scales are found and which layers are quantised is decided
-in `sonorant.quantization`.
-"""
+in `sonorant.quantization`."""
 
 from __future__ import annotations
 
@@ -24,11 +23,8 @@ LARGEST = 127
 
 
 class Quantized(nn.Module):
-    """Base of the layers below, mixed in before a torch layer, whose parameters keep their names.
-
-    Scales of activations are buffers of the state dict and come from calibration; those of weights follow from the
-    weights.
-    """
+    """Base of the layers below, mixed in before a torch layer, whose parameters keep their names. Scales of activations
+    are buffers that calibration sets; those of weights follow from the weights."""
 
     weight: Tensor
     input_scale: Tensor
@@ -166,11 +162,8 @@ LAYERS: dict[type[nn.Module], type[Quantized]] = {
 
 
 def quantizable(model: nn.Module) -> list[str]:
-    """Names of the float layers of `model` that can be quantised, in order of definition.
-
-    Submodules named in the model class's `float_parts` are left out, such as an encoder whose decisions others have
-    learned from.
-    """
+    """Names of the float layers of `model` that can be quantised, in order of definition. Submodules in the model
+    class's `float_parts` are left out, such as an encoder whose decisions others have learned."""
     layers = [name for name, layer in model.named_modules() if type(layer) in LAYERS and not _grouped_transposed(layer)]
     kept = tuple(f"{part}." for part in getattr(model, "float_parts", ()))
     return [name for name in layers if not f"{name}.".startswith(kept)]
@@ -182,10 +175,8 @@ def quantized(model: nn.Module) -> dict[str, Quantized]:
 
 
 def quantize_layers(model: nn.Module, names: Iterable[str]) -> None:
-    """Quantise the named layers in place; their parameters stay the same objects.
-
-    Raises SonorantError naming a layer that the model does not have or that cannot be quantised.
-    """
+    """Quantise the named layers in place; their parameters stay the same objects. Raises SonorantError naming a layer
+    that is not in the model or cannot be quantised."""
     possible = set(quantizable(model))
     for name in names:
         if name not in possible:

@@ -29,8 +29,7 @@ Scales = dict[str, dict[str, float]]
 
 
 def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module], Any]) -> Scales:
-    """Scales of those of the layers `names` of a float model that `run(model)` sends something through; the same data,
-    the same scales."""
+    """Scales of the layers `names` of a float model that `run(model)` uses. The same data give the same scales."""
     largest: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     with torch.no_grad(), _watched(model, names, largest):
         run(model)
@@ -42,8 +41,7 @@ def calibrate(model: nn.Module, names: Iterable[str], run: Callable[[nn.Module],
 
 
 def set_scales(model: nn.Module, scales: Scales) -> None:
-    """Give the quantised layers of `model` their scales, in place. Raises KeyError for a layer that was not
-    calibrated."""
+    """Set the scales of `model`'s quantised layers in place. Raises KeyError for a layer without calibration."""
     for name, layer in quantized(model).items():
         layer.input_scale.fill_(scales[name]["input_scale"])
         if layer.quantizes_output:
@@ -96,8 +94,7 @@ class Sensitivity:
 def sensitivity_of(
     model: nn.Module, scales: Scales, judge: Callable[[nn.Module], Judged], max_layer_loss: float, label: str
 ) -> list[Sensitivity]:
-    """Try each layer that has scales alone in int8; a row a layer, in the order of the scales. `label` names the
-    progress bar."""
+    """Try each layer in int8 by itself, in the order of the scales. `label` names the progress bar."""
     as_float = judge(model)
     rows = []
     for name in tqdm(scales, desc=f"sensitivity ({label})", unit="layer"):

@@ -25,8 +25,7 @@ def summary(judged: Judged) -> dict[str, Any]:
 
 
 def above(judged: Judged, baseline: Judged) -> dict[str, Any]:
-    """How far a model lies above a baseline on the same utterances, with paired 95 % intervals; below zero is
-    better."""
+    """Difference to a baseline on the same utterances, with paired 95 % intervals; below zero is better."""
     loss = judged.loss - baseline.loss
     percent = 100.0 / float(baseline.loss.mean())
     error = judged.error - baseline.error

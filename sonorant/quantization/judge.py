@@ -1,6 +1,5 @@
-"""How well a model does on utterances: one figure per utterance, so that two models can be compared in pairs.
-
-The judges of predictors are in their families; waveform models share the one here."""
+"""How well a model does, by utterance, so that two models can be compared in pairs. The judges of predictors are in
+their families; waveform models share the one here."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ from sonorant.training.waveform import WaveformRecipe
 DECIBELS = 20.0 / np.log(10.0)
 """Of a step of one in the natural logarithm of a magnitude."""
 LOG_MEL_DB = "log_mel_db"
-"""Mean distance to the recording's log-mel in dB; of an acoustic model with the durations the float model finds in the
-recording."""
+"""Mean distance to the recording's log-mel in dB; acoustic models use the float model's durations."""
 
 
 @dataclass(frozen=True)

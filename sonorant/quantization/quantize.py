@@ -25,11 +25,11 @@ class QuantizeConfig:
     """What may be lost, and how long to train against it."""
 
     method: Literal["auto", "ptq", "qat"]
-    """`ptq`: calibration alone; `qat`: training goes on in int8; `auto`: training only where calibration fails
-    `max_loss`, after which the better of the two ships, the calibrated one in doubt."""
+    """`ptq`: calibrate only; `qat`: continue training in int8; `auto`: train only if calibration exceeds `max_loss`,
+    then ship the better of the two, the calibrated one in doubt."""
     max_loss: float = 1.0
-    """Percent that calibration may raise the validation loss by, far end of the paired 95 % interval, before `auto`
-    trains. Its default is for settings of before."""
+    """Rise of the validation loss in percent (far end of the paired 95 % interval) beyond which `auto` trains. The
+    default is for settings of before."""
     auto_trains: list[str]
     """Kinds of model that `auto` may train in int8; the others ship after calibration alone."""
     calibration_utterances: int
@@ -54,10 +54,8 @@ class QuantizeConfig:
             raise ValueError("learning_rate must be above 0")
 
     def why_not_trained(self, kind: str, above_float: dict[str, Any]) -> str | None:
-        """Why a model of this kind is not trained on in int8, for a person; None where it is.
-
-        `above_float`: what calibration costs, see `comparison.above`.
-        """
+        """Why a model of this kind is not trained on in int8, for a person; None where it is. `above_float`: the cost
+        of calibration, see `comparison.above`."""
         if self.method == "ptq":
             return "quantize.method is ptq"
         if (why := model_kind(kind).why_no_qat) or self.method == "qat":
@@ -90,19 +88,15 @@ class PostTrained:
         return above(self.as_ptq, self.as_float)
 
     def save(self, folder: Path) -> None:
-        """Write a trained folder, as `save_model`."""
         save_model(folder, self.model.state_dict(), self.description)
 
 
 def post_train(
     kind: str, folder: Path, features: Path, train: dict[str, Any], config: QuantizeConfig, codes: Path | None = None
 ) -> PostTrained:
-    """Calibrate the float model in `folder`, try each layer alone, and quantise those that bear it.
-
-    `train`: fields of the model's training config, for its losses; `codes`: token store of a codec, for the kinds that
-    learn from one.
-    Raises SonorantError if `folder`, `features` or `codes` hold something else.
-    """
+    """Calibrate the float model in `folder`, try each layer by itself, and quantise those that bear it. `train`: fields
+    of the model's training config; `codes`: token store, for kinds that learn codes. Raises SonorantError if `folder`,
+    `features` or `codes` hold something else."""
     model, description = load_model(folder, kind)
     of_kind = model_kind(kind)
     recipe = of_kind.recipe(description["config"], train, features, codes)
@@ -122,10 +116,8 @@ def post_train(
 
 
 def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[str, dict[str, Any]]:
-    """`ptq` or `qat`, whichever ships, and the report.
-
-    `qat`: trained folder of the model that was trained in int8; None where `config.why_not_trained` says why.
-    """
+    """`ptq` or `qat`, whichever ships, and the report. `qat`: folder of the model trained in int8; None where
+    `config.why_not_trained` says why."""
     figures: dict[str, Any] = {
         "float": summary(ptq.as_float),
         "ptq": summary(ptq.as_ptq) | {"above_float": ptq.above_float},
@@ -151,8 +143,8 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """The layers that stay float with the bytes of their weights, and their share of all; what keeps int8 from a
-    quarter of the size."""
+    """Layers that stay float, the bytes of their weights and their share: why int8 is more than a quarter of the
+    size."""
     if not sensitivity:
         return "all of it stays float, as others trained it"
     kept = [row for row in sensitivity if row.stays_float]
@@ -162,7 +154,6 @@ def in_float(sensitivity: list[Sensitivity]) -> str:
 
 
 def spread(store: FeatureStore, split: str, count: int) -> NDArray[np.int64]:
-    """Indices of `count` utterances of a split, evenly spaced in it; all where there are fewer. Raises SonorantError if
-    there are none."""
+    """Indices of up to `count` utterances, evenly spaced in a split. Raises SonorantError if there are none."""
     items = utterances_of(store, split)
     return items[np.unique(np.linspace(0, len(items) - 1, count).round().astype(int))]

@@ -1,7 +1,5 @@
-"""The aliases `challenger`, `champion` and `previous`, moved so that a process killed in between loses nothing.
-
-MLflow moves one alias at a time. So a move is first noted on the model, and the next process finishes it if need be.
-"""
+"""The aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a move is first noted on
+the model, and the next process finishes it if this one is killed."""
 
 from __future__ import annotations
 
@@ -112,9 +110,9 @@ class RolledBack:
 def rollback(model: str, reason: str = "") -> RolledBack:
     """Swap `champion` and `previous`; when and why is recorded on both versions.
 
-    Twice in a row restores the first state. An interrupted rollback is finished, not undone, by the next call. A
-    version that was rolled back is promoted again only if asked for by name. Raises SonorantError if there is nothing
-    to return to, TrackingUnavailable if MLflow does not answer.
+    Twice in a row restores the first state. The next call finishes an interrupted rollback instead of undoing it. A
+    version that was rolled back is promoted again only by name. Raises SonorantError if there is nothing to return to,
+    TrackingUnavailable if MLflow does not answer.
     """
     with registry() as store:
         versions = all_versions(store, model)

@@ -1,8 +1,5 @@
-"""Get a registered voice back as files: its bundle to speak with, its trained models to fine-tune.
-
-Trained models are artifacts of the version's run, not of the model, so that a machine that only speaks does not
-download them.
-"""
+"""Get a registered voice back as files: its bundle to speak with, its trained models to fine-tune. The models are
+artifacts of the version's run, so that a machine that only speaks does not download them."""
 
 from __future__ import annotations
 
@@ -24,10 +21,8 @@ def point_mlflow_at(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    """Download the voice bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`.
-
-    Returns the folder. Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer.
-    """
+    """Download the voice bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`. Returns
+    the folder. Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer."""
     with answering(uri) as store:
         import mlflow
 
@@ -54,9 +49,7 @@ def keep_trained(store: Store, run_id: str, folders: Mapping[str, Path]) -> None
 
 def download_trained(uri: str, kind: str, out: Path) -> Path:
     """Download the trained model of `kind` (such as acoustic or codec) of a registered voice to a folder below `out`.
-
-    Returns the folder. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
-    """
+    Returns the folder. Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer."""
     with answering(uri) as store:
         version = _version(store, uri)
         present = {Path(file.path).name for file in store.client.list_artifacts(version.run_id, f"{FOLDER}/{kind}")}

@@ -55,8 +55,7 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
 
 
 def number(values: Any, *keys: str) -> float | None:
-    """The finite number at a path of keys; None for anything else, NaN too, which is neither above nor below a
-    limit."""
+    """The finite number at a path of keys; None for anything else, NaN included."""
     value = entry(values, *keys)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         return None

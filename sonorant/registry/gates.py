@@ -1,9 +1,8 @@
 """The gates of the alias `champion`: tests of non-inferiority with statistics.
 
-A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %). So a gate
-fails if there are too few sentences to tell, and with fewer than `statistics.LEAST` there is no interval. It also fails
-if nothing was measured, except for DNSMOS, an optional extra.
-"""
+A gate passes only if the far end of a two-sided 95 % interval keeps to its limit (a one-sided test at 2.5 %). So it
+fails with too few sentences to tell; below `statistics.LEAST` there is no interval. It also fails if nothing was
+measured, except for DNSMOS, an optional extra."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ HINT = (
 
 @dataclass(frozen=True, kw_only=True)
 class PromoteConfig:
-    """Section `promote` of params.yaml: what a voice must reach to become `champion`. A gate is named after its
-    limit."""
+    """Section `promote` of params.yaml: what a `champion` must reach. A gate is named after its limit."""
 
     max_wer_above_recordings: dict[str, float]
     """By family: points of word error rate above the recordings'."""

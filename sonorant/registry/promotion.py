@@ -1,5 +1,4 @@
-"""Decide whether a registered voice becomes `champion`: ask the gates, keep their verdict with the version, move
-aliases."""
+"""Decide whether a registered voice becomes `champion`: ask the gates, record their verdict, move the aliases."""
 
 from __future__ import annotations
 

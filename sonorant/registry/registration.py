@@ -164,10 +164,7 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
 def _describe(store: Store, version: Any, voice: Bundle, metrics: Mapping[str, Any], origin: Mapping[str, str]) -> None:
     """Tag the version and log its figures: the shipped variant's on its own run, every variant's on a run below it.
-
-    MLflow attaches a run's metrics to every model logged in it, so variants in one run would all seem to be the
-    model's.
-    """
+    MLflow attaches a run's metrics to every model logged in it, so variants in one run would seem to be the model's."""
     default = shipped(voice)
     for key, value in (dict(origin) | _tags(default, voice, metrics)).items():
         store.client.set_model_version_tag(version.name, str(version.version), key, value)

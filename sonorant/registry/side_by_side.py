@@ -1,7 +1,5 @@
-"""Two voices timed in turn on the same sentences, in this process.
-
-Milliseconds of another day, or of a busier machine, cannot be compared; a ratio of two voices timed in turn can.
-"""
+"""Two voices timed in turn on the same sentences, in this process: times of another day or a busier machine cannot be
+compared, ratios of two voices timed in turn can."""
 
 from __future__ import annotations
 
@@ -20,15 +18,14 @@ SENTENCES = 40
 ROUNDS = 5
 """Timed rounds of each sentence, after a warm-up."""
 LONGEST, LEAST = 2.0, 2
-"""Seconds of rounds of one sentence after which no more begin, once so many were timed: a voice that speaks code by
-code takes its time."""
+"""Seconds of rounds of one sentence after which no more begin, once so many were timed."""
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Time from phoneme ids to samples of `challenger` divided by that of `champion`, a ratio a sentence (S,).
+    """Time from phoneme ids to samples of `challenger` over that of `champion`, a ratio a sentence (S,).
 
     Each speaks with its default variant and runtime on one thread; the fastest of up to `ROUNDS` rounds counts, because
-    other work on the machine only adds time; who goes first alternates. Raises SonorantError if one cannot run here.
+    other work only adds time; who goes first alternates. Raises SonorantError if one cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
     chosen = [

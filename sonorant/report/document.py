@@ -1,5 +1,4 @@
-"""The JSON reports of the stages: values that know their file and key, so that what is missing is named, and their
-figures as readers want them."""
+"""The JSON reports of the stages: values that know their file and key, so that a missing one is named."""
 
 from __future__ import annotations
 
@@ -19,10 +18,8 @@ AGAIN = "run the stage that writes the file again"
 
 @dataclass(frozen=True)
 class Document:
-    """A value, its file and its dotted key there.
-
-    Every reading method raises SonorantError naming file and key where the value is missing or of another kind.
-    """
+    """A value, its file and its dotted key there. Every reading method raises SonorantError naming file and key where
+    the value is missing or of another kind."""
 
     value: Any
     file: Path

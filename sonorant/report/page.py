@@ -67,10 +67,8 @@ class ReportInputs:
 
 
 def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
-    """Write the page. The same inputs give the same bytes.
-
-    Raises SonorantError naming file and key where an input is missing or is not what its stage writes.
-    """
+    """Write the page. The same inputs give the same bytes. Raises SonorantError naming file and key where an input is
+    missing or is not what its stage writes."""
     metrics, choice = Document.read(inputs.metrics), Document.read(inputs.choice)
     predictor, waveform = (Document.read(folder / "model.json") for folder in (inputs.predictor, inputs.waveform))
     named = {_name(model): model for model in (predictor, waveform)}

@@ -46,9 +46,7 @@ class Words(NamedTuple):
 
 def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
     """The sentences of an evaluation's folder that have samples, in its order, of the `wanted` kinds or of all (None).
-
-    Raises SonorantError naming file and row or key if something is missing.
-    """
+    Raises SonorantError naming file and row or key if something is missing."""
     sentences = [
         _sentence(folder, row, index, wanted)
         for index, row in enumerate(Document.read_lines(folder / FILE))
@@ -70,8 +68,7 @@ def worst_first(sentences: list[Sentence], kind: str) -> list[Sentence]:
 
 
 def marked(reference: str, transcript: str) -> list[Words]:
-    """A transcript beside its reference, both normalised: wrong and superfluous words marked, missing ones struck
-    through."""
+    """A transcript beside its reference, both normalised: wrong and extra words marked, missing ones struck through."""
     if not reference:
         return [Words(transcript, "mark")] if transcript else []
     output = jiwer.process_words(reference, transcript)

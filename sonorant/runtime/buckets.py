@@ -1,7 +1,7 @@
-"""Requests of any size for runtimes of fixed shapes: padded to a few sizes, which are prepared beforehand.
+"""Pads requests of any size to a few shapes, which are prepared beforehand.
 
 A padded row is as it would be alone, so padding changes no value. Only where `decode` is asked for a part of an
-utterance, frames within the decoder's receptive field of the part's end see what really follows instead of silence."""
+utterance, frames near the part's end see what really follows instead of silence."""
 
 from __future__ import annotations
 
@@ -37,13 +37,11 @@ class Buckets:
 
     @classmethod
     def of(cls, lengths: Lengths, batches: tuple[int, ...] = (1,)) -> Buckets:
-        """For speech as long as the corpus: its longest, its 95th percentile, its median and halves of that down to its
-        shortest."""
+        """For the corpus' lengths: longest, 95th percentile, median and its halves down to the shortest."""
         return cls(tokens=_sizes(lengths.tokens), frames=_sizes(lengths.frames), batches=tuple(sorted(batches)))
 
     def plan(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Every graph with every shape that it is prepared for: (rows, tokens), (rows, tokens, frames) or (rows,
-        frames)."""
+        """Every graph with every shape to prepare: (rows, tokens), (rows, tokens, frames) or (rows, frames)."""
         shapes: list[tuple[str, tuple[int, ...]]] = []
         for rows in self.batches:
             shapes += [("encoder", (rows, tokens)) for tokens in self.tokens]
@@ -67,8 +65,7 @@ class Counters:
 
 
 class Bucketed:
-    """A runtime of fixed shapes made one of any shape; see `sonorant.runtime.runtimes.Runtime`. Any number of threads
-    may use it."""
+    """Makes a runtime of fixed shapes one of any shape. Any number of threads may use it."""
 
     def __init__(self, fixed: Runtime, free: Runtime, buckets: Buckets, prepared: Callable[[], int]) -> None:
         """Compose.
@@ -89,7 +86,6 @@ class Bucketed:
         self._ready: set[tuple[str, tuple[int, ...]]] = set()
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        """Phonemes to states and ends, as `Runtime.encode`."""
         count, width = tokens.shape[:2]
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens))
         if not self._counted(shape):
@@ -100,7 +96,6 @@ class Bucketed:
         return states[:count, :width], ends[:count, :width]
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """States to mel, as `Runtime.decode`."""
         count, width = ends.shape
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens[-1:]), (len(time), self.buckets.frames))
         if not self._counted(shape):
@@ -111,7 +106,6 @@ class Bucketed:
         return self._prepared("decoder", shape, lambda: self._fixed.decode(*padded))[:count, :, : len(time)]
 
     def vocode(self, mel: Floats, lengths: Ints) -> Floats:
-        """Mel to samples, as `Runtime.vocode`."""
         count, _, width = mel.shape
         shape = _fit((count, self.buckets.batches), (width, self.buckets.frames))
         if not self._counted(shape):
@@ -122,7 +116,7 @@ class Bucketed:
         return samples[:count, : samples.shape[1] // frames * width]
 
     def warm_up(self, progress: bool = True) -> float:
-        """Prepare all buckets, so that no request waits for it. Returns the seconds it took; `progress` shows each on
+        """Prepare all buckets, so that no request waits. Returns the seconds it took; `progress` shows each on
         stderr."""
         from tqdm import tqdm  # not where requests are only padded
 

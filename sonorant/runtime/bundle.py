@@ -104,8 +104,7 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class ReceptiveField:
-    """How far a frame sees: computed in parts, with so many frames on either side, a part equals the same part of the
-    whole."""
+    """How far a frame sees: a part computed with so many frames on either side equals the same part of the whole."""
 
     decoder: int
     """Frames of the mel; 0 in a family that computes none."""
@@ -115,8 +114,7 @@ class ReceptiveField:
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """What the training corpus' utterances are long, for whoever lays out memory beforehand: shortest, median, 95th
-    percentile, longest."""
+    """Lengths of the training corpus' utterances: shortest, median, 95th percentile, longest."""
 
     tokens: tuple[int, int, int, int]
     """Phoneme ids of an utterance, start and end included."""
@@ -126,7 +124,7 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True)
 class VoiceDescription:
-    """`voice.json`, schema version 3."""
+    """`voice.json`."""
 
     schema_version: int
     """Version of this schema; a reader refuses any other."""
@@ -149,8 +147,7 @@ class VoiceDescription:
     decoding: DecodingDescription | None
     """How codes are decoded, where the family speaks codes one after the other; else None."""
     reference: GraphFile | None = None
-    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks), where the voice
-    takes prompts."""
+    """The graph of samples (batch, frames, samples a code frame) -> codes (batch, frames, codebooks), for prompts."""
     choice: dict[str, Any]
     """How the default variants were chosen; empty where nobody chose."""
     provenance: dict[str, Any]
@@ -170,11 +167,8 @@ class Bundle:
         return load_family(self.description.family).graphs
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
-        """Path of a graph's file, its size and hash checked.
-
-        Raises SonorantError naming the file if it is missing or damaged, or listing the variants if there is none of
-        that name.
-        """
+        """Path of a graph's file, its size and hash checked. Raises SonorantError naming the file if it is missing or
+        damaged, or listing the variants if there is none of that name."""
         described = self.description.graphs[graph]
         name = variant or described.default_variant
         if name not in described.variants:
@@ -206,10 +200,8 @@ class Bundle:
 
 
 def read_bundle(folder: Path) -> Bundle:
-    """Read `voice.json`; graph files are checked only when they are asked for.
-
-    Raises SonorantError if the folder is no bundle, its schema is of another version, or the description is damaged.
-    """
+    """Read `voice.json`; graph files are checked when they are used. Raises SonorantError if the folder is no bundle,
+    its schema is of another version, or the description is damaged."""
     path = folder / DESCRIPTION
     if not path.is_file():
         raise SonorantError(
@@ -248,10 +240,8 @@ def _check(description: VoiceDescription, path: Path) -> None:
 
 
 def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]) -> None:
-    """Write a bundle folder atomically, with copies of `files` under their own names.
-
-    Raises SonorantError if the files are not those that the description names.
-    """
+    """Write a bundle folder atomically, with copies of `files` under their own names. Raises SonorantError if the files
+    are not those that the description names."""
     with atomic_folder(out) as folder:
         for file in files:
             shutil.copyfile(file, folder / file.name)
@@ -260,8 +250,7 @@ def write_bundle(out: Path, description: VoiceDescription, files: Iterable[Path]
 
 
 def content_hash(bundle: Bundle) -> str:
-    """Hex SHA-256 of a whole bundle: equal for equal voices wherever they lie. Checks the files on the way, as
-    `check_files`."""
+    """Hex SHA-256 of a bundle: equal for equal voices wherever they lie. Checks the files, as `check_files`."""
     bundle.check_files()
     # The description holds the hash of every file, so it stands for them.
     canonical = json.dumps(

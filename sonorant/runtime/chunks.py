@@ -1,8 +1,6 @@
-"""Long speech in chunks that equal the whole, in memory that does not grow with it.
-
-A frame depends on so many frames on either side (`ReceptiveField` of the bundle); each chunk is computed with those
-around it, which are then cut off. All the difference is what a runtime rounds differently for another shape, about
-1e-6 of full scale."""
+"""Long speech in chunks that equal the whole, in memory that does not grow with it. Each chunk is computed with the
+frames it depends on (`ReceptiveField`), which are then cut off. The only difference is rounding, about 1e-6 of full
+scale."""
 
 from __future__ import annotations
 
@@ -20,11 +18,8 @@ from sonorant.runtime.runtimes import Runtime
 def decode_chunks(
     runtime: Runtime, states: Floats, ends: Ints, receptive_field: int, sizes: Sequence[int]
 ) -> Iterator[Floats]:
-    """The mel (B, M, T) of `runtime.decode` for all frames of a batch, in parts (B, M, size) from first to last.
-
-    `receptive_field` is the decoder's; `sizes` are frames of the first parts, the last number stands for all that
-    follow.
-    """
+    """The mel (B, M, T) of `runtime.decode`, in parts (B, M, size) from first to last. `receptive_field`: the
+    decoder's. `sizes`: frames of the first parts; the last size repeats."""
     frames = int(ends[:, -1].max())
     for first, last in _borders(frames, sizes):
         before = max(0, first - receptive_field)
@@ -88,7 +83,7 @@ def vocode_chunks(
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, receptive_field: ReceptiveField, limit: int) -> Floats:
-    """What `encode` gave -> samples (B, T * hop). At most about `limit` frames, all rows together, are computed at
+    """Output of `encode` -> samples (B, T * hop), computing at most about `limit` frames, all rows together, at
     once."""
     lengths = ends[:, -1]
     size = max(1, limit // len(ends))

@@ -36,8 +36,7 @@ def check_cuda() -> None:
 def open_session(
     graph: Path, threads: int | None = None, providers: Providers = (CPU,)
 ) -> onnxruntime.InferenceSession:
-    """Open a graph. Raises SonorantError naming the file if ONNX Runtime does not take it, or the first provider does
-    not start."""
+    """Open a graph. Raises SonorantError if ONNX Runtime refuses the file or the first provider does not start."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or 0
     # The graphs are chains: operators side by side have nothing to gain, and a second pool of threads would get in the

@@ -1,6 +1,4 @@
-"""The voice as an MLflow model, by the file itself (models from code): text in, speech out.
-
-MLflow runs this file when a model is logged or loaded; nothing of Sonorant imports it."""
+"""The voice as an MLflow model (models from code): text in, speech out. MLflow runs this file; nobody imports it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""What can run a voice's graphs: one row of `RUNTIMES` for each runtime, and how it is loaded.
-
-A candidate is `<runtime>/<variant>`. The loaders belong to the families, because each family has graphs of its own.
-"""
+"""What can run a voice's graphs: a row of `RUNTIMES` each. A candidate is `<runtime>/<variant>`. The loaders belong to
+the families, because each has graphs of its own."""
 
 from __future__ import annotations
 
@@ -78,34 +76,29 @@ def runtime_row(name: str) -> RuntimeRow:
 
 
 class Runtime(Protocol):
-    """Runs the three graphs on numpy arrays. `B` batch, `N` tokens, `C` channels, `M` mel bins, `T` frames, `S`
-    samples.
-
-    Padding is exact: a row is as it would be alone.
-    """
+    """Runs the three graphs on numpy arrays. Padding is exact: a row is as it would be alone. `B` batch, `N` tokens,
+    `C` channels, `M` mel bins, `T` frames, `S` samples."""
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        """What is said, and when: tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and for each
-        token the frame after its last one (B, N), constant over padded tokens."""
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and the frame after each token's last one
+        (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """What `encode` gave, and the frames wanted (T,), in a row -> their log-mel (B, M, T); silence outside an
-        utterance."""
+        """Output of `encode`, frame numbers (T,) in a row -> log-mel (B, M, T), silence outside an utterance."""
 
     def vocode(self, mel: Floats, lengths: Ints) -> Floats:
         """Log-mel (B, M, T), real frames of each row (B,) -> samples (B, S), about -1 to 1, S = T * hop."""
 
 
 class TokenRuntime(Protocol):
-    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks of codes; the rest as in
+    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks; the rest as in
     `Runtime`."""
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
 
     def stepper(self) -> Stepper:
-        """Something new that makes codes of states, with a cache of its own. Any number of threads may have one
-        each."""
+        """A new decoder from states to codes, with its own cache. Any number of threads may have one each."""
 
     def vocode(self, codes: Ints, lengths: Ints) -> Floats:
         """Codes (B, F, G), real frames of each row (B,) -> samples (B, S), about -1 to 1."""
@@ -120,18 +113,16 @@ class LoadOptions:
     variant: str | None = None
     """Precision, such as fp32 or int8; None = the bundle's default, or what the trained folders hold."""
     trained: tuple[Path, Path] | None = None
-    """Runtimes that are not `standalone`: the trained folders of predictor and waveform model, for int8 those of the
-    quantised models."""
+    """Trained folders of predictor and waveform model (int8: the quantised ones), for runtimes not `standalone`."""
     batches: tuple[int, ...] = (1,)
     """Runtimes of fixed shapes: rows that requests may have."""
     warm_up: bool = False
     """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits for it."""
     slots: tuple[int, ...] | None = None
-    """torch runtimes of fixed shapes, family codec_lm: positions of their caches; None = powers of two up to what the
-    corpus needs."""
+    """Torch runtimes of fixed shapes, family codec_lm: slots of their caches; None = powers of two as the corpus
+    needs."""
     cache_folder: Path | None = None
-    """The same: where torch keeps what it compiles, for all of this process; None = a folder of the model in the user's
-    cache."""
+    """The same: where torch keeps compiled code, for this process; None = a folder of the model in the user's cache."""
     explain: bool = False
     """The same: log where a graph breaks, and why something is compiled again."""
     engines: Path | None = None
@@ -146,11 +137,9 @@ class LoadOptions:
 
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
-    """Load a runtime by name; its interface is that of the bundle's family, such as `Runtime` or `TokenRuntime`.
-
-    Raises SonorantError listing the names there are, naming what else the family can be loaded with, asking for trained
-    folders where the runtime needs them, or as its own loader does.
-    """
+    """Load a runtime by name; its interface is that of the bundle's family, such as `Runtime` or `TokenRuntime`. Raises
+    SonorantError if the name is unknown, the runtime cannot load this family or needs trained folders, or as its loader
+    does."""
     row, family = runtime_row(name), load_family(bundle.description.family)
     loaders = family.loaders()
     if name not in loaders:

@@ -22,15 +22,13 @@ class Limits:
     characters: int = 10_000_000
     """Of the text; ten million are some 170 hours of speech."""
     audio_seconds: float = 720_000.0
-    """Of speech: known before a phrase is computed where the voice's family says how long it will be, else counted as
-    it comes."""
+    """Of speech: checked before computing where the family knows the length, else counted as it comes."""
     work_seconds: float = 36_000.0
     """Spent on computing, by the clock; waiting for text, or for whoever hears the audio, does not count."""
     piece_tokens: int = 4_000
     """Phonemes spoken in one breath; a phrase of 400 characters has some 350."""
     token_seconds: float = 1.0
-    """How long the phonemes of a phrase may last on average, at speed 1: beyond it a voice's durations have run
-    away."""
+    """Mean duration of a phrase's phonemes at speed 1, at most: beyond it the durations have run away."""
     silent_characters: int = 20_000
     """In a row of which nothing can be spoken."""
     frames: int = 512
@@ -43,11 +41,8 @@ class Limits:
 
 
 class Allowance:
-    """What one request has taken. As a context manager it counts the time inside as work, but for that spent on waiting
-    for text.
-
-    Every method raises SonorantError naming the limit that is reached.
-    """
+    """What one request has taken. As a context manager it counts the time inside as work, without waits for text. Every
+    method raises SonorantError naming the limit that is reached."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -127,16 +122,14 @@ class Allowance:
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """How a text is spoken. What concerns decoding is for voices that speak codes one after the other (family
-    codec_lm)."""
+    """How a text is spoken. Fields about decoding are for voices that decode code by code (family codec_lm)."""
 
     speaker: int = 0
     """Id of who speaks."""
     speed: float = 1.0
     """2.0 is twice as fast."""
     whole: bool = True
-    """No part of a sentence is given before all of it was decoded, so that a bad attempt can be taken back; else parts
-    come at once."""
+    """Give nothing of a sentence before all of it is decoded, so that a bad attempt can be taken back."""
     decoding: DecodingConfig | None = None
     """How codes are chosen; None = the voice's defaults."""
     seed: int | None = None
@@ -182,14 +175,11 @@ class Speaking(Protocol):
         """Raise SonorantError where the voice cannot speak in this manner."""
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; its samples may be anything at a row's end and
-        beyond -1..1."""
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; samples past a row's end are undefined and may
+        exceed -1..1."""
 
     def parts(
         self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
     ) -> Generator[Floats, None, FinishReason]:
-        """One phrase's tokens (N, 3) -> its samples (S,) in parts of at most `taken.limits.frames` mel frames, and how
-        it went.
-
-        `first`: nothing was heard before, so the first part shall come soon. What is given is counted in `taken`.
-        """
+        """One phrase's tokens (N, 3) -> samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it
+        went. `first`: nothing was heard before, so the first part shall come soon. Output is counted in `taken`."""

@@ -26,10 +26,10 @@ _log = logging.getLogger(__name__)
 
 
 class Speech(Iterator[Floats]):
-    """What a voice says of a text: an iterator of samples float32 (S,) in -1..1, computed as they are asked for.
+    """Iterator of a text's samples float32 (S,) in -1..1, computed as they are asked for.
 
-    Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Iterating
-    raises SonorantError where the text cannot be spoken or a limit is reached, after the speech before it was given.
+    Nothing is computed ahead, so whoever stops asking stops the work; `close` also frees what it holds. Raises
+    SonorantError if the text cannot be spoken or a limit is reached, after the speech before it was given.
     """
 
     def __init__(self, voice: Voice, text: str | Iterable[str], *, manner: Manner, limits: Limits, chunk: int) -> None:

@@ -1,7 +1,5 @@
-"""What runtimes of torch share: devices and precisions, functions compiled or recorded as CUDA graphs for their shapes.
-
-Small networks spend most of a GPU's time on launching kernels one by one; a replayed graph launches all of them at
-once."""
+"""What torch runtimes share: devices, precisions, and functions compiled or recorded as CUDA graphs. Launching kernels
+one by one takes most of a small network's time on a GPU; a replayed graph launches all at once."""
 
 from __future__ import annotations
 
@@ -46,8 +44,7 @@ def check_device(device: torch.device) -> None:
 
 
 def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Path], device: torch.device) -> None:
-    """Raise SonorantError if trained folders, of which one is `quantized` or none, cannot be computed so on a
-    device."""
+    """Raise SonorantError if trained folders, float or `quantized`, cannot be computed in a variant on a device."""
     folders = f"{trained[0]} and {trained[1]}"
     if variant not in (None, "fp32", "int8", *HALVES):
         raise SonorantError(f"torch has no variant '{variant}'; there are: fp32, int8, {', '.join(HALVES)}")
@@ -60,16 +57,13 @@ def check_variant(variant: str | None, quantized: bool, trained: tuple[Path, Pat
 
 
 MOST_SHAPES = 1024
-"""Shapes of one function that may be compiled. torch's limit of 8 is there to notice shapes that vary; here they are
-fixed on purpose."""
+"""Shapes of one function that may be compiled. torch's limit of 8 catches shapes that vary; here they are fixed."""
 Work = TypeVar("Work", bound=Callable[..., Any])
 
 
 class Compiler:
-    """Compiles whole functions, for the shapes they meet, and counts how often.
-
-    A size is a constant of what is compiled, unless the tensor's dimension was marked (`torch._dynamo.mark_dynamic`).
-    """
+    """Compiles functions for the shapes they meet, and counts how often. A size is a constant of the compiled code,
+    unless its dimension was marked (`torch._dynamo.mark_dynamic`)."""
 
     def __init__(self) -> None:
         """Raises SonorantError naming the C++ compiler if it is absent: torch builds kernels and launchers with it."""
@@ -88,8 +82,7 @@ class Compiler:
         return self.taken + self.made
 
     def __call__(self, function: Work) -> Work:
-        """The same function; at its first call with shapes that no compiled one takes it is compiled, in seconds to
-        minutes."""
+        """The same function, compiled at its first call with new shapes, which takes seconds to minutes."""
         # Isolated, so that another voice in this process is neither searched through nor counted.
         limits: dict[str, Any] = {"recompile_limit": MOST_SHAPES, "isolate_recompiles": True}
         return cast(Work, torch.compile(function, fullgraph=True, dynamic=False, backend=self._compile, **limits))
@@ -112,11 +105,8 @@ def _found() -> int:
 
 
 def keep_compiled(folder: Path) -> None:
-    """Have torch keep what it compiles in `folder`, and take it from there in another process: for all that this
-    process compiles.
-
-    torch checks that what it takes was made from the same code by the same version for the same machine.
-    """
+    """Have torch keep compiled code in `folder` and reuse it in other processes, for all that this process compiles.
+    torch checks that code, version and machine are the same."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder.resolve())
 
@@ -127,8 +117,7 @@ def log_compilation() -> None:
 
 
 WARM_UP = 3
-"""Runs before recording, in which libraries choose their kernels and take their memory (as torch's documentation
-advises)."""
+"""Runs before recording, in which libraries choose kernels and take memory (as torch's documentation advises)."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +161,7 @@ class CudaGraphs:
         return _Recording(*self._captured(lambda: function(*held)), inputs=held)
 
     def record(self, function: Callable[[], None]) -> Callable[[], None]:
-        """Work on buffers that stay where they are, recorded; it is run `WARM_UP` times for that. Nothing in it may
-        wait for the GPU."""
+        """Record work on fixed buffers, after running it `WARM_UP` times. Nothing in it may wait for the GPU."""
         with self._lock:
             graph, _ = self._captured(function)
         return graph.replay

@@ -38,54 +38,16 @@ class Voice:
 
     @classmethod
     def load(
-        cls,
-        bundle: Path | str,
-        runtime: str = "onnxruntime",
-        threads: int | None = None,
-        *,
-        variant: str | None = None,
-        trained: tuple[Path, Path] | None = None,
-        engines: Path | None = None,
-        batches: tuple[int, ...] = (1,),
-        slots: tuple[int, ...] | None = None,
-        cache_folder: Path | None = None,
-        warm_up: bool = False,
-        explain: bool = False,
+        cls, bundle: Path | str, runtime: str = "onnxruntime", threads: int | None = None, **options: Any
     ) -> Voice:
-        """Load a voice bundle.
+        """Load the voice bundle in a folder.
 
-        Args:
-            bundle: folder with `voice.json`.
-            runtime: a key of `sonorant.runtime.runtimes.RUNTIMES`.
-            threads: threads inside an operator; None = one a physical core.
-            variant: which variant of the graphs, such as fp32; None = the bundle's default.
-            trained: only for the torch runtimes: the trained folders of what speaks and of what makes sound.
-            engines: only for the runtime `tensorrt`: folder of the bundle's engines; None = its folder in the user's
-                cache.
-            batches: only for runtimes of fixed shapes: rows that requests may have.
-            slots: only for those of the family codec_lm: positions their caches may have; None = powers of two up to
-                what the corpus needs.
-            cache_folder: only for torch runtimes that compile, family codec_lm: where that is kept; None = in the
-                user's cache.
-            warm_up: only for runtimes of fixed shapes: prepare all of them now, so that no request waits for it.
-            explain: only for torch runtimes that compile, family codec_lm: log where a graph breaks, and why something
-                is compiled again.
-
-        Raises SonorantError if the bundle is absent, damaged or of another schema version, or the runtime is not known.
+        `runtime`: a key of `sonorant.runtime.runtimes.RUNTIMES`. `threads`: inside an operator, None = one a physical
+        core. `options`: the other fields of `LoadOptions`, such as `variant` or `trained`. Raises SonorantError if the
+        bundle is absent, damaged or of another schema version, or the runtime is not known.
         """
         read = read_bundle(Path(bundle))
-        options = LoadOptions(
-            threads=threads,
-            variant=variant,
-            trained=trained,
-            engines=engines,
-            batches=batches,
-            slots=slots,
-            cache_folder=cache_folder,
-            warm_up=warm_up,
-            explain=explain,
-        )
-        return cls(read, load_runtime(runtime, read, options))
+        return cls(read, load_runtime(runtime, read, LoadOptions(threads=threads, **options)))
 
     @property
     def description(self) -> VoiceDescription:
@@ -128,10 +90,8 @@ class Voice:
     def decoding(
         self, *, temperature: float | None = None, top_k: int | None = None, top_p: float | None = None
     ) -> DecodingConfig | None:
-        """The voice's own way of decoding but for what is given; None where that is nothing.
-
-        Raises SonorantError for values that there are not, and for anything given to a voice that decodes nothing.
-        """
+        """The voice's own decoding with these changes; None if there are none. Raises SonorantError for values out of
+        range, and for changes to a voice that decodes nothing."""
         asked = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
         changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
         if not changes:
@@ -144,10 +104,8 @@ class Voice:
             raise SonorantError(str(error)) from None
 
     def prompt(self, recording: Path) -> Ints:
-        """Codes (P, G) of a recording's beginning, for `say` to go on from.
-
-        Raises SonorantError if the voice takes no references, or the recording cannot be read or is too short.
-        """
+        """Codes (P, G) of a recording's beginning, for `say` to go on from. Raises SonorantError if the voice takes no
+        prompts, or the recording cannot be read or is too short."""
         if self.description.decoding is None:
             raise no_decoding(self.description.family)
         return load_family(self.description.family).prompt(recording, self.bundle)
@@ -180,15 +138,8 @@ class Voice:
         Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an
         argument is outside what is allowed, or a limit is reached.
         """
-        manner = Manner(
-            speaker=self._speaker_id(speaker),
-            speed=speed,
-            seed=seed,
-            decoding=decoding,
-            candidates=candidates,
-            prompt=prompt,
-        )
-        return np.concatenate(list(Speech(self, text, manner=manner, limits=limits, chunk=CHUNK)))
+        how: dict[str, Any] = {"seed": seed, "decoding": decoding, "candidates": candidates, "prompt": prompt}
+        return np.concatenate(list(self.stream(text, speaker, speed, limits=limits, whole=True, **how)))
 
     def stream(
         self,
@@ -245,11 +196,8 @@ class Voice:
         speaker: NDArray[np.integer],
         speed: NDArray[np.floating],
     ) -> tuple[Floats, Ints]:
-        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,).
-
-        Returns samples float32 (B, S) in -1..1, zero past each end, and their lengths int64 (B,). Raises SonorantError
-        for a speed that the voice does not have.
-        """
+        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,) -> samples float32 (B, S) in
+        -1..1, zero past each end, and lengths int64 (B,). Raises SonorantError for a speed the voice does not have."""
         judged = self.synthesize_judged(tokens, lengths, speaker, speed)
         return judged.samples, judged.lengths
 

@@ -1,8 +1,7 @@
 """Build a TensorRT engine from an ONNX graph, under TensorRT 10 or 11. Importing it needs TensorRT.
 
-Networks are strongly typed: 11 has no others, and in 10 it is a flag. The graph states the precision, int8 by its
-QuantizeLinear and DequantizeLinear, so none of the flags and calibrators that 11 removed is used.
-"""
+Networks are strongly typed: 11 has no others, in 10 it is a flag. The graph states the precision, int8 by its
+QuantizeLinear and DequantizeLinear, so none of the flags and calibrators that 11 removed is used."""
 
 from __future__ import annotations
 
@@ -23,8 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Messages(trt.ILogger):
-    """A logger for builders, parsers and runtimes, which it must outlive: errors are kept for an exception, the rest is
-    logged."""
+    """Logs messages and keeps errors for an exception. Must outlive the builders, parsers and runtimes it serves."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)

@@ -1,7 +1,5 @@
-"""The GPU's memory, streams and CUDA graphs through NVIDIA's cuda-bindings; importing it needs that package.
-
-Not torch: a machine that only speaks need not install gigabytes; cuda-bindings has 10 MB.
-"""
+"""The GPU's memory, streams and CUDA graphs through NVIDIA's cuda-bindings (10 MB), so that a machine that only speaks
+needs no torch (gigabytes). Importing it needs that package."""
 
 from __future__ import annotations
 

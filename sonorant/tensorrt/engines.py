@@ -48,10 +48,8 @@ class Engines:
         return path, engine.key
 
     def build(self, graph: str, variant: str, config: EngineConfig) -> str:
-        """Build a graph's engine unless one fits. Return what was done and why, for a person.
-
-        Raises SonorantError naming the graph if TensorRT refuses it.
-        """
+        """Build a graph's engine unless one fits. Returns what was done and why, for a person. Raises SonorantError
+        naming the graph if TensorRT refuses it."""
         source, path = self.bundle.graph_file(graph, variant), self._path(graph, variant)
         profiles = profiles_of(graph, self.bundle.description.lengths, config.max_batch)
         reason = self._reason_to_build(path, sha256_file(source), config, profiles)
@@ -98,10 +96,7 @@ class Engines:
 
 
 def cache_folder(bundle: Bundle) -> Path:
-    """Default folder of a bundle's engines: in the user's cache, by its content.
-
-    Not by its path: a voice from the registry lies in another folder every time. Raises SonorantError naming a damaged
-    file.
-    """
+    """Default folder of a bundle's engines in the user's cache, named by its content: a voice from the registry has
+    another path each time. Raises SonorantError naming a damaged file."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "sonorant" / "engines" / content_hash(bundle)[:16]

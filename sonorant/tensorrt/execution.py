@@ -1,9 +1,7 @@
 """One engine on one stream: buffers, contexts, CUDA graphs. Importing it needs TensorRT.
 
-A recorded graph is bound to its shapes, addresses and context. So buffers are allocated once, for the engine's largest
-request, and each graph has its own context. All contexts share one piece of scratch memory, because on one stream they
-run in turn.
-"""
+A recorded graph is bound to its shapes, addresses and context. So buffers are allocated once, for the largest request,
+and each graph has its own context. All contexts share one scratch memory: on one stream they take turns."""
 
 from __future__ import annotations
 
@@ -40,10 +38,8 @@ class Execution:
     """Runs an engine, for one thread at a time."""
 
     def __init__(self, engine: trt.ICudaEngine, stream: Stream, messages: Messages) -> None:
-        """`engine` is shared between executions, `stream` between those that run in turn.
-
-        Raises SonorantError if the GPU lacks memory for the largest request; none is allocated later.
-        """
+        """`engine` is shared between executions, `stream` between those that run in turn. Raises SonorantError if the
+        GPU lacks memory for the largest request; none is allocated later."""
         self._engine, self._stream, self._messages = engine, stream, messages
         names = [engine.get_tensor_name(index) for index in range(engine.num_io_tensors)]
         self._inputs = [name for name in names if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT]

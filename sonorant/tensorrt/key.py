@@ -78,11 +78,8 @@ class ShapeProfile:
 
 
 def profiles_of(graph: str, lengths: Lengths, max_batch: int) -> tuple[ShapeProfile, ShapeProfile]:
-    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest.
-
-    They match the buckets that requests are padded to, so that an utterance of usual length meets the profile tuned for
-    it.
-    """
+    """A graph's two profiles: usual utterances, tuned for the median, and long ones, tuned for the longest. They match
+    the buckets, so that an utterance of usual length meets the profile tuned for it."""
     tokens, frames = _ranges("tokens", lengths.tokens), _ranges("frames", lengths.frames)
     if graph == "decoder":  # its tokens are only looked up, and always padded to the largest bucket
         tokens = tokens[1], tokens[1]

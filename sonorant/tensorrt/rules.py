@@ -6,8 +6,7 @@ sequences, recurrent cells, control flow) are left out, so they count as not sup
 
 The other rules: TensorRT documentation 10.15 and 11. "Explicit Quantization": zero points are zero; scales are
 build-time constants of the computed type, one for activations, one or one an output channel for weights. "Strongly
-Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a value.
-"""
+Typed Networks": types come from the graph alone. "Dynamic Shapes" and "CUDA Graphs": no shape may depend on a value."""
 
 from __future__ import annotations
 
@@ -70,11 +69,8 @@ MOST_DIMENSIONS = 8
 
 
 def check_graph(path: Path) -> list[str]:
-    """Findings of the static check of an ONNX file, a line each, naming the node; none: TensorRT should accept the
-    graph.
-
-    Raises SonorantError if the file is not an ONNX graph.
-    """
+    """Findings of the static check of an ONNX file, a line a node; none: TensorRT should accept the graph. Raises
+    SonorantError if the file is not an ONNX graph."""
     try:
         model = onnx.shape_inference.infer_shapes(onnx.load(path), data_prop=True)
     except Exception as error:  # for a damaged file onnx raises protobuf's, its own and Python's exceptions

@@ -68,7 +68,6 @@ class EspeakFrontend:
         return SpokenText(known, joined_phonemes(self._phonemes(known)), unknown)
 
     def sentences(self, text: str) -> list[SpokenText]:
-        """See `Frontend.sentences`."""
         known, unknown = split_unknown(plain_characters(text), self.language)
         parts = [(part, joined_phonemes(self._phonemes(part))) for part in _SENTENCE_END.split(known)]
         audible = [(part, phonemes) for part, phonemes in parts if phonemes]

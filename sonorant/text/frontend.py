@@ -1,7 +1,4 @@
-"""What a text frontend returns: phonemes, their token ids and the text as spoken.
-
-Models depend on this file alone, not on the frontends that find pronunciations.
-"""
+"""What a text frontend returns: phonemes, their token ids and the text as spoken. Models depend on this file alone."""
 
 from __future__ import annotations
 
@@ -46,10 +43,8 @@ _RESERVED = 3  # the first id of a symbol
 
 
 class SymbolTable:
-    """Token ids of a voice's symbols: 0 is padding, 1 the start `^`, 2 the end `$`, then the symbols in order.
-
-    `size` is the number of ids, hence of rows in an embedding. Raises SonorantError if a symbol occurs twice.
-    """
+    """Token ids of a voice's symbols: 0 is padding, 1 the start `^`, 2 the end `$`, then the symbols in order. `size`:
+    number of ids, hence of rows in an embedding. Raises SonorantError if a symbol occurs twice."""
 
     def __init__(self, symbols: Iterable[str]) -> None:
         self.symbols = tuple(symbols)
@@ -61,9 +56,7 @@ class SymbolTable:
 
     def to_tokens(self, phonemes: Iterable[Phoneme]) -> np.ndarray:
         """Token ids int16 (N, 3) with columns symbol, stress (0, 1, 2) and word start (0, 1), framed by `^` and `$`.
-
-        Raises SonorantError naming a phoneme that is not in the table.
-        """
+        Raises SonorantError naming a phoneme that is not in the table."""
         rows = [(START, 0, 0)]
         for phoneme in phonemes:
             if phoneme.symbol not in self._ids:
@@ -126,8 +119,7 @@ class Frontend(Protocol):
         """Speak the whole text as one sequence. Never raises, whatever the text."""
 
     def sentences(self, text: str) -> list[SpokenText]:
-        """Speak the text sentence by sentence; silent ones are left out, unknown characters are listed with the
-        first."""
+        """Speak the text sentence by sentence, without silent ones; the first lists the unknown characters."""
 
 
 def _gruut(language: str) -> Frontend:

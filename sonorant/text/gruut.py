@@ -63,13 +63,11 @@ class GruutFrontend:
         return f"gruut {installed_version('gruut')}, {self._data} {installed_version(self._data)}, rules {RULES}"
 
     def speak(self, text: str) -> SpokenText:
-        """See `Frontend.speak`."""
         parts, unknown = self._analyse(text)
         phonemes = joined_phonemes([phoneme for _, part in parts for phoneme in part])
         return SpokenText(" ".join(spoken for spoken, _ in parts), phonemes, unknown)
 
     def sentences(self, text: str) -> list[SpokenText]:
-        """See `Frontend.sentences`."""
         parts, unknown = self._analyse(text)
         joined = [(spoken, joined_phonemes(part)) for spoken, part in parts]
         audible = [(spoken, part) for spoken, part in joined if part]
@@ -98,8 +96,7 @@ class GruutFrontend:
         return parts, tuple(found)
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
-        """gruut's sentences. A word that makes gruut raise is spelt out; a character that does is left out as
-        unknown."""
+        """gruut's sentences. A word that makes gruut raise is spelt out; a character that does is unknown."""
         processor = _processor(self._resolved)
         try:
             graph, root = processor(text, lang=self._resolved)
@@ -143,10 +140,8 @@ def _processor(language: str) -> Any:
 
 
 def _index_lexicon(lookup: Any) -> None:
-    """Let gruut look words up in an indexed copy of its lexicon in memory.
-
-    The file has no index: every new word costs four scans of it (50 ms in English). The copy costs 50 ms once.
-    """
+    """Let gruut look words up in an indexed copy of its lexicon in memory. The file has no index: every new word costs
+    four scans of it (50 ms in English). The copy costs 50 ms once."""
     from gruut.lang import DelayedSqlitePhonemizer
     from gruut.phonemize import SqlitePhonemizer
 

@@ -1,7 +1,5 @@
-"""Split a text of any length into phrases to speak one after another, reading no further than needed.
-
-A phrase is a sentence as the frontend delimits it; a sentence too long to wait for is cut at a comma or a word's end.
-"""
+"""Split a text of any length into phrases to speak one after another, reading no further than needed. A phrase is a
+sentence as the frontend delimits it; one too long to wait for is cut at a comma or a word's end."""
 
 from __future__ import annotations
 
@@ -48,11 +46,11 @@ class Phrase:
 
 
 def split_phrases(text: str | Iterable[str], frontend: Frontend) -> Iterator[Phrase]:
-    """Yield the phrases of a text, or of the fragments of a text, which may end anywhere.
+    """Yield the phrases of a text, or of a text's fragments, which may end anywhere.
 
-    The phrases equal what `frontend.sentences` says of each paragraph as a whole. The next fragment is read only when
-    what was read holds no complete sentence; a sentence is complete once a word follows it. Raises SonorantError for a
-    word longer than a phrase.
+    The phrases equal what `frontend.sentences` says of each paragraph. The next fragment is read only when no complete
+    sentence is left; a sentence is complete once a word follows it. Raises SonorantError for a word longer than a
+    phrase.
     """
 
     @lru_cache(maxsize=256)
@@ -90,8 +88,7 @@ def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iter
 
 
 def _first_cut(text: str, is_end: Callable[[str, str], bool], *, complete: bool = False) -> tuple[int, bool] | None:
-    """Length of the first part and whether its sentence goes on; None if it needs more text to know, or there is no
-    cut."""
+    """Length of the first part and whether its sentence goes on; None if there is no cut or more text is needed."""
     for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
         if border[0].count("\n") > 1:
             return border.end(), False

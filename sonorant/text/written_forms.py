@@ -1,8 +1,6 @@
-"""Written text made plain before a frontend reads it: typography, unknown characters, English symbols and units.
-
-Each English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and
-`St. John` a street.
-"""
+"""Written text made plain before a frontend reads it: typography, unknown characters, English symbols and units. Each
+English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St.
+John` a street."""
 
 from __future__ import annotations
 
@@ -28,9 +26,7 @@ _SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
 
 def plain_characters(text: str) -> str:
     """Replace typographic quotes, dashes, ligatures, wide and invisible characters by their plain forms (Unicode NFKC).
-
-    A dash between phrases becomes a comma, because it is spoken as a pause; one between digits becomes a hyphen.
-    """
+    A dash between phrases becomes a comma, because it is spoken as a pause; one between digits becomes a hyphen."""
     text = _FRACTION_AFTER_DIGIT.sub(" ", text.translate(_PLAIN))
     text = _BETWEEN_DIGITS.sub("-", text)
     text = _LONG_DASHES.sub(", ", text)
@@ -53,10 +49,8 @@ def _plain(character: str) -> str:
 
 def split_unknown(text: str, language: str) -> tuple[str, tuple[str, ...]]:
     """Replace each character that cannot be spoken by a blank; also return these characters, each once, in order.
-
     Unknown are letters of other scripts than the language's, symbols (emoji, mathematics), control and unassigned
-    characters. A currency sign is known beside a digit.
-    """
+    characters. A currency sign is known beside a digit."""
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
     kept: list[str] = []
     unknown: dict[str, None] = {}

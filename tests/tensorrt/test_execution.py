@@ -147,7 +147,7 @@ def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_varian
     runtime = load(lacking, tmp_path / "engines", variant="bf16")
     assert_equal(runtime, expected, 9, 11)
     assert runtime.counters().hits == 0
-    assert runtime._free.work._any_size._encoder.get_session_options().intra_op_num_threads == 1  # as asked for
+    assert runtime._free.work._any_size.sessions["encoder"].get_session_options().intra_op_num_threads == 1  # as asked for
 
 
 def with_variant_that_no_cpu_runs(bundle: Bundle, folder: Path) -> Bundle:

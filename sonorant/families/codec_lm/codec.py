@@ -1,8 +1,8 @@
 """The neural codec: log-mel in, a few codes a frame out, and samples from those.
 
-The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation, in one or several codebooks. The
-decoder widens the codebooks' vectors to a learned spectrogram, which the vocoder of the family parallel turns into
-samples. `F` code frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together."""
+The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation. The decoder widens the codes' vectors
+to a learned spectrogram, which a vocoder turns into samples. `F` code frames of `stride` mel frames each, `G`
+codebooks, `V` numbers of all codebooks together."""
 
 from __future__ import annotations
 
@@ -41,15 +41,12 @@ class CodecConfig:
     codebooks: int
     """Tokens a code frame."""
     levels: list[int]
-    """Of each number of a stream's vector (finite scalar quantisation); their product is the number of codes of a
-    stream."""
+    """Levels of each number of a codebook's vector; their product is the number of codes of a codebook."""
     codebook_dropout: float
-    """Fraction of the training's segments that are heard without the later codebooks, so that the first ones say what
-    matters most."""
+    """Fraction of the training's segments that lose later codebooks, so that the first ones say what matters most."""
     pretrained: str | None
-    """A codec of transformers by hub id or folder, taken as it is instead of one trained here (extra `codecs`);
-    `codebooks` of its codebooks are used, and the sizes above mean nothing. The stages take a DAC, which can be
-    exported, no EnCodec or Mimi."""
+    """A codec of transformers by hub id or folder, taken instead of training one (extra `codecs`). `codebooks` of its
+    codebooks are used and the sizes above are ignored. Only a DAC can be exported, no EnCodec or Mimi."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
@@ -139,28 +136,21 @@ class Codec(nn.Module):
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
     def forward(self, mel_BMT: Tensor) -> Tensor:
-        """Natural-log mel (B, M, T) -> samples (B, T * hop) through the codes, differentiable; in training some rows
-        lose later codebooks."""
+        """Log-mel (B, M, T) -> samples (B, T * hop), differentiable; in training some rows lose later codebooks."""
         values_BFGD = self._values(mel_BMT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
         return self.decoder(values_BFGD.flatten(2))[:, : mel_BMT.shape[2] * self.samples_per_frame // self.stride]
 
     def encode(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Natural-log mel (B, M, T), real frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G)
-        int64.
-
-        A row is as it would be alone; codes past its length mean nothing.
-        """
+        """Log-mel (B, M, T), frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G) int64. A row
+        is as it would be alone; codes past its length mean nothing."""
         return self.quantizer.to_codes(self._values(mel_BMT, lengths_B))
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame),
-        about -1 to 1.
-
-        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part
-        of the whole where `receptive_field` code frames stand on either side of it.
-        """
+        """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
+        -1..1. A row is as it would be alone. A part equals the same part of the whole if it has `receptive_field` code
+        frames around it."""
         return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
 
     @torch.no_grad()
@@ -228,8 +218,7 @@ class CodecEncoder(nn.Module):
 
 
 class CodecDecoder(nn.Module):
-    """The codebooks' vectors -> a learned spectrogram at the mel's frame rate -> samples. All of the codec that a
-    shipped voice has."""
+    """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples. The only part that a bundle holds."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:
         super().__init__()

@@ -17,8 +17,7 @@ from sonorant.models import describe, save_model
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
-    """Write the codec that `config.pretrained` names as if it had been trained here. Raises SonorantError for one that
-    cannot ship."""
+    """Write the codec that `config.pretrained` names as a trained folder. Raises SonorantError if it cannot ship."""
     assert config.pretrained
     store = FeatureStore.open(features)
     refuse_without_graph(config.pretrained, check_pretrained(config.pretrained, store.audio, config.codebooks))

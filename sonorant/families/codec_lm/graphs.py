@@ -1,9 +1,8 @@
 """The codec language model and its codec as the graphs of a bundle.
 
-The step is a graph without memory: it attends to the slots of a cache that the caller keeps, and to its own position,
-apart from each other, and only their scores are joined. So no cache is copied, neither inside nor at the border: the
-caller writes each step's keys and values, which are outputs, into its own buffers. Voices that go on from a reference
-have one more graph, which makes codes of a recording."""
+The step graph has no memory: it attends to a cache that the caller keeps and, separately, to its own position, and
+joins the scores. So no cache is copied; the caller writes each step's new keys and values into its own buffers. A voice
+that takes prompts has one more graph, from a recording to codes."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
 from sonorant.errors import SonorantError
 from sonorant.export.comparison import Arrays
-from sonorant.export.onnx import ExportConfig, write_graph
+from sonorant.export.onnx import ExportConfig, Traced, write_graph
 from sonorant.families.codec_lm.codec import Codec, SoundCodec
 from sonorant.families.codec_lm.language_model import LanguageModel
 from sonorant.families.codec_lm.onnx_runtime import cache_names
@@ -60,7 +59,6 @@ class CodecLanguageModels:
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        """As `Models.write_graphs`."""
         export_encoder(self.predictor, files["encoder"], config)
         export_prefill(self.predictor, files["prefill"], config)
         export_step(self.predictor, files["step"], config)
@@ -110,12 +108,10 @@ class CodecLanguageModels:
 
 
 class ExternalCache:
-    """A step's cache that the caller keeps: a `Cache` of constant content. Keys lie transposed, as the product with a
-    query reads them."""
+    """A constant `Cache` that the caller keeps. Keys are stored transposed, as the product with a query reads them."""
 
     def __init__(self, positions_BS: Tensor, keys_BHDS: list[Tensor], values_BHSD: list[Tensor]) -> None:
-        """Positions of the slots (B, S) int64, -1 = empty, and each layer's keys (B, H, D, S) and values (B, H, S,
-        D)."""
+        """`positions_BS` int64, -1 = empty; keys (B, H, D, S) and values (B, H, S, D) of each layer."""
         self.positions = positions_BS
         self._keys, self._values = keys_BHDS, values_BHSD
         self.new: list[Tensor] = []
@@ -134,24 +130,13 @@ class ExternalCache:
         return share[..., :-1] @ self._values[layer] + share[..., -1:] * value_BHQD
 
 
-class _Encoding(nn.Module):
-    """`LanguageModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's
-    inputs."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        super().__init__()
-        self.model = model
-
+class _Encoding(Traced):
     def forward(self, tokens: Tensor, lengths: Tensor, speaker: Tensor) -> Tensor:
         return self.model.encode_speech(tokens, lengths, speaker)
 
 
-class _Prefilling(nn.Module):
-    """`LanguageModel.prefill` in the same way; the cache that it fills is the result."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        super().__init__()
-        self.model = model
+class _Prefilling(Traced):
+    """The filled cache is the result."""
 
     def forward(self, states: Tensor, lengths: Tensor, prompt: Tensor, prompt_lengths: Tensor) -> tuple[Tensor, ...]:
         cache = DynamicCache(self.model.config.layers)
@@ -162,13 +147,7 @@ class _Prefilling(nn.Module):
         return *caches, cache.positions
 
 
-class _Stepping(nn.Module):
-    """`LanguageModel.step` in the same way, with a cache from outside."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        super().__init__()
-        self.model = model
-
+class _Stepping(Traced):
     def forward(
         self, codes: Tensor, state: Tensor, age: Tensor, position: Tensor, slot_position: Tensor, caches: list[Tensor]
     ) -> tuple[Tensor, ...]:
@@ -177,23 +156,14 @@ class _Stepping(nn.Module):
         return logits, advance, *cache.new
 
 
-class _Vocoding(nn.Module):
-    """`SoundCodec.decode` in the same way."""
-
-    def __init__(self, codec: SoundCodec) -> None:
-        super().__init__()
-        self.codec = codec
-
+class _Vocoding(Traced):
     def forward(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        return self.codec.decode(codes, lengths)
+        return self.model.decode(codes, lengths)
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph tokens, lengths, speaker -> states, of any batch and any number of tokens.
-
-    Names, shapes and dtypes are those of `LanguageModel.encode_speech`. Raises SonorantError if the result is not valid
-    ONNX.
-    """
+    """Write the graph of `LanguageModel.encode_speech`, of any batch and length. Raises SonorantError if it is not
+    valid ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -228,12 +198,11 @@ def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes, state, age, position, slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>,
-    new_value_<l>.
+    """Write the graph of `LanguageModel.step`, of any batch and number of slots: codes, state, age, position,
+    slot_position, key_<l>, value_<l> -> logits, advance, new_key_<l>, new_value_<l>.
 
-    As `LanguageModel.step`, of any batch and any number of slots; slot_position (batch, slots) int64, -1 = empty, keys
-    and values as those of the prefill, the new ones (batch, H, D). Raises SonorantError if the result is not valid
-    ONNX.
+    slot_position (batch, slots) int64, -1 = empty; new keys and values (batch, H, D). Raises SonorantError if it is not
+    valid ONNX.
     """
     settings, batch, slots = model.config, 2, 7
     heads, width = settings.heads, settings.channels // settings.heads
@@ -258,18 +227,14 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
 
 def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
     """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames *
-    samples a frame) float32, of any batch and length.
-
-    Raises SonorantError if the result is not valid ONNX.
-    """
+    samples a frame) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
     example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
     inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
 
 
 class _Listening(nn.Module):
-    """`log_mel` and `Codec.encode` as one forward pass. The Fourier transform is a convolution, which every engine
-    has."""
+    """`log_mel` and `Codec.encode` in one forward pass. Engines lack a Fourier transform, so it is a convolution."""
 
     filters_MF: Tensor
     waves_W1S: Tensor
@@ -296,8 +261,8 @@ class _Listening(nn.Module):
 def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
     """Write the graph samples (batch, frames, samples a code frame) float32 -> codes (batch, frames, codebooks) int64.
 
-    Codes are those of `log_mel` and `Codec.encode`, but where rounding tips one to its neighbour. There must be more
-    samples than half of `n_fft`: they are mirrored at both ends. Raises SonorantError if the result is not valid ONNX.
+    Codes are those of `Codec.encode`, except where rounding tips one to its neighbour. Needs more samples than half of
+    `n_fft`, which it mirrors at both ends. Raises SonorantError if it is not valid ONNX.
     """
     example = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}
     write_graph(_Listening(codec, audio), example, {"samples": {0: "batch", 1: "frames"}}, ("codes",), path, config)

@@ -21,12 +21,10 @@ WRONG_CODES = "wrong_codes_percent"
 
 
 class LanguageModelJudge:
-    """Judges language models on whole utterances, each step told the recording's codes before it; see
-    `sonorant.quantization.judge.Judge`."""
+    """Judges language models on whole utterances; each step is told the recording's codes before it."""
 
     def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: NDArray[np.int64]) -> None:
-        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged
-        with."""
+        """`model`: the float model, whose alignment gives the durations that every model is judged with."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         with torch.no_grad():
@@ -58,7 +56,6 @@ class CodecJudge(WaveformJudge):
     """Judges codecs; a pretrained one hears samples instead of the mel."""
 
     def sounding(self, model: nn.Module, batch: Batch) -> nn.Module:
-        """As `WaveformJudge.sounding`."""
         return _Copying(model, batch["samples"][0].numpy()) if isinstance(model, PretrainedCodec) else model
 
 

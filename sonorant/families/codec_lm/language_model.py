@@ -1,13 +1,13 @@
-"""The codec language model: phonemes in, a codec's codes out, frame by frame.
+"""The codec language model: phonemes in, a codec's codes out, frame by frame. Each step sees the state of the phoneme
+under a pointer and for how many steps it has stood there (its age).
 
 Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, T decoding steps, P prompt frames, C
-channels, A classes of advance. Each step sees the state of the phoneme that a pointer stands on, and how many steps it
-has stood there (its age)."""
+channels, A classes of advance."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -44,9 +44,9 @@ class LanguageModelConfig:
     """Dropout in encoder and transformer, 0 to below 1."""
     text: Literal["pointer", "prefix", "both"]
     """`pointer`: each step sees the phoneme it stands on; `prefix`: all phonemes stand before the codes and attention
-    must find its place, which takes much more data and time; `both`: pointer and prefix."""
+    finds its place, which takes much more data and time; `both`: pointer and prefix."""
     attention: Kind
-    """Which positions before it a position sees; see models/attention.py."""
+    """Which positions before it a position sees; see layers/attention.py."""
     window: int
     """Positions that `sliding` and `block` reach; without meaning for `full`."""
     most_advance: int
@@ -78,37 +78,15 @@ class LanguageModelConfig:
 
 
 class LanguageModel(PhonemeEncoder):
-    """Decoder-only transformer over a codec's frames; after Copet et al. 2023, "MusicGen", section 2.1, stream g is
-    delayed by g steps."""
+    """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen",
+    2.1)."""
 
     float_parts = ("prior", "advance")
     """What int8 leaves alone: no graph holds the prior, and a few weights decide how long everything lasts."""
 
-    def __init__(
-        self,
-        config: LanguageModelConfig,
-        *,
-        symbols: int,
-        speakers: int,
-        mels: int,
-        codebooks: int,
-        codes: int,
-        mel_mean: float = 0.0,
-        mel_std: float = 1.0,
-    ) -> None:
-        """`codebooks` and `codes` are those of the codec; the others as in `PhonemeEncoder`."""
-        super().__init__(
-            channels=config.channels,
-            expansion=config.expansion,
-            kernel=config.encoder_kernel,
-            blocks=config.encoder_blocks,
-            dropout=config.dropout,
-            symbols=symbols,
-            speakers=speakers,
-            mels=mels,
-            mel_mean=mel_mean,
-            mel_std=mel_std,
-        )
+    def __init__(self, config: LanguageModelConfig, *, codebooks: int, codes: int, **of_corpus: Any) -> None:
+        """`codebooks` and `codes` are those of the codec; `of_corpus` as in `PhonemeEncoder`."""
+        super().__init__(config, **of_corpus)
         self.config = config
         self.codebooks, self.codes, self.advances = codebooks, codes, config.most_advance + 1
         width = config.channels
@@ -131,8 +109,7 @@ class LanguageModel(PhonemeEncoder):
         return self.config.text != "pointer"
 
     def encode_speech(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Tensor:
-        """Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64 -> states (B, N, C) float32, zero past each
-        row's length."""
+        """Tokens (B, N, 3) int64, lengths, speaker (B,) int64 -> states (B, N, C) float32, zero past each length."""
         states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         return self.spoken(states_BNC, mask_BN, speaker_B)
 
@@ -170,20 +147,16 @@ class LanguageModel(PhonemeEncoder):
         x_BTC = torch.cat([before_BSC, self._step_input(codes_BTG, state_BTC, age_BT)], dim=1)
         real_BT = torch.arange(steps, device=steps_B.device)[None] < steps_B[:, None]
         valid_BT = torch.cat([valid_BS, real_BT], dim=1)
-        packing = Packing(
-            valid_BT
-        )  # padding of prefix and prompt moves to the end: positions and windows count what is real
+        # Padding of prefix and prompt moves to the end: positions and windows count what is real.
+        packing = Packing(valid_BT)
         hidden_BTC = packing.unpack(self.transformer(packing.pack(x_BTC)))
         return self._heads(hidden_BTC[:, before_BSC.shape[1] :])
 
     def prefill(
         self, states_BNC: Tensor, lengths_B: Tensor, prompt_BPG: Tensor, prompt_lengths_B: Tensor, cache: Cache
     ) -> None:
-        """Give `cache` what stands before the codes: a start, the phonemes where they are a prefix, and the prompt's P
-        slots.
-
-        Arguments as in `forward`. Padded slots are invalid, position -1, and count in no row's RoPE positions.
-        """
+        """Fill `cache` with what stands before the codes: a start, the phonemes of a prefix, the prompt's P slots.
+        Arguments as in `forward`. Padded slots have position -1 and count in no row's RoPE positions."""
         before_BSC, valid_BS = self._before(states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
         position_BS = valid_BS.float().cumsum(1).long() - 1  # in float: TensorRT has no sums and limits of integers
         self.transformer.step(before_BSC, torch.where(valid_BS, position_BS, -1), cache)
@@ -191,9 +164,8 @@ class LanguageModel(PhonemeEncoder):
     def step(
         self, codes_BG: Tensor, state_BC: Tensor, age_B: Tensor, position_B: Tensor, cache: Cache
     ) -> tuple[Tensor, Tensor]:
-        """One step of each row: codes fed (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age
-        and RoPE position (B,) int64 -> logits (B, G, K) float32, advance (B, A) float32. `cache` gives the positions
-        before and takes this one."""
+        """One step of each row: codes (B, G) int64 (K = no code), state of the pointer's phoneme (B, C), its age and
+        RoPE position (B,) int64 -> logits (B, G, K) and advance (B, A) float32. `cache` takes this position."""
         x_B1C = self._step_input(codes_BG[:, None], state_BC[:, None], age_B[:, None])
         logits_B1GK, advance_B1A = self._heads(self.transformer.step(x_B1C, position_B[:, None], cache))
         return logits_B1GK[:, 0], advance_B1A[:, 0]
@@ -232,8 +204,8 @@ class LanguageModel(PhonemeEncoder):
 
 
 def delay(codes_BFG: Tensor, fill: int) -> Tensor:
-    """Codes (B, F, G) int64 -> the delayed grid (B, F + G - 1, G): stream g stands g steps later, `fill` where it has
-    no code."""
+    """Codes (B, F, G) int64 -> grid (B, F + G - 1, G): codebook g is delayed by g steps; `fill` where there is no
+    code."""
     codebooks = codes_BFG.shape[2]
     shifted = [
         F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)

@@ -1,7 +1,5 @@
-"""The graphs of the family codec_lm under ONNX Runtime.
-
-The step graph keeps nothing: caches are its inputs, bound once to buffers here, into which each step's own keys and
-values are written."""
+"""The graphs of the family codec_lm under ONNX Runtime. The step graph keeps nothing: its caches are inputs, bound once
+to buffers here, and each step's new keys and values are written into them."""
 
 from __future__ import annotations
 
@@ -40,7 +38,6 @@ class OnnxTokenRuntime:
         self._decoding = decoding
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
-        """Phonemes to states, as `TokenRuntime.encode`."""
         states: Floats = self._encoder.run(["states"], {"tokens": tokens, "lengths": lengths, "speaker": speaker})[0]
         return states
 
@@ -49,14 +46,13 @@ class OnnxTokenRuntime:
         return OnnxStepper(self._prefill, self._step, self._decoding)
 
     def vocode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Codes to samples, as `TokenRuntime.vocode`."""
         samples: Floats = self._vocoder.run(["samples"], {"codes": codes, "lengths": lengths})[0]
         return samples
 
 
 class OnnxTokenCudaRuntime(OnnxTokenRuntime):
-    """The same on an NVIDIA GPU. Its caches stay in the host's memory, where a step's keys can be written in place, and
-    go to the GPU with each step: `torch-cuda-graphs` keeps them there, and samples there too."""
+    """The same on an NVIDIA GPU. The caches stay in host memory, where a step's keys can be written in place, and go to
+    the GPU with each step; `torch-cuda-graphs` keeps them there."""
 
     providers = ON_CUDA
 

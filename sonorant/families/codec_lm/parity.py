@@ -1,7 +1,5 @@
-"""The parity checks of the family codec_lm, whose voices speak code by code.
-
-Prefill and steps are compared as graphs where the runtime has such graphs, and by the greedy tokens that come of them
-everywhere."""
+"""The parity checks of the family codec_lm. Prefill and step are compared as graphs where the runtime has them; greedy
+tokens are compared everywhere."""
 
 from __future__ import annotations
 
@@ -107,8 +105,8 @@ class Reference:
     """The trained models under torch: what every candidate is compared with."""
 
     def __init__(self, runtime: TokenRuntime, model: LanguageModel, description: DecodingDescription) -> None:
-        """`runtime`: of the trained models, with a cache that grows; `model`: the language model itself, for what lies
-        between tokens."""
+        """`runtime`: the trained models with a growing cache; `model`: the language model, for values between
+        tokens."""
         self.runtime, self.model, self.description = runtime, model, description
 
     @torch.inference_mode()
@@ -195,8 +193,7 @@ def _held(cache: DynamicCache) -> Arrays:
 
 
 def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
-    """What the trained models compute of the shortest, a middle and the longest of utterances (N, 3) each, alone and
-    together."""
+    """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
     description = bundle.description.decoding
     assert description is not None
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))

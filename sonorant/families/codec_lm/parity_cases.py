@@ -1,7 +1,5 @@
-"""The cases of the family's parity checks: a batch on its way through the graphs.
-
-Each graph is given what torch gave before it, and each step the keys and values of torch's steps before: so only its
-own faults count."""
+"""The cases of the family's parity checks. Each graph is given torch's output of the graph before it, and each step
+torch's cache, so only its own errors count."""
 
 from __future__ import annotations
 
@@ -108,8 +106,7 @@ def _slots(arrays: Arrays, one: slice, kept: Ints) -> Arrays:
 
 
 def prompts(batch: int, number: int, description: DecodingDescription) -> tuple[Ints, Ints]:
-    """A prompt (B, P, G) and its lengths (B,) for the case of this number: of random codes, where the voice takes
-    prompts at all."""
+    """A prompt of random codes (B, P, G) and its lengths (B,) for case `number`; empty for voices without prompts."""
     frames = min(PROMPT, description.prompt_frames)
     random = np.random.default_rng(number)
     prompt = random.integers(0, description.codes, (batch, max(1, frames), description.codebooks))

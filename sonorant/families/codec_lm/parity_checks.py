@@ -1,8 +1,7 @@
-"""The parity checks that compute: values, tokens, padding, chunks of a loaded runtime against what is expected.
+"""The parity checks that compute: values, tokens, padding and chunks of a runtime against those expected.
 
-Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. Where it does not, it is told
-torch's tokens before each step, so that one choice between two equally likely codes does not count again in every step
-that follows."""
+Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. If it does not, it is told torch's
+tokens before each step, so that one tie between two codes does not count again in every later step."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from sonorant.decoding.advance import LOG_HALF
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.state import Rules, State
 from sonorant.export.candidate import Expected
-from sonorant.export.comparison import Arrays, difference
+from sonorant.export.comparison import Arrays
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
-from sonorant.families.parallel.parity_checks import PARTS, row_of, summary_of, where_of
+from sonorant.families.parallel.parity_checks import PARTS, compare, row_of, summary_of, where_of
 from sonorant.runtime.chunks import vocode_chunks
 from sonorant.runtime.runtimes import TokenRuntime
 
@@ -46,8 +45,7 @@ class Measured:
     tolerance: Tolerance
 
     def compute(self, case: TokenCase) -> TokenCase:
-        """The case with what the candidate makes of each graph's inputs; prefill and steps stay where it has no such
-        graphs."""
+        """The case as the candidate computes it; prefill and steps are kept if it has no such graphs."""
         computed = dataclasses.replace(
             case, states=self.runtime.encode(**case.inputs), samples=self.runtime.vocode(case.codes, case.lengths)
         )
@@ -63,19 +61,17 @@ class Measured:
     def compare(
         self, got: TokenCase, wanted: TokenCase, batch: int, other: str
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Graph and row of the report for each output. Raises Fault for the first that is too far from `other`, such as
+        """Graph and report row of each output. Raises Fault for the first that is too far from `other`, such as
         "torch"."""
         pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
         for (graph, length, output, values), (_, _, _, expected) in pairs:
             where = where_of(graph, output, length, batch)
-            found = difference(output, values, expected, self.audio, where)
-            found.check(self.tolerance, where, other)
+            found = compare(where, output, values, expected, self.audio, self.tolerance, other)
             yield graph, row_of(length, batch, found)
 
 
 def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDArray[Any]]]:
-    """Graph, length, name and values of all that the graphs give; without prefill and steps where there are no such
-    `graphs`."""
+    """Graph, length, name and values of each output; `graphs`: whether prefill and steps are among them."""
     yield "encoder", case.tokens, "states", case.states
     if graphs:
         for output in ("position", *sorted(case.prefilled.keys() - {"position"})):
@@ -98,10 +94,7 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
     """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step and vocoder; `length`
-    counts tokens, tokens, steps, code frames.
-
-    Of a runtime without graphs of its own, prefill and step are "not run: <why>".
-    """
+    counts tokens, tokens, steps, code frames. Without graphs, prefill and step are "not run: <why>"."""
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "prefill": [], "step": [], "vocoder": []}
     for case in expected.cases:
         for graph, row in measured.compare(measured.compute(case), case, case.batch, expected.name):
@@ -195,9 +188,7 @@ def _begin(stepper: Stepper, case: TokenCase) -> None:
 
 def check_padding(measured: Measured, cases: Sequence[TokenCase]) -> dict[str, Any]:
     """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
-
-    Raises Fault as `check_values`; `length` is the row's own.
-    """
+    Raises Fault as `check_values`; `length` is the row's own."""
     rows, largest = 0, 0.0
     for case in (case for case in cases if case.batch > 1):
         together = measured.compute(case)
@@ -215,14 +206,10 @@ def each_row(expected: Expected) -> Expected:
 
 
 def check_chunks(measured: Measured, case: TokenCase, receptive_field: int) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and of windows of them
-    with `receptive_field`.
-
-    Raises Fault as `check_values`.
-    """
+    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and those of windows
+    with `receptive_field`. Raises Fault as `check_values`."""
     parts = list(vocode_chunks(measured.runtime, [case.codes], case.lengths, receptive_field, PARTS, axis=1))
-    where = where_of("vocoder", "samples", case.codes.shape[1], case.batch)
-    whole = measured.runtime.vocode(case.codes, case.lengths)
-    found = difference("samples", np.concatenate(parts, axis=-1), whole, measured.audio, where)
-    found.check(measured.tolerance, f"{where}, in {len(parts)} parts", "the whole")
+    where = f"{where_of('vocoder', 'samples', case.codes.shape[1], case.batch)}, in {len(parts)} parts"
+    got, whole = np.concatenate(parts, axis=-1), measured.runtime.vocode(case.codes, case.lengths)
+    found = compare(where, "samples", got, whole, measured.audio, measured.tolerance, "the whole")
     return {"max_abs_diff": found.max_abs_diff, "tolerance": measured.tolerance.max_abs_diff, "parts": len(parts)}

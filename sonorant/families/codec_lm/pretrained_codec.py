@@ -1,10 +1,9 @@
-"""Codecs that others have trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi as a `SoundCodec`.
+"""Codecs that others trained, through transformers (extra `codecs`): DAC, EnCodec and Mimi as a `SoundCodec`.
 
-Only the network's shape comes from its `config.json` and only tensors from its safetensors: no code of a hub is run.
-
-Kumar et al. 2023, "High-Fidelity Audio Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity
-Neural Audio Compression" (EnCodec); Défossez et al. 2024, "Moshi", section 3.3 (Mimi). All three quantise residually:
-the first codebooks alone are a codec too, so a language model may speak fewer codebooks than there are."""
+Only the network's shape is read from `config.json` and only tensors from safetensors: no code of a hub is run. All
+three quantise residually, so the first codebooks alone are a codec too. Kumar et al. 2023, "High-Fidelity Audio
+Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity Neural Audio Compression" (EnCodec);
+Défossez et al. 2024, "Moshi", section 3.3 (Mimi)."""
 
 from __future__ import annotations
 
@@ -55,8 +54,7 @@ def _encode_encodec(model: Any, samples_B1S: Tensor, codebooks: int) -> Tensor:
 
 
 def _decode_dac(model: Any, codes_BGF: Tensor, lengths_B: Tensor) -> Tensor:
-    """`DacModel.decode` with what lies past a row's end silenced before each layer that looks further than its own
-    position."""
+    """`DacModel.decode`, silencing what lies past a row's end before each layer that sees beyond its own position."""
     decoder = model.decoder
     x_BCT = decoder.conv1(_silenced(model.quantizer.from_codes(codes_BGF)[0], lengths_B))
     for block in decoder.block:
@@ -110,8 +108,7 @@ class PretrainedCodec(nn.Module):
     """What int8 leaves alone: others' networks are taken as they are."""
 
     def __init__(self, model: Any, *, hop: int, codebooks: int, receptive_field: int) -> None:
-        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: of its codebooks, the first so
-        many."""
+        """`model`: of a class in `KINDS`; `hop`: samples a mel frame; `codebooks`: how many, the first ones."""
         super().__init__()
         self.model = model.requires_grad_(False)
         self.kind = KINDS[model.config.model_type]
@@ -128,12 +125,9 @@ class PretrainedCodec(nn.Module):
         return codes_BGF[0, : self.codebooks, :frames].T.contiguous().cpu().numpy()
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame)
-        float32.
-
-        A row is as it would be alone. Networks that know no masks decode rows one by one; those that look back alone
-        still mirror the start of a short row.
-        """
+        """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame)
+        float32. A row is as it would be alone. Networks without masks decode row by row; causal ones still mirror a
+        short row's start."""
         frames = codes_BFG.shape[1]
         if self.kind.decode_rows:
             every_B = torch.full_like(codes_BFG[:, 0, 0], frames) if lengths_B is None else lengths_B
@@ -167,12 +161,8 @@ class PretrainedCodec(nn.Module):
 
 
 def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
-    """The configuration (transformers') of the codec that `named` leads to, a hub id or a folder; its weights are not
-    read.
-
-    Raises SonorantError in one line where transformers is not installed, where there is no such codec, and where it
-    does not fit `audio` or `codebooks`.
-    """
+    """The configuration of the codec `named` by hub id or folder; weights are not read. Raises SonorantError if
+    transformers or the codec is absent, or it does not fit `audio` or `codebooks`."""
     transformers = _transformers()
     try:
         config = transformers.AutoConfig.from_pretrained(named)
@@ -185,8 +175,7 @@ def check_pretrained(named: str, audio: MelConfig, codebooks: int) -> Any:
 
 
 def refuse_without_graph(named: str, config: Any) -> None:
-    """Raise SonorantError for a codec that no bundle can hold: said before a language model is trained on it, not
-    after."""
+    """Raise SonorantError for a codec that no bundle can hold, before a language model is trained on it."""
     if KINDS[config.model_type].decode_rows is None:
         exportable = ", ".join(kind for kind, calls in KINDS.items() if calls.decode_rows)
         raise SonorantError(
@@ -197,11 +186,8 @@ def refuse_without_graph(named: str, config: Any) -> None:
 
 
 def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[PretrainedCodec, dict[str, Any]]:
-    """The codec that `named` leads to (a hub id or a folder) with `codebooks` of its codebooks, and what `model.json`
-    says of it.
-
-    Raises SonorantError as `check_pretrained`, and where its weights are missing, damaged or no safetensors.
-    """
+    """Load the codec `named` by hub id or folder, with `codebooks` of its codebooks, and its part of `model.json`.
+    Raises SonorantError as `check_pretrained`, and if its weights are missing, damaged or no safetensors."""
     transformers = _transformers()
     config = check_pretrained(named, audio, codebooks)
     try:
@@ -229,8 +215,7 @@ def take_pretrained(named: str, audio: MelConfig, codebooks: int) -> tuple[Pretr
 
 
 def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec:
-    """A codec of the shape that `take_pretrained` described, its weights to be loaded. Raises SonorantError without
-    transformers."""
+    """The codec that `take_pretrained` described, without its weights. Raises SonorantError without transformers."""
     transformers = _transformers()
     settings = about["transformers"]["config"]
     model = getattr(transformers, KINDS[settings["model_type"]].model)
@@ -243,8 +228,7 @@ def build_pretrained(about: dict[str, Any], audio: MelConfig) -> PretrainedCodec
 
 
 def measured_receptive_field(codec: PretrainedCodec) -> int:
-    """How many code frames on either side of a changed one are heard to change, `FARTHEST` at most; such a network does
-    not tell."""
+    """Measure how many code frames on either side of a changed one change audibly, `FARTHEST` at most."""
     generator = torch.Generator().manual_seed(0)
     for reach in (16, 64, FARTHEST):
         codes_BFG = torch.randint(codec.codes, (1, 2 * reach + 1, codec.codebooks), generator=generator)

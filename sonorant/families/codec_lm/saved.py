@@ -50,7 +50,6 @@ def load_codec(folder: Path) -> tuple[Codec | PretrainedCodec, dict[str, Any]]:
 
 
 def load_language_model(folder: Path) -> tuple[LanguageModel, dict[str, Any]]:
-    """A saved codec language model and its description, as `load_model`."""
     model, description = load_model(folder, "language_model")
     assert isinstance(model, LanguageModel)
     return model, description

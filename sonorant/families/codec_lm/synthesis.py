@@ -1,6 +1,4 @@
-"""Speech of the family codec_lm: the language model's codes, frame by frame, and the codec's decoder behind it.
-
-A reference recording becomes the codes that a voice goes on from here too."""
+"""Speech of the family codec_lm: the language model's codes, frame by frame, then the codec's decoder."""
 
 from __future__ import annotations
 
@@ -25,8 +23,7 @@ from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
 
 PART_SECONDS = (0.25, 0.75, 1.0)
-"""Speech in the first parts of a stream and in all that follow, so that none is waited for longer than the one before
-is heard."""
+"""Seconds in the first parts of a stream and in those that follow: each is heard for longer than the next takes."""
 BATCH_FRAMES = 4096
 """Code frames that the codec's decoder makes sound of at once, all rows together."""
 MOST_CANDIDATES = 16
@@ -84,8 +81,7 @@ class CodecLmSpeaking:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Speak a batch as the voice does by default, as `Speaking.synthesize`. Raises SonorantError for a speed other
-        than 1."""
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for a speed other than 1."""
         for one in speed:
             self.check(Manner(speed=float(one)))
         states = self.runtime.encode(tokens, lengths, speaker)
@@ -100,7 +96,6 @@ class CodecLmSpeaking:
     def parts(
         self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
     ) -> Generator[Floats, None, FinishReason]:
-        """Speak a piece, as `Speaking.parts`."""
         lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
         states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
         config, seed, prompt = manner.decoding or self.decoding.defaults, manner.seed or 0, _prompt(manner)
@@ -160,11 +155,8 @@ def _prompt(manner: Manner) -> Prompt | None:
 
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:
-    """The codes (P, G) of as much of a recording's beginning as the voice takes.
-
-    Raises SonorantError if the voice takes no references, or naming the file that cannot be read, is too short or holds
-    no numbers.
-    """
+    """Codes (P, G) of as much of a recording's beginning as the voice takes. Raises SonorantError if the voice takes no
+    prompts, or the file cannot be read, is too short or holds no numbers."""
     from sonorant.audio.wav import read_audio
     from sonorant.runtime.onnx import open_session
 

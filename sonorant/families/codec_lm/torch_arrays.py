@@ -1,7 +1,7 @@
-"""torch as a namespace of the Python array API standard, for `sonorant.decoding.advance`, also in a compiled step.
+"""torch as a namespace of the Python array API standard, for `sonorant.decoding.advance`, also when compiled.
 
-It is array-api-compat's but for two functions: torch's own `take_along_dim` fixes the sizes of its input when it is
-compiled, and the package's `cumulative_sum` looks at its input's type, of which torch's compiler warns."""
+Two functions differ from array-api-compat: torch's `take_along_dim` fixes the sizes of its input when compiled, and the
+package's `cumulative_sum` looks at its input's type, of which torch's compiler warns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from torch import Tensor
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """Elements of `x` by indices along an axis; `indices` int64 has the dimensions of `x`, and broadcasts along all
-    others."""
+    """Elements of `x` by int64 indices along an axis; `indices` broadcasts along the other axes."""
     sizes = [*x.shape]
     sizes[axis] = indices.shape[axis]
     return x.gather(axis, indices.expand(sizes))

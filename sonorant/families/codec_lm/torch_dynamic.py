@@ -21,8 +21,7 @@ class TorchStep:
     """A language model on a device, in a precision."""
 
     def __init__(self, model: LanguageModel, device: torch.device, half: torch.dtype | None = None) -> None:
-        """`model` lies on `device`, in evaluation mode; `half`: what it computes in under autocast, None = as its
-        weights are."""
+        """`model`: on `device`, in evaluation mode; `half`: autocast's type, None = that of the weights."""
         self.model = model
         self.device = device
         self.half = half
@@ -57,8 +56,7 @@ class Fed(NamedTuple):
 
 
 def slots_before(fed: Sequence[NDArray[Any]], prefixed: bool) -> int:
-    """Slots that `TorchStep.prefill` takes: the start, the text where it is a prefix, the prompt. `fed`: as `Fed`,
-    numpy."""
+    """Slots that `TorchStep.prefill` fills: start, text if it is a prefix, prompt. `fed`: as `Fed`, numpy."""
     return 1 + (fed[0].shape[1] if prefixed else 0) + fed[2].shape[1]
 
 
@@ -88,7 +86,6 @@ class DynamicStepper:
         prompt_lengths_B: NDArray[Any],
         rules: Rules,
     ) -> None:
-        """As `Stepper.begin`."""
         device = self._step.device
         fed = Fed(*(to_device(array, device) for array in (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)))
         self._states_BNC = fed.states_BNC

@@ -1,9 +1,9 @@
 """A codec language model and its codec as a runtime of torch, on the CPU or a GPU.
 
-Four ways to step: `dynamic` takes any batch as it comes; `static` works in buffers of a few shapes; `compiled` has that
-step compiled, once for single utterances and once for batches of any size; `recorded` replays it as a CUDA graph. A
-compiled step is recorded too on a GPU, by the recordings of `sonorant.runtime.torch`, because torch's own
-(`reduce-overhead`) belong to the thread that made them."""
+Four ways to step: `dynamic` takes any batch as it comes; `static` uses buffers of a few shapes; `compiled` compiles
+that step, once for single utterances and once for batches; `recorded` replays it as a CUDA graph. On a GPU a compiled
+step is recorded too, by `sonorant.runtime.torch`, because torch's own recordings (`reduce-overhead`) belong to the
+thread that made them."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ class Decodes(Protocol):
 
 
 class TorchTokenRuntime:
-    """See `sonorant.runtime.runtimes.TokenRuntime`. Any number of threads may use it; a batch of any size and length is
-    taken."""
+    """A `TokenRuntime` for any number of threads and batches of any size."""
 
     def __init__(self, step: TorchStep, codec: Decodes) -> None:
         """`step` and `codec` compute on the same device."""
@@ -64,18 +63,15 @@ class TorchTokenRuntime:
 
     @torch.inference_mode()
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
-        """Phonemes to states, as `TokenRuntime.encode`."""
         tensors = (torch.tensor(value, device=self._step.device) for value in (tokens, lengths, speaker))
         states: Floats = self._step.model.encode_speech(*tensors).cpu().numpy()
         return states
 
     def stepper(self) -> Stepper:
-        """As `TokenRuntime.stepper`."""
         return DynamicStepper(self._step)
 
     @torch.inference_mode()
     def vocode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Codes to samples, as `TokenRuntime.vocode`."""
         device, half = self._step.device, self._step.half
         with torch.autocast(device.type, half, enabled=half is not None, cache_enabled=False):
             samples = self._codec.decode(torch.tensor(codes, device=device), torch.tensor(lengths, device=device))
@@ -163,8 +159,7 @@ class StaticTokenRuntime(TorchTokenRuntime):
         return warmed
 
     def counters(self) -> Counters:
-        """What became of the batches since loading, or since `warm_up`; `late` are compilations and recordings in
-        service."""
+        """Batches since loading or `warm_up`, by outcome; `late`: compilations and recordings in service."""
         prepared = self._prepared()
         return Counters(
             hits=self._tally.hits, misses=self._tally.misses, prepared=prepared, late=prepared - self._warmed
@@ -185,11 +180,8 @@ def load_tokens(
     way: Way = "dynamic",
     device: str = "cpu",
 ) -> TorchTokenRuntime:
-    """The trained folders (language model, codec) as a runtime.
-
-    `options.variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16
-    halve what works on frames of float models. Raises SonorantError as the other torch runtimes do.
-    """
+    """The trained folders (language model, codec) as a runtime. `options.variant`: as `load_functions` of the family
+    parallel. Raises SonorantError as the other torch runtimes do."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     place = torch.device(device)
@@ -217,8 +209,7 @@ def load_tokens(
 
 
 def slots_of(decoding: DecodingDescription, phonemes: int) -> tuple[int, ...]:
-    """Powers of two, from `SMALLEST` to what a text of so many phonemes needs: what stands before the first frame, and
-    its budget."""
+    """Powers of two from `SMALLEST` to what a text of so many phonemes needs, budget included."""
     frames = math.ceil(decoding.defaults.budget * decoding.frames_per_phoneme.p99 * phonemes) + decoding.codebooks - 1
     before = 1 + (phonemes if decoding.text != "pointer" else 0) + max(1, decoding.prompt_frames)
     sizes = [SMALLEST]

@@ -1,7 +1,5 @@
-"""Decoding in buffers of a few shapes, prepared beforehand: every step works in place, at slots that tensors name.
-
-Nothing that changes from step to step is a Python number, so a step can be compiled once and recorded once for each
-shape. What fits no shape is decoded by a stepper that takes any."""
+"""Decoding in prepared buffers of a few shapes: every step works in place, at slots that tensors name. Nothing that
+changes from step to step is a Python number, so a step is compiled and recorded once a shape."""
 
 from __future__ import annotations
 
@@ -52,8 +50,7 @@ class Shapes(NamedTuple):
         return None if batch is None or length is None else (batch, length)
 
     def plan(self) -> list[tuple[int, int, bool]]:
-        """Everything to prepare: (rows, slots, whether rows draw their codes); the largest first, as sizes are learned
-        from it."""
+        """Everything to prepare: (rows, slots, drawn); the largest first, because sizes are learned from it."""
         return [
             (rows, slots, drawn) for rows in self.batches[::-1] for slots in self.slots[::-1] for drawn in (False, True)
         ]
@@ -135,10 +132,8 @@ class Room:
         """By whether rows draw: a step, prepared for these buffers."""
 
     def sizes_vary(self) -> None:
-        """Tell torch's compiler which sizes are other ones in another room, so that one compiled step serves all rooms.
-
-        A batch of one is a kind of its own to the compiler.
-        """
+        """Tell torch's compiler which sizes differ between rooms, so that one compiled step serves all. A batch of one
+        is a case of its own to the compiler."""
         mark = torch._dynamo.mark_dynamic
         # By name: a size that is not marked is taken for a constant.
         for tensor in (
@@ -232,7 +227,6 @@ class StaticStepper:
         prompt_lengths_B: NDArray[Any],
         rules: Rules,
     ) -> None:
-        """As `Stepper.begin`."""
         fed = (states_BNC, lengths_B, prompt_BPG, prompt_lengths_B)
         wanted, phonemes = states_BNC.shape[:2]
         steps = rules.noise_BSG.shape[1]

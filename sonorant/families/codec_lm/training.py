@@ -1,5 +1,4 @@
-"""How the family codec_lm learns: the codec by spectra as every waveform model does, with finite scalar quantisation in
-its middle; the language model by alignment, codes and advances."""
+"""How the family codec_lm learns: the codec by spectra, the language model by alignment, codes and advances."""
 
 from __future__ import annotations
 
@@ -33,18 +32,15 @@ class CodecTrainConfig(WaveformTrainConfig):
 
 
 class CodecRecipe(WaveformRecipe):
-    """The codec with its features: mel in, samples out; implements `Recipe`.
-
-    Which codebooks a row loses is drawn in the model, from the seed of the micro-batch, as all randomness is.
-    """
+    """The codec with its features: mel in, samples out; implements `Recipe`. The model draws the codebooks that a row
+    loses, from the micro-batch's seed."""
 
     name = "codec"
     sizes = CodecConfig
     settings = CodecTrainConfig
 
     def start_from(self, initial: Initial) -> Taken:
-        """As any waveform model, with the statistics of the mel that the weights were trained with: they speak in their
-        units."""
+        """As any waveform model, with the mel's statistics of the initial weights, whose units they use."""
         taken = super().start_from(initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
         return taken
@@ -93,8 +89,8 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `CodeBatches` -> `codes` and `advance` summed over code frames, `codes` a mean over codebooks;
-        `prior` over frames."""
+        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance` summed over code frames, `prior` over
+        frames."""
         return self.judge(self.predict(batch, step), batch)
 
     def judge(self, said: Predicted, batch: Batch) -> dict[str, Tensor]:
@@ -115,11 +111,8 @@ class LanguageModelLosses(nn.Module):
         return {"codes": codes / self.model.codebooks, "advance": advance, "prior": prior}
 
     def predict(self, batch: Batch, step: int = 0) -> Predicted:
-        """Logits for every step of a batch, each step told what is right before it but for the corruption of training.
-
-        `batch` may bring `durations` (B, N) int64, in mel frames, to be judged with instead of those that the model
-        finds.
-        """
+        """Logits for every step of a batch; each step is told what is right before it, corrupted in training. `batch`
+        may bring `durations` (B, N) int64, in mel frames, to use instead of aligning."""
         model, config = self.model, self.model.config
         lengths = batch["token_lengths"], batch["mel_lengths"]
         states_BNC, mask_BN = model.encode_phonemes(batch["tokens"], batch["token_lengths"], batch["speaker"])
@@ -163,8 +156,7 @@ class LanguageModelLosses(nn.Module):
 
 
 def delayed(codes_BFG: Tensor, lengths_B: Tensor, fill: int) -> tuple[Tensor, Tensor]:
-    """The delayed grid (B, T, G) of codes (B, F, G) int64 of which each row has `lengths_B`, and where it has codes,
-    bool."""
+    """The delayed grid (B, T, G) of codes (B, F, G) int64 with `lengths_B`, and where it has codes, bool."""
     frame_F = torch.arange(codes_BFG.shape[1], device=codes_BFG.device)
     real_BFG = (frame_F[None] < lengths_B[:, None])[..., None].expand_as(codes_BFG)
     grid_BTG = delay(codes_BFG.masked_fill(~real_BFG, fill), fill)
@@ -182,8 +174,8 @@ class LanguageModelRecipe(Utterances):
     name = "language_model"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path) -> None:
-        """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: of
-        LanguageModelTrainConfig; `codes`: the token store of `features`."""
+        """`model`: fields of LanguageModelConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields
+        of LanguageModelTrainConfig; `codes`: the token store of `features`."""
         self.config = LanguageModelTrainConfig(**train)
         super().__init__(self.name, self.config, features)
         self.codes = CodeStore.open(codes, self.store)
@@ -245,10 +237,8 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """As of all trainings on utterances; what knows codes starts anew where they are another codec's.
-
-        The same numbers mean other sounds there.
-        """
+        """As all trainings on utterances. With another codec, weights of codes start anew: its codes mean other
+        sounds."""
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {
                 name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")

@@ -1,13 +1,11 @@
-"""The parallel acoustic model: tokens in, log-mel out, no recurrence.
-
-Its last part, the decoder, is chosen by name: both kinds offer `forward(hidden, mask, time) -> mel` for synthesis and
-`loss(hidden, mask, mel) -> summed loss` for training, on normalised mels."""
+"""The parallel acoustic model: tokens in, log-mel out, no recurrence. Two decoders can end it; both have
+`forward(hidden, mask, time) -> mel` and `loss(hidden, mask, mel) -> summed loss`, on normalised mels."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +15,7 @@ from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 
 NOISE_FRAMES = 1024
-"""Length of the flow decoder's noise, repeated for longer utterances: a constant, so that the exported graph equals
-torch."""
+"""Length of the flow decoder's noise, which repeats: a constant, so that the exported graph equals torch."""
 SIGMA_MIN = 1e-4
 """Noise left at the data end of the flow's path (Lipman et al. 2023)."""
 
@@ -28,9 +25,7 @@ class RegressionDecoder(nn.Module):
 
     def __init__(self, config: AcousticConfig, mels: int) -> None:
         super().__init__()
-        self.stack = ConvNeXtStack(
-            config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout
-        )
+        self.stack = _stack(config)
         self.out = nn.Linear(config.channels, mels)
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor | None = None) -> Tensor:
@@ -43,7 +38,7 @@ class RegressionDecoder(nn.Module):
 
 
 class FlowDecoder(nn.Module):
-    """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; for speech Mehta et al. 2024,
+    """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; Mehta et al. 2024,
     "Matcha-TTS")."""
 
     noise_TM: Tensor
@@ -57,9 +52,7 @@ class FlowDecoder(nn.Module):
         self.time = nn.Sequential(
             nn.Linear(64, config.channels), nn.SiLU(), nn.Linear(config.channels, config.channels)
         )
-        self.stack = ConvNeXtStack(
-            config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout
-        )
+        self.stack = _stack(config)
         self.out = nn.Linear(config.channels, mels)
         generator = torch.Generator().manual_seed(0)
         self.register_buffer("noise_TM", torch.randn(NOISE_FRAMES, mels, generator=generator))
@@ -75,7 +68,7 @@ class FlowDecoder(nn.Module):
         return self.out(self.stack(x_BTC, mask_BT1))
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor) -> Tensor:
-        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M), by `flow_steps` Euler steps from fixed
+        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M): `flow_steps` Euler steps from fixed
         noise."""
         x_BTM = self.noise_TM[time_T % NOISE_FRAMES][None].expand(hidden_BTC.shape[0], -1, -1)
         for step in range(self.steps):
@@ -92,6 +85,12 @@ class FlowDecoder(nn.Module):
         target_BTM = mel_BTM - (1 - SIGMA_MIN) * noise_BTM
         predicted_BTM = self.velocity(x_BTM, time_B, hidden_BTC, mask_BT1).float()
         return (((predicted_BTM - target_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
+
+
+def _stack(config: AcousticConfig) -> ConvNeXtStack:
+    return ConvNeXtStack(
+        config.channels, config.expansion, config.decoder_kernel, config.decoder_blocks, config.dropout
+    )
 
 
 DECODERS: dict[str, type[RegressionDecoder] | type[FlowDecoder]] = {
@@ -152,30 +151,9 @@ class AcousticModel(PhonemeEncoder):
 
     decoder: RegressionDecoder | FlowDecoder
 
-    def __init__(
-        self,
-        config: AcousticConfig,
-        *,
-        symbols: int,
-        speakers: int,
-        mels: int,
-        mel_mean: float = 0.0,
-        mel_std: float = 1.0,
-    ) -> None:
-        """`symbols` and `speakers` are counts; `mel_mean` and `mel_std` are the corpus' statistics, kept with the
-        weights."""
-        super().__init__(
-            channels=config.channels,
-            expansion=config.expansion,
-            kernel=config.encoder_kernel,
-            blocks=config.encoder_blocks,
-            dropout=config.dropout,
-            symbols=symbols,
-            speakers=speakers,
-            mels=mels,
-            mel_mean=mel_mean,
-            mel_std=mel_std,
-        )
+    def __init__(self, config: AcousticConfig, *, mels: int, **of_corpus: Any) -> None:
+        """`mels` and `of_corpus` as in `PhonemeEncoder`."""
+        super().__init__(config, mels=mels, **of_corpus)
         self.config = config
         width = config.channels
         self.duration = DurationPredictor(width)
@@ -220,24 +198,18 @@ class AcousticModel(PhonemeEncoder):
     def encode_speech(
         self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor, speed_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The half of synthesis that works on tokens: what each says, and when.
-
-        Tokens (B, N, 3) int64, lengths (B,) int64, speaker (B,) int64, speed (B,) float32 (2.0 = twice as fast) ->
-        states (B, N, C) float32, and ends (B, N) int64, the frame after each token's last one, constant over padded
-        tokens.
-        """
+        """Synthesis on tokens: what each says, and when. Tokens (B, N, 3), lengths, speaker (B,) int64, speed (B,)
+        float32 (2.0 = twice as fast) -> states (B, N, C) float32, ends (B, N) int64: the frame after each token's last
+        one, constant over padded tokens."""
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
         duration_BN = encoded.log_duration_BN.float().exp().clamp(max=LONGEST_TOKEN) / speed_B[:, None]
         duration_BN = duration_BN.clamp(min=1.0) * encoded.mask_BN
         return encoded.states_BNC + self.speaker(speaker_B)[:, None], (duration_BN.cumsum(1) + 0.5).floor().long()
 
     def decode(self, states_BNC: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
-        """The half that works on frames: states and ends of `encode_speech`, the frames wanted (T,) int64, in a row ->
-        mel (B, M, T).
-
-        Natural logarithm, float32; silence before frame 0 and past each end. A part of an utterance equals the same
-        part of the whole where `receptive_field` frames stand on either side of it.
-        """
+        """Synthesis on frames: output of `encode_speech`, frame numbers (T,) int64 in a row -> log-mel (B, M, T)
+        float32. Silence before frame 0 and past each end. A part equals the same part of the whole if it has
+        `receptive_field` frames around it."""
         hidden_BTC, _, mask_BT1 = self.expand(states_BNC, ends_BN, time_T)
         mel_BTM = self.decoder(hidden_BTC, mask_BT1, time_T)
         mel_BTM = (mel_BTM.float() * self.mel_std + self.mel_mean) * mask_BT1 + SILENCE * (1.0 - mask_BT1)
@@ -253,8 +225,7 @@ class AcousticModel(PhonemeEncoder):
     def synthesize(
         self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor, speed_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and mel lengths (B,)
-        int64."""
+        """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and lengths (B,) int64."""
         states_BNC, ends_BN = self.encode_speech(tokens_BN3, lengths_B, speaker_B, speed_B)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNC, ends_BN, time_T), ends_BN[:, -1]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.export.comparison import Arrays
-from sonorant.export.onnx import ExportConfig, write_graph
+from sonorant.export.onnx import ExportConfig, Traced, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
@@ -40,7 +40,6 @@ class ParallelModels:
         """Any vocoder of the same mel will do."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        """As `Models.write_graphs`."""
         export_encoder(self.predictor, files["encoder"], config)
         export_decoder(self.predictor, files["decoder"], config)
         export_vocoder(self.waveform, self.described["audio"]["n_mels"], files["vocoder"], config)
@@ -70,46 +69,24 @@ class ParallelModels:
         return None
 
 
-class _Encoding(nn.Module):
-    """`AcousticModel.encode_speech` as the forward pass that the exporter takes, its arguments named as the graph's
-    inputs."""
-
-    def __init__(self, model: AcousticModel) -> None:
-        super().__init__()
-        self.model = model
-
+class _Encoding(Traced):
     def forward(self, tokens: Tensor, lengths: Tensor, speaker: Tensor, speed: Tensor) -> tuple[Tensor, Tensor]:
         return self.model.encode_speech(tokens, lengths, speaker, speed)
 
 
-class _Decoding(nn.Module):
-    """`AcousticModel.decode` in the same way."""
-
-    def __init__(self, model: AcousticModel) -> None:
-        super().__init__()
-        self.model = model
-
+class _Decoding(Traced):
     def forward(self, states: Tensor, ends: Tensor, time: Tensor) -> Tensor:
         return self.model.decode(states, ends, time)
 
 
-class _Vocoding(nn.Module):
-    """The vocoder in the same way."""
-
-    def __init__(self, model: Vocoder) -> None:
-        super().__init__()
-        self.model = model
-
+class _Vocoding(Traced):
     def forward(self, mel: Tensor, lengths: Tensor) -> Tensor:
         return self.model(mel, lengths)
 
 
 def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph tokens, lengths, speaker, speed -> states, ends, of any batch and any number of tokens.
-
-    Names, shapes and dtypes are those of `AcousticModel.encode_speech`. Raises SonorantError if the result is not valid
-    ONNX.
-    """
+    """Write the graph of `AcousticModel.encode_speech`, of any batch and length. Raises SonorantError if it is not
+    valid ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -126,10 +103,8 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 
 def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph states, ends, time -> mel, of any batch and any numbers of tokens and frames.
-
-    Names, shapes and dtypes are those of `AcousticModel.decode`. Raises SonorantError if the result is not valid ONNX.
-    """
+    """Write the graph of `AcousticModel.decode`, of any batch and lengths. Raises SonorantError if it is not valid
+    ONNX."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels),
         "ends": torch.arange(1, 8).repeat(2, 1),
@@ -141,10 +116,7 @@ def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 def export_vocoder(model: Vocoder, mels: int, path: Path, config: ExportConfig) -> None:
     """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
-    float32, of any batch and length.
-
-    Raises SonorantError if the result is not valid ONNX.
-    """
+    float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
     example = {"mel": torch.zeros(2, mels, 9), "lengths": torch.tensor([9, 8])}
     inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(model), example, inputs, ("samples",), path, config)

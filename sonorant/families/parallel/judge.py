@@ -22,8 +22,7 @@ class AcousticJudge:
     """Judges acoustic models on whole utterances; see `sonorant.quantization.judge.Judge`."""
 
     def __init__(self, recipe: AcousticRecipe, model: AcousticModel, items: NDArray[np.int64]) -> None:
-        """`model` is the float model, whose alignment with the recordings gives the durations that all are judged
-        with."""
+        """`model`: the float model, whose alignment gives the durations that every model is judged with."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
         self.batches = list(alone(recipe, items))

@@ -1,7 +1,5 @@
-"""The parity checks of the family parallel: three graphs, each given what torch gave before it.
-
-Formats that no runtime here has kernels of are computed by ONNX' own reference evaluator: slowly, operator by operator,
-in the very types of the file."""
+"""The parity checks of the family parallel: three graphs, each given torch's output of the one before. ONNX's reference
+evaluator computes formats that no runtime here has kernels for, slowly, in the file's own types."""
 
 from __future__ import annotations
 
@@ -14,42 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from sonorant.arrays import Floats, Ints
 from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_line
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
+from sonorant.families.parallel.graph_runtime import OUTPUTS, Arrays, GraphRuntime
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 
 
-class ReferenceRuntime:
-    """An evaluator a graph; see `sonorant.runtime.runtimes.Runtime`."""
+class ReferenceRuntime(GraphRuntime):
+    """One evaluator a graph."""
 
     def __init__(self, graphs: dict[str, Path]) -> None:
-        """Read the files of the parallel family's graphs."""
-        self._encoder, self._decoder, self._vocoder = (
-            ReferenceEvaluator(str(graphs[graph])) for graph in ("encoder", "decoder", "vocoder")
-        )
+        self._evaluators = {graph: ReferenceEvaluator(str(graphs[graph])) for graph in OUTPUTS}
 
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        """Phonemes to states and ends, as `Runtime.encode`."""
-        inputs = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        states, ends = _run(self._encoder, inputs, "states", "ends")
-        return states, ends
-
-    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """States to mel, as `Runtime.decode`."""
-        return _run(self._decoder, {"states": states, "ends": ends, "time": time}, "mel")[0]
-
-    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
-        """Mel to samples, as `Runtime.vocode`."""
-        return _run(self._vocoder, {"mel": mel, "lengths": lengths}, "samples")[0]
-
-
-def _run(evaluator: ReferenceEvaluator, inputs: Any, *outputs: str) -> list[NDArray[Any]]:
-    results: Any = evaluator.run(list(outputs), inputs)
-    return results
+    def run(self, graph: str, inputs: Arrays) -> Arrays:
+        results: Any = self._evaluators[graph].run(OUTPUTS[graph], dict(inputs))
+        return dict(zip(OUTPUTS[graph], results, strict=True))
 
 
 SHORT = 3

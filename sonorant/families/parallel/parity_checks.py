@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,8 @@ def check_values(
     runtime: Runtime, expected: Expected, audio: MelConfig, tolerance: Tolerance
 ) -> dict[str, dict[str, Any]]:
     """`{graph: {max_abs_diff, tolerance, relative_error, log_mel_db, correlation, worst: {length, output}, cases}}`.
-
-    `length` counts tokens for the encoder and frames for the others, of the longest in the batch. Raises Fault naming
-    graph, output, length, batch and figure where a case is further off than the tolerance.
-    """
+    `length` counts the longest row's tokens for the encoder, else its frames. Raises Fault naming graph, output,
+    length, batch and figure if a case exceeds the tolerance."""
     rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "decoder": [], "vocoder": []}
     for case in expected.cases:
         rows["encoder"].append(_encoder_values(runtime, expected, case, audio, tolerance))
@@ -48,20 +47,25 @@ def check_values(
             ("vocoder", "samples", runtime.vocode(case.mel, case.lengths), case.samples),
         ):
             where = where_of(graph, output, len(case.time), case.batch)
-            found = difference(output, got, wanted, audio, where)
-            found.check(tolerance, where, expected.name)
+            found = compare(where, output, got, wanted, audio, tolerance, expected.name)
             rows[graph].append(row_of(len(case.time), case.batch, found))
     return {graph: summary_of(cases, tolerance) for graph, cases in rows.items()}
+
+
+def compare(
+    where: str, output: str, got: NDArray[Any], wanted: NDArray[Any], audio: MelConfig, tolerance: Tolerance, other: str
+) -> Difference:
+    """Measure an output. Raises Fault, beginning with `where`, if it is too far from `other`, such as "torch"."""
+    found = difference(output, got, wanted, audio, where)
+    found.check(tolerance, where, other)
+    return found
 
 
 def _encoder_values(
     runtime: Runtime, expected: Expected, case: Case, audio: MelConfig, tolerance: Tolerance
 ) -> dict[str, Any]:
-    """Durations are rounded to whole frames. Where a sum of them lies within rounding error of a half, both may rightly
-    differ by a frame.
-
-    So a case that differs is compared once more at a slightly other speed: a tie does not survive that, a fault does.
-    """
+    """Durations are rounded to frames, so two right sums near a half may differ by one. A case that differs is compared
+    again at a slightly different speed: a tie does not survive that, a fault does."""
     try:
         return _compare_encoder(runtime, case, audio, tolerance, expected.name) | {"compared_again": False}
     except Fault:
@@ -72,74 +76,43 @@ def _encoder_values(
 def _compare_encoder(runtime: Runtime, case: Case, audio: MelConfig, tolerance: Tolerance, name: str) -> dict[str, Any]:
     states, ends = runtime.encode(**case.inputs)
     where = where_of("encoder", "states", case.tokens, case.batch)
-    found = difference("states", states, case.states, audio, where)
-    found.check(tolerance, where, name)
+    found = compare(where, "states", states, case.states, audio, tolerance, name)
     off = check_ends(ends, case.ends, tolerance, where_of("encoder", "ends", case.tokens, case.batch), name)
     return row_of(case.tokens, case.batch, found) | {"frames_off": off}
 
 
 def check_padding(runtime: Runtime, cases: Sequence[Case], audio: MelConfig, tolerance: Tolerance) -> dict[str, Any]:
     """The largest difference `{max_abs_diff, tolerance, rows}` between a row of a batch and the same utterance alone.
-
-    Raises Fault as `check_values`; `length` is the row's own.
-    """
+    Raises Fault as `check_values`; `length` is the row's own."""
     rows, largest = 0, 0.0
+    loose = replace(tolerance, frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]))
     for case in (case for case in cases if case.batch > 1):
         states, ends = runtime.encode(**case.inputs)
-        mel = runtime.decode(case.states, case.ends, case.time)
-        samples = runtime.vocode(case.mel, case.lengths)
+        mel, samples = runtime.decode(case.states, case.ends, case.time), runtime.vocode(case.mel, case.lengths)
         for number in range(case.batch):
-            one = case.row(number)
-            frames, hop = len(one.time), samples.shape[1] // mel.shape[2]
-            alone = each_alone(runtime, one)
-            found = [
-                _same(
-                    "encoder",
-                    "states",
-                    states[number : number + 1, : one.tokens],
-                    alone[0],
-                    case.batch,
-                    audio,
-                    tolerance,
-                ),
-                _same("decoder", "mel", mel[number : number + 1, :, :frames], alone[2], case.batch, audio, tolerance),
-                _same(
-                    "vocoder",
-                    "samples",
-                    samples[number : number + 1, : frames * hop],
-                    alone[3],
-                    case.batch,
-                    audio,
-                    tolerance,
-                ),
-            ]
-            where = where_of("encoder", "ends", one.tokens, case.batch)
-            loose = Tolerance(
-                max_abs_diff=0,
-                relative_error=0,
-                log_mel_db=0,
-                correlation=0,
-                frames=(max(ROUNDED, tolerance.frames[0]), tolerance.frames[1]),
-            )
-            check_ends(ends[number : number + 1, : one.tokens], alone[1], loose, where, "the row alone")
-            rows, largest = rows + 1, max(largest, *(value.max_abs_diff for value in found))
+            one, row = case.row(number), slice(number, number + 1)
+            tokens, frames = one.tokens, len(one.time)
+            heard = frames * samples.shape[1] // mel.shape[2]
+            states_alone, ends_alone = runtime.encode(**one.inputs)
+            for graph, output, length, got, alone in (
+                ("encoder", "states", tokens, states[row, :tokens], states_alone),
+                ("decoder", "mel", frames, mel[row, :, :frames], runtime.decode(one.states, one.ends, one.time)),
+                ("vocoder", "samples", heard, samples[row, :heard], runtime.vocode(one.mel, one.lengths)),
+            ):
+                where = where_of(graph, output, length, case.batch)
+                found = compare(where, output, got, alone, audio, tolerance, "the row alone")
+                largest = max(largest, found.max_abs_diff)
+            where = where_of("encoder", "ends", tokens, case.batch)
+            check_ends(ends[row, :tokens], ends_alone, loose, where, "the row alone")
+            rows += 1
     return {"max_abs_diff": largest, "tolerance": tolerance.max_abs_diff, "rows": rows}
-
-
-def each_alone(runtime: Runtime, case: Case) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """States, ends, mel and samples as a runtime computes each of them from the case's own inputs."""
-    states, ends = runtime.encode(**case.inputs)
-    return states, ends, runtime.decode(case.states, case.ends, case.time), runtime.vocode(case.mel, case.lengths)
 
 
 def check_chunks(
     runtime: Runtime, case: Case, receptive_field: ReceptiveField, audio: MelConfig, tolerance: Tolerance
 ) -> dict[str, Any]:
     """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its
-    receptive_field.
-
-    Raises Fault as `check_values`.
-    """
+    receptive field. Raises Fault as `check_values`."""
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
     spoken = list(vocode_chunks(runtime, [case.mel], case.lengths, receptive_field.vocoder, PARTS))
     found = []
@@ -147,20 +120,10 @@ def check_chunks(
         ("decoder", "mel", decoded, runtime.decode(case.states, case.ends, case.time)),
         ("vocoder", "samples", spoken, runtime.vocode(case.mel, case.lengths)),
     ):
-        where = where_of(graph, output, len(case.time), case.batch)
-        value = difference(output, np.concatenate(parts, axis=-1), whole, audio, where)
-        value.check(tolerance, f"{where}, in {len(parts)} parts", "the whole")
+        where = f"{where_of(graph, output, len(case.time), case.batch)}, in {len(parts)} parts"
+        value = compare(where, output, np.concatenate(parts, axis=-1), whole, audio, tolerance, "the whole")
         found.append(value.max_abs_diff)
     return {"max_abs_diff": max(found), "tolerance": tolerance.max_abs_diff, "parts": len(decoded)}
-
-
-def _same(
-    graph: str, output: str, got: NDArray[Any], alone: NDArray[Any], batch: int, audio: MelConfig, tolerance: Tolerance
-) -> Difference:
-    where = where_of(graph, output, alone.shape[1] if output == "states" else alone.shape[-1], batch)
-    found = difference(output, got, alone, audio, where)
-    found.check(tolerance, where, "the row alone")
-    return found
 
 
 def where_of(graph: str, output: str, length: int, batch: int) -> str:

@@ -1,6 +1,5 @@
-"""How each runtime is loaded with a bundle of the family parallel; each gives a `sonorant.runtime.runtimes.Runtime`.
-
-Every loader imports its runtime when it is called, so that speaking needs nothing that other runtimes need."""
+"""How each runtime is loaded with a bundle of the family parallel. Every loader imports its runtime when it is called,
+so that speaking needs nothing that other runtimes need."""
 
 from __future__ import annotations
 

@@ -30,14 +30,12 @@ def build_vocoder(description: dict[str, Any]) -> Vocoder:
 
 
 def load_acoustic(folder: Path) -> tuple[AcousticModel, dict[str, Any]]:
-    """A saved acoustic model and its description, as `load_model`."""
     model, description = load_model(folder, "acoustic")
     assert isinstance(model, AcousticModel)
     return model, description
 
 
 def load_vocoder(folder: Path) -> tuple[Vocoder, dict[str, Any]]:
-    """A saved vocoder and its description, as `load_model`."""
     model, description = load_model(folder, "vocoder")
     assert isinstance(model, Vocoder)
     return model, description

@@ -16,8 +16,7 @@ from sonorant.runtime.runtimes import Runtime
 from sonorant.runtime.speaking import FASTEST, SLOWEST, Allowance, Manner, Synthesized, no_decoding
 
 FIRST_FRAMES = (32, 96, 256)
-"""Mel frames of the first parts: first speech comes soon, and each part is heard for longer than the next takes to
-compute."""
+"""Mel frames of the first parts: speech begins soon, and each part is heard for longer than the next takes."""
 BATCH_FRAMES = 8192
 """Mel frames that `synthesize` computes at once, all rows together."""
 
@@ -38,7 +37,6 @@ class ParallelSpeaking:
             raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Speak a batch, as `Speaking.synthesize`."""
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
         samples = speak(self.runtime, states, ends, self.description.receptive_field, BATCH_FRAMES)
         rows = len(lengths)
@@ -48,7 +46,6 @@ class ParallelSpeaking:
     def parts(
         self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
     ) -> Generator[Floats, None, FinishReason]:
-        """Speak a phrase, as `Speaking.parts`."""
         speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
         states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)
         frames = ends[:, -1]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from queue import LifoQueue
-from typing import Any
 
 import tensorrt as trt
-from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.graph_runtime import Arrays, GraphRuntime
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Bundle
@@ -23,7 +21,7 @@ from sonorant.runtime.runtimes import LoadOptions
 from sonorant.tensorrt.builder import Messages
 from sonorant.tensorrt.device import Stream
 from sonorant.tensorrt.engines import Engines
-from sonorant.tensorrt.execution import Arrays, Execution, load_engine
+from sonorant.tensorrt.execution import Execution, load_engine
 
 _log = logging.getLogger(__name__)
 
@@ -34,11 +32,8 @@ Lane = dict[str, Execution]
 
 
 def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Bucketed:
-    """A bundle's engines behind buckets: what fits a bucket is padded to it and run by a CUDA graph, the rest as it is.
-
-    Raises SonorantError naming an engine that is absent or stale, for `batches` beyond the engines' rows, and if the
-    GPU lacks memory for the largest request.
-    """
+    """A bundle's engines behind buckets; CUDA graphs run what fits one. Raises SonorantError for an engine that is
+    absent or stale, `batches` beyond the engines' rows, or too little GPU memory for the largest request."""
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
     runtime = Bucketed(TensorRTRuntime(work, record=True), TensorRTRuntime(work, record=False), buckets, work.prepared)
@@ -48,7 +43,7 @@ def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buck
 
 
 @dataclass(frozen=True)
-class TensorRTRuntime:
+class TensorRTRuntime(GraphRuntime):
     """Engines for any number of threads. Shapes outside every profile run under ONNX Runtime."""
 
     work: _Work
@@ -56,19 +51,8 @@ class TensorRTRuntime:
     record: bool
     """Whether every shape will come again, and so is worth a CUDA graph."""
 
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        """Phonemes to states and ends; see `Runtime.encode`."""
-        inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        out = self.work.run("encoder", inputs, self.record)
-        return out["states"], out["ends"]
-
-    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """States to mel; see `Runtime.decode`."""
-        return self.work.run("decoder", {"states": states, "ends": ends, "time": time}, self.record)["mel"]
-
-    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
-        """Mel to samples; see `Runtime.vocode`."""
-        return self.work.run("vocoder", {"mel": mel, "lengths": lengths}, self.record)["samples"]
+    def run(self, graph: str, inputs: Arrays) -> Arrays:
+        return self.work.run(graph, inputs, self.record)
 
 
 class _Work:
@@ -101,20 +85,18 @@ class _Work:
         """How many shapes have a CUDA graph on every stream, over all graphs."""
         return min(sum(execution.prepared for execution in lane.values()) for lane in self._all_lanes)
 
-    def run(self, graph: str, inputs: Mapping[str, NDArray[Any]], record: bool) -> Arrays:
+    def run(self, graph: str, inputs: Arrays, record: bool) -> Arrays:
         """Run a graph on inputs of any size; with `record`, by a CUDA graph from the second time on."""
         profile = self._profile(graph, inputs)
         if profile is None:
-            return self._outside(graph, inputs)
+            return self._any_size.run(graph, inputs)
         met = graph, tuple(array.shape for array in inputs.values())
         if record and met not in self._met:
             return self._record(met, inputs, profile)
         with self._lane() as lane:
             return lane[graph].run(inputs, profile, record=record)
 
-    def _record(
-        self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Mapping[str, NDArray[Any]], profile: int
-    ) -> Arrays:
+    def _record(self, met: tuple[str, tuple[tuple[int, ...], ...]], inputs: Arrays, profile: int) -> Arrays:
         """Run on every stream, so that the next request finds the CUDA graph on whichever it gets."""
         with self._recording:  # two threads collecting all lanes would wait for each other
             lanes = [self._lanes.get() for _ in range(STREAMS)]
@@ -126,7 +108,7 @@ class _Work:
                     self._lanes.put(lane)
         return outputs[0]
 
-    def _profile(self, graph: str, inputs: Mapping[str, NDArray[Any]]) -> int | None:
+    def _profile(self, graph: str, inputs: Arrays) -> int | None:
         sizes = {
             name: size
             for tensor in self._inputs[graph]
@@ -142,13 +124,6 @@ class _Work:
             yield lane
         finally:
             self._lanes.put(lane)
-
-    def _outside(self, graph: str, inputs: Mapping[str, NDArray[Any]]) -> Arrays:
-        if graph == "encoder":
-            states, ends = self._any_size.encode(**inputs)
-            return {"states": states, "ends": ends}
-        run: dict[str, Callable[..., Floats]] = {"decoder": self._any_size.decode, "vocoder": self._any_size.vocode}
-        return {{"decoder": "mel", "vocoder": "samples"}[graph]: run[graph](**inputs)}
 
     @cached_property
     def _any_size(self) -> OnnxRuntime:

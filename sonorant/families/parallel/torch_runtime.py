@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from sonorant.arrays import Floats, Ints
+from sonorant.families.parallel.graph_runtime import OUTPUTS, Arrays, GraphRuntime
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Lengths
@@ -19,37 +17,22 @@ from sonorant.runtime.runtimes import LoadOptions
 from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, Function, check_device, check_variant, halve
 
 
-class TorchRuntime:
-    """Three functions behind the numpy interface of `sonorant.runtime.runtimes.Runtime`. Any number of threads may use
-    it."""
+class TorchRuntime(GraphRuntime):
+    """One function of tensors a graph. Any number of threads may use it."""
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
-        """`functions`: one for each graph of the parallel family, taking and giving tensors of `device`."""
-        self._functions = functions
-        self._device = device
-
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        """Phonemes to states and ends, as `Runtime.encode`."""
-        states, ends = self._run("encoder", tokens, lengths, speaker, speed)
-        return states, ends
-
-    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
-        """States to mel, as `Runtime.decode`."""
-        return self._run("decoder", states, ends, time)[0]
-
-    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
-        """Mel to samples, as `Runtime.vocode`."""
-        return self._run("vocoder", mel, lengths)[0]
+        """`functions`: by graph, taking and giving tensors of `device`."""
+        self._functions, self._device = functions, device
 
     @torch.inference_mode()
-    def _run(self, graph: str, *inputs: NDArray[Any]) -> list[NDArray[Any]]:
-        tensors = [torch.from_numpy(np.ascontiguousarray(value)).to(self._device) for value in inputs]
-        return [result.cpu().numpy() for result in self._functions[graph](*tensors)]
+    def run(self, graph: str, inputs: Arrays) -> Arrays:
+        tensors = [torch.from_numpy(np.ascontiguousarray(value)).to(self._device) for value in inputs.values()]
+        results = self._functions[graph](*tensors)
+        return {name: result.cpu().numpy() for name, result in zip(OUTPUTS[graph], results, strict=True)}
 
 
 def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, threads: int | None) -> TorchRuntime:
-    """The models run operator by operator. `threads`, where given, is set for the whole process; the rest as
-    `load_functions`."""
+    """The models run operator by operator, as `load_functions`. `threads` is set for the whole process."""
     if threads is not None:
         torch.set_num_threads(threads)
     return TorchRuntime(load_functions(trained, variant, torch.device(device)), torch.device(device))
@@ -90,8 +73,7 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
 
 
 def load_compiled(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions, device: str) -> Bucketed:
-    """Compiled for each bucket; on a GPU the compiled kernels are recorded too. Raises SonorantError as
-    `load_functions` and `Compiler`."""
+    """Compiled for each bucket, and recorded on a GPU. Raises SonorantError as `load_functions` and `Compiler`."""
     functions = load_functions(trained, options.variant, torch.device(device))
     compiler = Compiler()
     prepare: Callable[[Function], Function] = compiler

@@ -63,7 +63,7 @@ class AcousticRecipe(Utterances):
     name = "acoustic"
 
     def __init__(self, model: dict[str, Any], train: dict[str, Any], features: Path) -> None:
-        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: of
+        """`model`: fields of AcousticConfig and, for int8 layers, `quantization` of `model.json`; `train`: fields of
         AcousticTrainConfig."""
         self.config = AcousticTrainConfig(**train)
         super().__init__(self.name, self.config, features)
@@ -86,8 +86,7 @@ class AcousticRecipe(Utterances):
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim (the vocoder
-        trains apart)."""
+        """The first validation utterance: predicted and real mel, the alignment, and audio by Griffin-Lim."""
         assert isinstance(model, AcousticModel)
         planned = self.example()
         item = int(planned.items[0])

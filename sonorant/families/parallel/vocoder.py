@@ -1,8 +1,5 @@
-"""The vocoder: log-mel in, samples out, in one pass.
-
-After Siuzdak 2023, "Vocos": ConvNeXt blocks at frame rate predict magnitude and phase, an inverse short-time Fourier
-transform does the upsampling. The transform is written as two matrix products and shifted additions, which every
-exporter and engine takes."""
+"""The vocoder: log-mel in, samples out, in one pass. ConvNeXt blocks at frame rate predict magnitude and phase, an
+inverse short-time Fourier transform does the upsampling (Siuzdak 2023, "Vocos")."""
 
 from __future__ import annotations
 
@@ -55,12 +52,9 @@ class Vocoder(nn.Module):
         self.inverse = InverseSTFT(n_fft, hop)
 
     def forward(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Natural-log mel (B, M, T) float32, real frames of each row (B,) int64 (None: all) -> samples (B, T * hop)
-        float32, about -1 to 1.
-
-        A row is as it would be alone: frames past its length are not heard. A part of an utterance equals the same part
-        of the whole where `receptive_field` frames stand on either side of it.
-        """
+        """Log-mel (B, M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
+        -1..1. A row is as it would be alone. A part equals the same part of the whole if it has `receptive_field`
+        frames around it."""
         mask_BT1 = None
         if lengths_B is not None:
             time_T = torch.arange(mel_BMT.shape[2], device=mel_BMT.device)
