@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Ints
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.processes import usable_cores
@@ -42,9 +42,8 @@ def read_parity(path: Path) -> dict[str, Any]:
 
 
 def _parity(row: dict[str, Any]) -> dict[str, Any]:
-    graphs = {
-        graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)
-    }  # "not run: <why>"
+    # A string says "not run: <why>".
+    graphs = {graph: found for graph, found in (row.get("graphs") or {}).items() if not isinstance(found, str)}
     figures = {key: {graph: found[key] for graph, found in graphs.items()} for key in ("max_abs_diff", "tolerance")}
     tokens = {"tokens": row["tokens"]} if "tokens" in row else {}  # of voices that speak code by code
     return {"passed": row["passed"], "failed": row["failed"], **figures, **tokens}
@@ -121,7 +120,7 @@ def size(bundle: Bundle) -> dict[str, Any]:
 
 
 def measure_memory(
-    bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: NDArray[np.int64]
+    bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: Ints
 ) -> dict[str, Any]:
     """`{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`: of a whole process, Python included, with one thread.
 
@@ -140,9 +139,7 @@ def measure_memory(
     }
 
 
-def _measured(
-    bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: NDArray[np.int64]
-) -> dict[str, float] | str:
+def _measured(bundle: Path, trained: tuple[Path, Path], candidate: str, tokens: Ints) -> dict[str, float] | str:
     if not STATUS.exists():
         return "not run: this system has no /proc"
     job = {

@@ -8,9 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sonorant.arrays import Doubles
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
@@ -51,7 +49,7 @@ PACKAGES = (
 )  # fmt: skip
 """Those that matter to the figures."""
 
-Rated = dict[str, NDArray[np.float64] | str]
+Rated = dict[str, Doubles | str]
 """DNSMOS (sentences, scores) of the first sentences of every kind, or why there is none."""
 
 
@@ -109,7 +107,7 @@ class Evaluation:
     """Errors of the same."""
     renderings: Renderings
     """The sound of the same."""
-    opinions: dict[str, NDArray[np.float64]]
+    opinions: dict[str, Doubles]
     """Overall DNSMOS of the first sentences of the same; empty where it did not run."""
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
+from sonorant.arrays import Doubles, Floats, Ints
 from sonorant.errors import SonorantError
 from sonorant.processes import spread, usable_cores
 from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
@@ -133,7 +133,7 @@ def _measure(job: LatencyJob) -> dict[str, Any]:
 
 def _take_turns(
     voices: Mapping[str, Voice], tokens: Ints, repeats: int, longest: float = LONGEST
-) -> tuple[dict[str, NDArray[np.float64]], dict[str, float]]:
+) -> tuple[dict[str, Doubles], dict[str, float]]:
     """Seconds of each voice in each round (R,), and the seconds it spoke. After `LEAST` rounds none begins past
     `longest`."""
     _warm_up(voices, tokens)
@@ -168,7 +168,7 @@ def _alone(tokens: Ints) -> tuple[Ints, Ints, Ints, Floats]:
     return tokens[None], np.array([len(tokens)]), np.zeros(1, np.int64), np.ones(1, np.float32)
 
 
-def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
+def _times(took: Doubles, seconds: float) -> dict[str, float]:
     p50, p95, p99 = (float(value) for value in np.percentile(took, [50, 95, 99]) * 1000.0)
     return {
         "rtf": round(p50 / 1000.0 / seconds, 6),
@@ -179,7 +179,7 @@ def _times(took: NDArray[np.float64], seconds: float) -> dict[str, float]:
     }
 
 
-def over_baseline(ratios: NDArray[np.float64]) -> dict[str, Any]:
+def over_baseline(ratios: Doubles) -> dict[str, Any]:
     """Ratios (R,) of the baseline's time over the candidate's, a round each -> median and 95 % bootstrap interval."""
     ends = bootstrap(np.median, ratios, resamples=RESAMPLES)
     return {"over_fp32": round(float(np.median(ratios)), 4), "over_fp32_ci95": [round(end, 4) for end in ends]}
@@ -189,28 +189,18 @@ FIRST_AUDIO_SENTENCES = 20
 """Timed of each variant, after one that is not."""
 
 
-@dataclass(frozen=True)
-class FirstAudioJob:
-    """What one process measures."""
-
-    bundle: Path
-    variant: str
-    texts: tuple[str, ...]
-
-
 def measure_first_audio(bundle: Path, variants: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
     """`{variant: {p50_ms, p95_ms, sentences} | "not run: <why>"}`: texts streamed alone under ONNX Runtime, warm."""
-    jobs = [FirstAudioJob(bundle, variant, tuple(texts)) for variant in variants]
     # One after the other: two at once would disturb each other.
-    return dict(
-        zip(variants, spread(_measure_first_audio, jobs, label="first audio", unit="variant", processes=1), strict=True)
-    )
+    measure_variant = partial(_measure_first_audio, bundle, tuple(texts))
+    found = spread(measure_variant, variants, label="first audio", unit="variant", processes=1)
+    return dict(zip(variants, found, strict=True))
 
 
-def _measure_first_audio(job: FirstAudioJob) -> dict[str, Any] | str:
+def _measure_first_audio(bundle: Path, texts: Sequence[str], variant: str) -> dict[str, Any] | str:
     try:
-        voice = Voice.load(job.bundle, threads=1, variant=job.variant)
-        took = [_first_audio(voice, text) for text in (job.texts[0], *job.texts)][1:]
+        voice = Voice.load(bundle, threads=1, variant=variant)
+        took = [_first_audio(voice, text) for text in (texts[0], *texts)][1:]
     except SonorantError as error:
         return f"not run: {error}"
     p50, p95 = (round(float(value), 3) for value in np.percentile(np.array(took) * 1000.0, [50, 95]))

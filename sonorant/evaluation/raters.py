@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sonorant.arrays import Doubles, Floats
 from sonorant.audio.wav import resample
 from sonorant.evaluation.renderings import RECORDINGS, Renderings
 from sonorant.processes import spread
@@ -25,7 +26,7 @@ from sonorant.statistics import bootstrap
 
 RATE = 16_000
 """Hz that the networks listen at."""
-Clip = tuple[NDArray[np.float32], int]
+Clip = tuple[Floats, int]
 """Samples (S,) in -1..1 and their rate in Hz."""
 
 WINDOW_SECONDS = 9.01
@@ -50,14 +51,14 @@ _model: Any = None
 """The network of this process; loaded once, used for every clip it is given."""
 
 
-def rate_clips(clips: Sequence[Clip]) -> NDArray[np.float64] | str:
+def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
     """DNSMOS (clips, 3) of each clip in the order of `SCORES`, or "not run: <why>"."""
     if importlib.util.find_spec("speechmos") is None:
         return NOT_INSTALLED
     return np.array(spread(_rate, clips, label="DNSMOS", unit="clip", prepare=_load_dnsmos))
 
 
-def summarize(scores: NDArray[np.float64], resamples: int) -> dict[str, Any]:
+def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
     """Mean of each score over clips (U, 3) with its 95 % interval."""
     figures: dict[str, Any] = {"utterances": len(scores)}
     for name, column in zip(SCORES, scores.T, strict=True):
@@ -111,14 +112,12 @@ def speaker_similarities(renderings: Renderings, speakers: Sequence[str]) -> dic
     }
 
 
-def embed_clips(clips: Sequence[Clip]) -> NDArray[np.float64]:
+def embed_clips(clips: Sequence[Clip]) -> Doubles:
     """Samples (S,) in -1..1 with rates in Hz -> embeddings (clips, 256) of length 1, or 0 if no voice is found."""
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
-def compare(
-    spoken: NDArray[np.float64], recordings: NDArray[np.float64], speakers: Sequence[str]
-) -> dict[str, Any] | str:
+def compare(spoken: Doubles, recordings: Doubles, speakers: Sequence[str]) -> dict[str, Any] | str:
     """Mean cosines of embeddings (U, D) of spoken sentences and recordings with the recordings of other sentences.
 
     `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor);
@@ -132,7 +131,7 @@ def compare(
     if not used.any():
         return "not run: no speaker of two judged sentences"
 
-    def mean(rows: NDArray[np.float64], pairs: NDArray[np.bool_]) -> float:
+    def mean(rows: Doubles, pairs: NDArray[np.bool_]) -> float:
         cosines = (rows @ recordings.T)[used]
         return round(float(np.average(cosines, axis=1, weights=pairs[used]).mean()), 4)
 
@@ -155,7 +154,7 @@ def _load_encoder() -> None:
     _model = resemblyzer.VoiceEncoder("cpu", verbose=False)
 
 
-def _embed(clip: Clip) -> NDArray[np.float64]:
+def _embed(clip: Clip) -> Doubles:
     from resemblyzer import preprocess_wav
 
     heard = _at_rate(clip)
@@ -165,6 +164,6 @@ def _embed(clip: Clip) -> NDArray[np.float64]:
     return found if len(voiced) else np.zeros_like(found)  # nothing is alike: two silences are not one speaker
 
 
-def _at_rate(clip: Clip) -> NDArray[np.float32]:
+def _at_rate(clip: Clip) -> Floats:
     samples, rate = clip
     return samples if rate == RATE else resample(samples, rate, RATE)

@@ -40,13 +40,10 @@ class RecognizerConfig:
 class Recognizer(Protocol):
     """Deterministic: what it hears in a clip does not depend on the clips before."""
 
-    @property
-    def name(self) -> str:
-        """The name it was asked for by, a folder reduced to its last part."""
-
-    @property
-    def revision(self) -> str:
-        """Version of the package and the model, to be recorded beside every figure."""
+    name: str
+    """The name it was asked for by, a folder reduced to its last part."""
+    revision: str
+    """Version of the package and the model, to be recorded beside every figure."""
 
     def transcribe(self, samples: Floats, rate: int) -> str:
         """What is said in samples (S,) in -1..1 at `rate` Hz; empty if nothing was understood."""

@@ -150,11 +150,10 @@ def _speak_all(
 ) -> tuple[tuple[Floats, ...], Decoded | None]:
     """Speak every sentence; of a voice that may run away, sentences of like length together, and how each went."""
     guarded = load_family(voice.description.family).autoregressive
-    together = TOGETHER if guarded else 1
-    longest_first = sorted(range(len(tokens)), key=lambda index: -len(tokens[index]))
-    order = longest_first if guarded else range(len(tokens))
+    together, numbers = TOGETHER if guarded else 1, range(len(tokens))
+    order = sorted(numbers, key=lambda index: -len(tokens[index])) if guarded else numbers
     sounds: dict[int, Floats] = {}
-    finish_reasons, attempts = {}, {}
+    reasons, attempts = {}, {}
     with tqdm(total=len(tokens), desc=label, unit="sentence", file=sys.stderr) as progress:
         for start in range(0, len(tokens), together):
             chosen = order[start : start + together]
@@ -162,25 +161,15 @@ def _speak_all(
             batch = np.zeros((len(chosen), lengths.max(), 3), np.int64)
             for row, index in enumerate(chosen):
                 batch[row, : lengths[row]] = tokens[index]
-            spoken = voice.synthesize_judged(
-                batch, lengths, np.array([speakers[index] for index in chosen]), np.ones(len(chosen), np.float32)
-            )
+            said_by, speed = np.array([speakers[index] for index in chosen]), np.ones(len(chosen), np.float32)
+            spoken = voice.synthesize_judged(batch, lengths, said_by, speed)
             for row, index in enumerate(chosen):
                 sounds[index] = spoken.samples[row, : spoken.lengths[row]]
-                finish_reasons[index], attempts[index] = (
-                    FinishReason(int(spoken.finish_reasons[row])).name.lower(),
-                    int(spoken.attempts[row]),
-                )
+                reasons[index] = FinishReason(int(spoken.finish_reasons[row])).name.lower()
+                attempts[index] = int(spoken.attempts[row])
             progress.update(len(chosen))
-    in_order = range(len(tokens))
-    went = (
-        Decoded(
-            finish_reasons=tuple(finish_reasons[i] for i in in_order), attempts=tuple(attempts[i] for i in in_order)
-        )
-        if guarded
-        else None
-    )
-    return tuple(sounds[index] for index in in_order), went
+    went = Decoded(finish_reasons=tuple(reasons[i] for i in numbers), attempts=tuple(attempts[i] for i in numbers))
+    return tuple(sounds[index] for index in numbers), went if guarded else None
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:

@@ -176,18 +176,16 @@ def run_checks(candidate: Candidate) -> dict[str, Any] | str:
     """`{passed, failed, <check>: figures}`, up to the first check that fails, or "not run: <why>"."""
     found: dict[str, Any] = {"passed": False, "failed": None}
     for name, check in candidate.checks.items():
+        told = "values" if name == "graphs" else name
         try:
             found[name] = check()
         except Fault as fault:
-            return found | {"failed": f"{'values' if name == 'graphs' else name}: {fault}"}
+            return found | {"failed": f"{told}: {fault}"}
         except NotRun as why:
             return f"not run: {why}"
-        except (
-            Exception
-        ) as error:  # of any class: a node that breaks, memory that runs out; the others have no part in it
-            return found | {
-                "failed": f"{'values' if name == 'graphs' else name}: {type(error).__name__}: {one_line(error)}"
-            }
+        # Of any class: a node that breaks, memory that runs out; the other candidates have no part in it.
+        except Exception as error:
+            return found | {"failed": f"{told}: {type(error).__name__}: {one_line(error)}"}
     return found | {"passed": True}
 
 

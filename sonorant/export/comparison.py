@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
+from sonorant.arrays import Floats, Integers, Ints
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.export.tolerance import Fault, Tolerance
 
@@ -82,12 +82,12 @@ def spread_lengths(lengths: Ints, count: int) -> list[int]:
     return [int(np.flatnonzero(lengths == length)[0]) for length in wanted]
 
 
-def shortened(tokens: NDArray[np.integer], phonemes: int) -> NDArray[np.integer]:
+def shortened(tokens: Integers, phonemes: int) -> Integers:
     """The first phonemes of an utterance (N, 3) between its start and its end symbol: (phonemes + 2, 3)."""
     return np.concatenate([tokens[: phonemes + 1], tokens[-1:]])
 
 
-def batches(utterances: Sequence[NDArray[np.integer]], speakers: int) -> Iterator[Arrays]:
+def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
     """Encoder inputs: each utterance (N, 3) alone, then in padded batches; speeds and speakers take turns."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]

@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from sonorant.arrays import Floats
+from sonorant.arrays import Doubles, Floats
 from sonorant.export.comparison import Arrays
 from sonorant.export.half import FORMATS, HalfFormat, float_tensors, to_half
 from sonorant.export.onnx import ExportConfig
@@ -125,7 +124,7 @@ def _measure_node(
     return NodeRange(node.name, node.op_type, largest, error / half.roundoff)
 
 
-def _sum_of_squares(values: Floats) -> NDArray[np.float64]:
+def _sum_of_squares(values: Floats) -> Doubles:
     """Over the last axis, of the distances from its mean."""
     values = values.astype(np.float64)
     return np.square(values - values.mean(-1, keepdims=True)).sum(-1)

@@ -11,9 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 
-from sonorant.arrays import Ints
+from sonorant.arrays import Integers, Ints
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
 from sonorant.errors import SonorantError
 from sonorant.export.comparison import Arrays, batches
@@ -45,7 +44,7 @@ class Sources:
     """Trained folder of the model that sounds: vocoder or codec."""
     quantized: tuple[Path, Path] | None = None
     """The two fake-quantised, for the variant int8; None: there is none."""
-    utterances: Sequence[NDArray[np.integer]] = ()
+    utterances: Sequence[Integers] = ()
     """Token ids (N, 3) each, to measure ranges on; the variants fp16 and bf16 are written where there are some."""
     decoding: DecodingConfig | None = None
     """How codes are chosen where nothing else is asked for, for a family that speaks codes one after the other."""
@@ -57,17 +56,14 @@ class Models(Protocol):
     @property
     def described(self) -> dict[str, Any]:
         """`model.json` of the model that speaks."""
-        ...
 
     @property
     def waveform_described(self) -> dict[str, Any]:
         """`model.json` of the model that sounds."""
-        ...
 
     @property
     def receptive_field(self) -> ReceptiveField:
         """How far the graphs see."""
-        ...
 
     def check_pair(self, waveform: Path) -> None:
         """Raise SonorantError, naming the folder `waveform`, if the two models do not belong together."""

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
+from sonorant.arrays import Floats, Integers, Ints
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
@@ -143,9 +142,7 @@ class Family(ABC):
         """The parity checks of one runtime with one variant."""
 
     @abstractmethod
-    def expect(
-        self, bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str
-    ) -> Expected:
+    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
         """What the trained models compute, which candidates are compared with; `name` is for readers."""
 
     @abstractmethod

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from sonorant.arrays import Doubles, Ints
 from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.plan import MicroBatch
 from sonorant.training.recipe import Recipe, weighted
@@ -27,9 +27,9 @@ LOG_MEL_DB = "log_mel_db"
 class Judged:
     """Figures of a model, one an utterance: (U,) float64."""
 
-    loss: NDArray[np.float64]
+    loss: Doubles
     """What its training makes small, on this utterance alone."""
-    error: NDArray[np.float64]
+    error: Doubles
     """What a person can imagine, in the unit of `measure`; the less the better."""
     measure: str
     """Its name, such as `LOG_MEL_DB`."""
@@ -48,7 +48,7 @@ class Judge(Protocol):
 class WaveformJudge:
     """Judges models from mel to samples on whole utterances."""
 
-    def __init__(self, recipe: WaveformRecipe, items: NDArray[np.int64]) -> None:
+    def __init__(self, recipe: WaveformRecipe, items: Ints) -> None:
         self.recipe = recipe
         self.batches = [self._whole(int(item)) for item in items]
 
@@ -74,7 +74,7 @@ class WaveformJudge:
         return Judged(np.array(losses), np.array([float(one["mel"]) for one in summed]) * DECIBELS, LOG_MEL_DB)
 
 
-def alone(recipe: Recipe, items: NDArray[np.int64]) -> Iterator[tuple[MicroBatch, Batch]]:
+def alone(recipe: Recipe, items: Ints) -> Iterator[tuple[MicroBatch, Batch]]:
     """Each utterance as a batch of its own, in the order of `items`."""
     planned = [MicroBatch(0, 0, item[None]) for item in items]
     batches: Any = recipe.dataset(planned)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Ints
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.registry.download import download_bundle
@@ -45,7 +45,7 @@ class Evidence:
         """Recogniser, its revision, and the normaliser behind the shipped variant's word error rate."""
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
-    def word_errors(self) -> NDArray[np.int64]:
+    def word_errors(self) -> Ints:
         """Word errors of the shipped variant, (S,). Raises SonorantError if there are none."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
@@ -57,7 +57,7 @@ class Evidence:
         found = {(row["id"], row["reference"]): number(row, "dnsmos", self.shipped.variant) for row in self.sentences}
         return {text: score for text, score in found.items() if score is not None}
 
-    def words(self) -> NDArray[np.int64]:
+    def words(self) -> Ints:
         """Words of the references, (S,)."""
         return np.array([row["words"] for row in self.sentences], dtype=np.int64)
 

@@ -123,9 +123,7 @@ def _not_run(row: Document) -> bool:
 def _candidate(row: Document, ships: str) -> list[Cell]:
     name = row["candidate"].text()
     verdict = Badge("ships", "good") if name == ships else _verdict(row)
-    timed = [
-        row.figure(key, form) for key, form in (("p50_ms", ".1f"), ("rtf", ".4f"), ("speedup", ".2f"), ("wer", ".1f"))
-    ]
+    timed = [row.figure(key, form) for key, form in (TIMES | {"wer": ".1f"}).items()]
     paired = row.get("wer_above_fp32_ci95")
     above = row.estimate("wer_above_fp32", "+.1f") if paired else row.figure("wer_above_fp32", "+.1f")
     return [name, verdict, *timed, above, row.megabytes("bytes"), row["reason"].text()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl
@@ -13,6 +13,7 @@ from sonorant.files import read_json, read_jsonl
 RECORDINGS, COPIES = "recordings", "vocoder"
 LABELS = {RECORDINGS: "recording", COPIES: "copy of the recording"}
 """Who speaks a sentence, besides the variants of the voice, which are called as they are."""
+Kind = TypeVar("Kind")
 AGAIN = "run the stage that writes the file again"
 
 
@@ -51,9 +52,7 @@ class Document:
 
     def items(self) -> list[tuple[str, Document]]:
         """An object's keys and values in the file's order, without nulls."""
-        if not isinstance(self.value, dict):
-            raise self._wrong("an object")
-        found = self.value.items()
+        found = self._of_kind(dict, "an object").items()
         return [(key, Document(value, self.file, self._below(key))) for key, value in found if value is not None]
 
     def measured(self) -> list[tuple[str, Document]]:
@@ -66,9 +65,8 @@ class Document:
 
     def rows(self) -> list[Document]:
         """A list's values."""
-        if not isinstance(self.value, list):
-            raise self._wrong("a list")
-        return [Document(value, self.file, self._below(str(index))) for index, value in enumerate(self.value)]
+        rows = self._of_kind(list, "a list")
+        return [Document(value, self.file, self._below(str(index))) for index, value in enumerate(rows)]
 
     def number(self) -> float:
         """A number."""
@@ -85,15 +83,11 @@ class Document:
 
     def text(self) -> str:
         """A string."""
-        if not isinstance(self.value, str):
-            raise self._wrong("a text")
-        return self.value
+        return self._of_kind(str, "a text")
 
     def flag(self) -> bool:
         """True or false."""
-        if not isinstance(self.value, bool):
-            raise self._wrong("true or false")
-        return self.value
+        return self._of_kind(bool, "true or false")
 
     def figure(self, key: str, form: str) -> str | None:
         """The number below `key`, or the words in its place; None if it is absent."""
@@ -117,6 +111,11 @@ class Document:
 
     def _below(self, key: str) -> str:
         return f"{self.key}.{key}" if self.key else key
+
+    def _of_kind(self, kind: type[Kind], wanted: str) -> Kind:
+        if not isinstance(self.value, kind):
+            raise self._wrong(wanted)
+        return self.value
 
     def _wrong(self, wanted: str) -> SonorantError:
         where = f"key '{self.key}'" if self.key else "its content"

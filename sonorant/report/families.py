@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.arrays import Ints
 from sonorant.families import family_names
 from sonorant.html.blocks import Cell, Part, Section, Table
 from sonorant.report.document import RECORDINGS, Document
@@ -30,7 +30,7 @@ class JudgedFamily:
         """The variant that its samples are of."""
         return self.figures["variants"].items()[0][0]
 
-    def word_errors(self, variant: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def word_errors(self, variant: str) -> tuple[Ints, Ints]:
         """Wrong words and words of each sentence (S,)."""
         rows = Document.read_lines(self.folder / FILE)
         wrong = [round(row["word_errors"][variant].number()) for row in rows]

@@ -52,9 +52,7 @@ def open_session(
         raise SonorantError(
             f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); take another variant"
         ) from None
-    except (
-        Exception
-    ) as error:  # ONNX Runtime raises a class of its own for each cause, and all of them mean the same here
+    except Exception as error:  # ONNX Runtime has a class for each cause, and all of them mean the same here
         raise SonorantError(
             f"{graph}: ONNX Runtime does not load it ({' '.join(str(error).split())[:200]}); export it again"
         ) from None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
+from sonorant.arrays import Floats, Integers, Ints
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
@@ -158,18 +158,13 @@ class Voice:
     ) -> Speech:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
 
-        Args:
+        Args, beside those of `say`:
             text: a string, or strings that make the text when joined; they are asked for when speech needs them.
-            speaker: as for `say`, as is what is not named here.
-            speed: as for `say`.
             chunk: samples of each chunk but the last.
             limits: the most the text may take; None = `Limits()`.
             whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken
                 back, and candidates be compared; first speech comes later.
-            seed: as for `say`.
-            decoding: as for `say`.
-            candidates: as for `say`; more than 1 only if `whole`.
-            prompt: as for `say`.
+            candidates: more than 1 only if `whole`.
             lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that
                 its samples depend on. Fewer come sooner and change the end of that part a little.
 
@@ -190,11 +185,7 @@ class Voice:
         return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk)
 
     def synthesize(
-        self,
-        tokens: NDArray[np.integer],
-        lengths: NDArray[np.integer],
-        speaker: NDArray[np.integer],
-        speed: NDArray[np.floating],
+        self, tokens: Integers, lengths: Integers, speaker: Integers, speed: NDArray[np.floating]
     ) -> tuple[Floats, Ints]:
         """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,) -> samples float32 (B, S) in
         -1..1, zero past each end, and lengths int64 (B,). Raises SonorantError for a speed the voice does not have."""
@@ -202,11 +193,7 @@ class Voice:
         return judged.samples, judged.lengths
 
     def synthesize_judged(
-        self,
-        tokens: NDArray[np.integer],
-        lengths: NDArray[np.integer],
-        speaker: NDArray[np.integer],
-        speed: NDArray[np.floating],
+        self, tokens: Integers, lengths: Integers, speaker: Integers, speed: NDArray[np.floating]
     ) -> Synthesized:
         """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
         made = self.speaking.synthesize(

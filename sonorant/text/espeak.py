@@ -10,7 +10,7 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
+from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
 from sonorant.text.written_forms import plain_characters, split_unknown
 
 RULES = 1
@@ -69,12 +69,8 @@ class EspeakFrontend:
 
     def sentences(self, text: str) -> list[SpokenText]:
         known, unknown = split_unknown(plain_characters(text), self.language)
-        parts = [(part, joined_phonemes(self._phonemes(part))) for part in _SENTENCE_END.split(known)]
-        audible = [(part, phonemes) for part, phonemes in parts if phonemes]
-        return [
-            SpokenText(part, phonemes, unknown if number == 0 else ())
-            for number, (part, phonemes) in enumerate(audible)
-        ]
+        parts = ((part, self._phonemes(part)) for part in _SENTENCE_END.split(known))
+        return audible_sentences(parts, unknown)
 
     def _phonemes(self, text: str) -> list[Phoneme]:
         phonemes: list[Phoneme] = []

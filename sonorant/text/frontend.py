@@ -99,21 +99,16 @@ class TextConfig:
 class Frontend(Protocol):
     """Turns text into phonemes. Safe to share between threads and to send to other processes."""
 
-    @property
-    def name(self) -> str:
-        """The key in `FRONTENDS`."""
+    name: str
+    """The key in `FRONTENDS`."""
+    language: str
+    """Language code in lower case, such as `en-us`."""
+    symbols: tuple[str, ...]
+    """Every symbol that `speak` can return, in a fixed order: the language\'s phones, then `PAUSES`."""
 
     @property
     def version(self) -> str:
         """Versions of the software and language data; another version may pronounce differently."""
-
-    @property
-    def language(self) -> str:
-        """Language code in lower case, such as `en-us`."""
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """Every symbol that `speak` can return, in a fixed order: the language's phones, then `PAUSES`."""
 
     def speak(self, text: str) -> SpokenText:
         """Speak the whole text as one sequence. Never raises, whatever the text."""
@@ -142,6 +137,13 @@ def load_frontend(name: str, language: str) -> Frontend:
     if name not in FRONTENDS:
         raise SonorantError(f"text.frontend: unknown frontend '{name}'; allowed: {', '.join(FRONTENDS)}")
     return FRONTENDS[name](language)
+
+
+def audible_sentences(parts: Iterable[tuple[str, Iterable[Phoneme]]], unknown: tuple[str, ...]) -> list[SpokenText]:
+    """Sentences of (text, phonemes), without silent ones; the first lists the `unknown` characters."""
+    joined = [(spoken, joined_phonemes(part)) for spoken, part in parts]
+    audible = [(spoken, part) for spoken, part in joined if part]
+    return [SpokenText(spoken, part, () if number else unknown) for number, (spoken, part) in enumerate(audible)]
 
 
 def joined_phonemes(phonemes: Iterable[Phoneme]) -> tuple[Phoneme, ...]:

@@ -14,7 +14,7 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, joined_phonemes
+from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
 from sonorant.text.written_forms import plain_characters, split_unknown, written_out
 
 RULES = 1
@@ -68,12 +68,7 @@ class GruutFrontend:
         return SpokenText(" ".join(spoken for spoken, _ in parts), phonemes, unknown)
 
     def sentences(self, text: str) -> list[SpokenText]:
-        parts, unknown = self._analyse(text)
-        joined = [(spoken, joined_phonemes(part)) for spoken, part in parts]
-        audible = [(spoken, part) for spoken, part in joined if part]
-        return [
-            SpokenText(spoken, part, unknown if number == 0 else ()) for number, (spoken, part) in enumerate(audible)
-        ]
+        return audible_sentences(*self._analyse(text))
 
     def _analyse(self, text: str) -> tuple[list[tuple[str, list[Phoneme]]], tuple[str, ...]]:
         """The spoken text and phonemes of each sentence, and the unknown characters of all of them."""

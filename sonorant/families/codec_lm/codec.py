@@ -73,43 +73,28 @@ LARGEST_CODE = 2**15 - 1
 class SoundCodec(Protocol):
     """What a codec language model needs of its codec, trained here or taken from elsewhere."""
 
-    @property
-    def codebooks(self) -> int:
-        """Tokens a code frame, G."""
-        ...
-
-    @property
-    def codes(self) -> int:
-        """Codes of a stream, K."""
-        ...
-
-    @property
-    def stride(self) -> int:
-        """Mel frames a code frame."""
-        ...
-
-    @property
-    def samples_per_frame(self) -> int:
-        """Samples a code frame: those of `stride` mel frames."""
-        ...
+    codebooks: int
+    """Tokens a code frame, G."""
+    codes: int
+    """Codes of a stream, K."""
+    stride: int
+    """Mel frames a code frame."""
+    samples_per_frame: int
+    """Samples a code frame: those of `stride` mel frames."""
 
     @property
     def receptive_field(self) -> int:
         """Code frames on either side that the samples of a code frame depend on."""
-        ...
 
     @property
     def silence(self) -> Tensor:
         """Codes (G,) int64 of digital silence."""
-        ...
 
     def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
         """Log-mel (M, T) and samples (S,) of one utterance -> codes (F, G)."""
-        ...
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
-        ...
 
 
 class Codec(nn.Module):

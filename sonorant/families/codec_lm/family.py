@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Ints
+from sonorant.arrays import Floats, Integers, Ints
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -156,9 +155,7 @@ class CodecLm(Family):
 
         return TokenCandidate
 
-    def expect(
-        self, bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str
-    ) -> Expected:
+    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
         from sonorant.families.codec_lm.parity import expect_tokens
 
         return expect_tokens(bundle, trained, utterances, name)

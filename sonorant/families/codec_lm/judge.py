@@ -6,9 +6,9 @@ from typing import cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sonorant.arrays import Floats, Ints
 from sonorant.data.batches import Batch
 from sonorant.families.codec_lm.language_model import LanguageModel
 from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec
@@ -23,7 +23,7 @@ WRONG_CODES = "wrong_codes_percent"
 class LanguageModelJudge:
     """Judges language models on whole utterances; each step is told the recording's codes before it."""
 
-    def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: NDArray[np.int64]) -> None:
+    def __init__(self, recipe: LanguageModelRecipe, model: LanguageModel, items: Ints) -> None:
         """`model`: the float model, whose alignment gives the durations that every model is judged with."""
         recipe.diagonal_steps = 0
         self.recipe = recipe
@@ -62,7 +62,7 @@ class CodecJudge(WaveformJudge):
 class _Copying(nn.Module):
     """A pretrained codec, which hears samples, in the place of a model that hears the mel of one utterance."""
 
-    def __init__(self, codec: PretrainedCodec, samples_S: NDArray[np.float32]) -> None:
+    def __init__(self, codec: PretrainedCodec, samples_S: Floats) -> None:
         super().__init__()
         self.codec = codec
         self.samples_S = samples_S

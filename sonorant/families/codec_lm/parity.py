@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from array_api_compat import array_namespace
-from numpy.typing import NDArray
 
-from sonorant.arrays import Floats
+from sonorant.arrays import Floats, Integers
 from sonorant.decoding.advance import complete, looked_at
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import State, start_state
@@ -31,6 +30,7 @@ from sonorant.families.codec_lm.parity_checks import (
     each_row,
 )
 from sonorant.families.codec_lm.saved import load_language_model
+from sonorant.families.parallel.parity_checks import without_cases
 from sonorant.layers.cache import DynamicCache
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.onnx import CPU, ON_CUDA, open_session
@@ -62,11 +62,7 @@ class TokenCandidate(Candidate):
         return check_values(self.measured(), self.expected)
 
     def _from_float(self) -> dict[str, Any]:
-        graphs = check_values(self.measured(FROM_FLOAT), self.of_float)
-        return {
-            graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
-            for graph, found in graphs.items()
-        }
+        return without_cases(check_values(self.measured(FROM_FLOAT), self.of_float))
 
     def _tokens(self) -> dict[str, Any]:
         return self._same_tokens(self.expected)
@@ -192,7 +188,7 @@ def _held(cache: DynamicCache) -> Arrays:
     return keys | {f"value_{layer}": value.contiguous().numpy() for layer, value in enumerate(cache.values)}
 
 
-def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
+def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
     """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
     description = bundle.description.decoding
     assert description is not None

@@ -149,9 +149,8 @@ def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
 def _prompt(manner: Manner) -> Prompt | None:
     if manner.prompt is None:
         return None
-    return Prompt(
-        manner.prompt[None].astype(np.int64), np.array([len(manner.prompt)])
-    )  # a token store's codes are int16
+    codes = manner.prompt[None].astype(np.int64)  # a token store's codes are int16
+    return Prompt(codes, np.array([len(manner.prompt)]))
 
 
 def codes_of(recording: Path, bundle: Bundle) -> Ints:

@@ -39,9 +39,8 @@ class TorchStep:
         return advance(state, rules, logits_BGK, advance_BA, torch_arrays, sampled=drawn, penalised=drawn)
 
     def _precision(self) -> AbstractContextManager[None]:
-        if (
-            self.half is None
-        ):  # autocast that does nothing would still keep torch from keeping the traces of a compiled step
+        # Autocast that does nothing would still keep torch from keeping the traces of a compiled step.
+        if self.half is None:
             return nullcontext()
         return torch.autocast(self.device.type, self.half, cache_enabled=False)
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sonorant.arrays import Integers, Ints
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ class Acoustic(ModelKind):
 
         return AcousticRecipe(model, train, features)
 
-    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+    def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
         from sonorant.families.parallel.judge import AcousticJudge
 
         return AcousticJudge(recipe, model, items)
@@ -81,7 +79,7 @@ class Vocoder(ModelKind):
 
         return VocoderRecipe(model, train, features)
 
-    def judge(self, recipe: Any, model: Any, items: NDArray[np.int64]) -> Judge:
+    def judge(self, recipe: Any, model: Any, items: Ints) -> Judge:
         from sonorant.quantization.judge import WaveformJudge
 
         return WaveformJudge(recipe, items)
@@ -125,9 +123,7 @@ class Parallel(Family):
 
         return ParallelCandidate
 
-    def expect(
-        self, bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str
-    ) -> Expected:
+    def expect(self, bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
         from sonorant.families.parallel.parity import expect_parallel
 
         return expect_parallel(bundle, trained, utterances, name)

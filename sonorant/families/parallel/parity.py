@@ -16,7 +16,7 @@ from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
 from sonorant.families.parallel.graph_runtime import OUTPUTS, Arrays, GraphRuntime
-from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
+from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow, without_cases
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 
@@ -62,7 +62,7 @@ class ParallelCandidate(Candidate):
         return check_values(self.loaded, self.expected, self.audio, self.tolerance())
 
     def _from_float(self) -> dict[str, Any]:
-        return _without_cases(check_values(self.loaded, self.of_float, self.audio, self.tolerance(FROM_FLOAT)))
+        return without_cases(check_values(self.loaded, self.of_float, self.audio, self.tolerance(FROM_FLOAT)))
 
     def _padding(self) -> dict[str, Any]:
         return check_padding(self.loaded, self.expected.cases, self.audio, self.tolerance())
@@ -76,7 +76,7 @@ class ParallelCandidate(Candidate):
         runtime = ReferenceRuntime({graph: self.file(graph) for graph in self.bundle.graphs})
         short = sorted(self.expected.cases, key=lambda case: len(case.time) * case.batch)[:SHORT]
         expected = Expected(self.expected.runtime, short, self.expected.name)
-        return _without_cases(check_values(runtime, expected, self.audio, self.tolerance()))
+        return without_cases(check_values(runtime, expected, self.audio, self.tolerance()))
 
     def _by_reference(self) -> str:
         """What ONNX' reference evaluator says of a variant that nothing here runs, as part of a sentence."""
@@ -98,7 +98,3 @@ def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArr
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
     inputs = batches(utterances, len(bundle.description.speakers))
     return Expected(runtime, [follow(runtime, one) for one in inputs], name)
-
-
-def _without_cases(graphs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {graph: {key: value for key, value in found.items() if key != "cases"} for graph, found in graphs.items()}

@@ -151,3 +151,11 @@ def summary_of(cases: list[dict[str, Any]], tolerance: Tolerance) -> dict[str, A
         "worst": {"length": worst["length"], "output": worst["output"]},
         "cases": cases,
     }
+
+
+def without_cases(graphs: dict[str, Any]) -> dict[str, Any]:
+    """What `check_values` found, but for the single cases."""
+    return {
+        graph: {key: value for key, value in found.items() if key != "cases"} if isinstance(found, dict) else found
+        for graph, found in graphs.items()
+    }
