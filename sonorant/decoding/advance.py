@@ -144,15 +144,10 @@ def choose_advance(
 ) -> tuple[Array, Array, Array]:
     """Phonemes to move (B,), phonemes to move if forced (B,), both int64, and log survival since arrival float32 (B,).
 
-    The likeliest class is nearly always to stay: the hazard of leaving rarely reaches one half in any one frame, and
-    such a pointer sticks. The median rule leaves where the probability of having stayed so long falls below one half,
-    which is the median of the phoneme's duration under the model, by the likeliest number. Otherwise the class is
-    drawn.
-
-    Args:
-        advance_BA: logits of the classes: 0 = stay, a = move by a phonemes.
-        noise_B: uniform numbers.
-        sampled: False skips what only drawing rows need.
+    Logits `advance_BA`: 0 = stay, a = move by a phonemes. To stay is nearly always likeliest: the hazard of leaving
+    rarely reaches one half in any one frame, so a greedy pointer sticks. The median rule leaves, by the likeliest
+    number, once the probability of having stayed so long falls below one half: at the median of the phoneme's duration
+    under the model. Otherwise the class is drawn with the uniform `noise_B`. `sampled`: False skips drawing.
     """
     highest_B1 = xp.max(advance_BA, axis=-1, keepdims=True)
     weights_BA = xp.exp(advance_BA - highest_B1)
@@ -176,16 +171,11 @@ def advance(
     sampled: bool = True,
     penalised: bool = True,
 ) -> State:
-    """The state after a step.
+    """The state after a step of the model that was fed `state`.
 
-    Args:
-        state: what the model was fed.
-        rules: of the batch.
-        logits_BGK: float32 (B, G, K), the codes of the grid's next row.
-        advance_BA: float32 (B, A), how far the pointer moves.
-        xp: the arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`.
-        sampled: False skips what only drawing rows need; `draws(rules)`.
-        penalised: False skips the penalty; `penalises(rules)`.
+    `logits_BGK`: float32, the codes of the grid's next row; `advance_BA`: float32, how far the pointer moves; `xp`: the
+    arrays' namespace, `array_api_compat.array_namespace(logits_BGK)`; `sampled`, `penalised`: `draws(rules)`,
+    `penalises(rules)`; False skips work that no row needs.
     """
     noise_BG = xp.take(rules.noise_BSG, xp.reshape(state.step, (1,)), axis=1)[:, 0]
     codebooks = logits_BGK.shape[1]

@@ -52,17 +52,8 @@ class Session:
         keys: Sequence[Key],
         prompt: Prompt | None = None,
     ) -> None:
-        """Prefill; no step yet.
-
-        Args:
-            stepper: runs the model.
-            states_BNC: encoder output, float32.
-            lengths_B: phonemes of each row, `^` and `$` included, int64.
-            description: of the voice.
-            config: how to decode.
-            keys: what each row's noise follows from.
-            prompt: for voices that take one.
-        """
+        """Prefill; no step yet. `states_BNC`: encoder output, float32; `lengths_B`: phonemes of each row, `^` and `$`
+        included, int64; `keys`: what each row's noise follows from; `prompt`: for voices that take one."""
         if prompt is None:
             rows = len(lengths_B)
             prompt = Prompt(np.zeros((rows, 1, description.codebooks), np.int64), np.zeros(rows, np.int64))

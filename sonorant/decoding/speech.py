@@ -69,17 +69,8 @@ def decode_texts(
     median rule. The best candidate of all attempts is kept: first one that went well, then one that was not cut, then
     by the mean log-probability of its codes. So every text ends, and what went wrong is reported.
 
-    Args:
-        stepper: runs the model; used for one batch after the other.
-        states_BNC: encoder output, float32.
-        lengths_B: phonemes of each row, `^` and `$` included, int64.
-        description: of the voice.
-        config: how to decode.
-        seed: of the noise; the same seed gives the same codes.
-        candidates: rows of each text in a batch, each with its own noise.
-        prompt: for voices that take one.
-
-    Raises SonorantError if the seed is negative, or the candidates would all be the same.
+    `states_BNC`, `lengths_B`, `prompt`: as of `Session`; `seed`: of the noise; `candidates`: rows of each text, each
+    with its own noise. Raises SonorantError if the seed is negative, or the candidates would all be the same.
     """
     check_candidates(config, seed, candidates)
     best: list[Attempt | None] = [None] * len(lengths_B)

@@ -94,14 +94,8 @@ NEVER = -(2**40)
 def make_rules(
     lengths_B: Ints, description: DecodingDescription, config: DecodingConfig, draw: Callable[[int, int], Floats]
 ) -> Rules:
-    """The rules of a batch of texts, numpy.
-
-    Args:
-        lengths_B: phonemes of each row, `^` and `$` included.
-        description: of the voice.
-        config: for all rows.
-        draw: (steps, numbers) -> uniform noise float32 (B, steps, numbers); not called if nothing is drawn.
-    """
+    """The rules of a batch of texts, numpy. `lengths_B`: phonemes of each row, `^` and `$` included; `draw`: (steps,
+    numbers) -> uniform noise float32 (B, steps, numbers), not called if nothing is drawn."""
     rows, codebooks = len(lengths_B), description.codebooks
     budget_B = np.ceil(config.budget * description.frames_per_phoneme.p99 * lengths_B).astype(np.int64)
     budget_B[lengths_B <= EMPTY] = 0

@@ -123,13 +123,8 @@ def measure_memory(
     bundle: Path, trained: tuple[Path, Path], candidates: Mapping[str, str | None], tokens: Ints
 ) -> dict[str, Any]:
     """`{candidate: {loaded_mib, peak_mib} | "not run: <why>"}`: of a whole process, Python included, with one thread.
-
-    Args:
-        bundle: with the variants.
-        trained: the trained folders, for torch.
-        candidates: each with why it cannot run, or None.
-        tokens: phoneme ids (N, 3) of the sentence spoken between `loaded` and `peak`; the longest.
-    """
+    `candidates`: each with why it cannot run, or None; `tokens`: phoneme ids (N, 3) of the sentence spoken between
+    `loaded` and `peak`, the longest."""
     run = {candidate for candidate, reason in candidates.items() if not reason}
     with ThreadPoolExecutor(usable_cores()) as pool:
         found = {candidate: pool.submit(_measured, bundle, trained, candidate, tokens) for candidate in run}

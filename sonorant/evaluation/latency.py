@@ -1,11 +1,7 @@
-"""How long candidates take from phoneme ids to samples, in turn with fp32. Knows nothing of text or of how well they
-speak.
+"""How long candidates take from phoneme ids to samples, and how soon a streaming voice is heard.
 
 Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in
-one process, each round in another order, and how much faster one is comes from the rounds' own ratios.
-
-How soon a streaming voice is heard: from the text to the first samples, on one thread. Knows nothing of servers and of
-many at once."""
+one process, each round in another order, and a speedup comes from the rounds' own ratios."""
 
 from __future__ import annotations
 
@@ -73,12 +69,11 @@ def measure(
 ) -> dict[str, Any]:
     """Time every candidate on one thread and on all usable cores, warm, one sentence at a time.
 
-    `candidates`: each with why it is not timed, or None; `repeats`: rounds, fewer where they take longer than
-    `LONGEST`. Returns
+    `candidates`: each with why it is not timed, or None; `repeats`: rounds, fewer if longer than `LONGEST`. Returns
     `{candidate: {class: {threads_1 | threads_all: {rtf, p50_ms, p95_ms, p99_ms, seconds, phonemes, threads, repeats,
-    over_fp32, over_fp32_ci95}}}}`; `rtf` is the median over the seconds of audio, `over_fp32` the median over rounds of
-    `BASELINE`'s time over the candidate's (above 1 = faster) with its 95 % bootstrap interval; a candidate that cannot
-    run is a string "not run: <why>". Raises SonorantError if one of `REQUIRED` cannot.
+    over_fp32, over_fp32_ci95}}} | "not run: <why>"}`; `rtf` is the median over the seconds of audio, `over_fp32` the
+    median of `BASELINE`'s time over the candidate's (above 1 = faster) with its 95 % bootstrap interval. Raises
+    SonorantError if one of `REQUIRED` cannot run.
     """
     speed: dict[str, Any] = {candidate: f"not run: {reason}" for candidate, reason in candidates.items() if reason}
     timed = [candidate for candidate, reason in candidates.items() if not reason]

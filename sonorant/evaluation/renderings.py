@@ -82,13 +82,11 @@ class Renderings:
 def render(
     bundle: Path, sound: Path | None, variants: Sequence[str], utterances: Sequence[Utterance], corpus: Path
 ) -> Renderings:
-    """Render each utterance by the bundle's graphs under ONNX Runtime; the text is the manifest's, through the voice's
-    frontend.
+    """Render each utterance by the bundle's graphs under ONNX Runtime, from the manifest's text.
 
-    The copies are by the first of the `variants`. `sound`: trained folder of the model that makes sound, for what no
-    graph holds; None: no copies. `corpus`: folder that audio paths are relative to. Raises SonorantError naming the
-    utterance or file that cannot be rendered, also where the first variant gives NaN; another variant is then
-    `unspoken`.
+    The first of the `variants` makes the copies. `sound`: trained folder of the waveform model, None: no copies;
+    `corpus`: folder of the audio paths. Raises SonorantError naming the utterance or file that cannot be rendered, also
+    if the first variant gives NaN; another variant is then `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_audio(corpus / str(utterance.audio), voice.sample_rate)[0] for utterance in utterances)

@@ -46,13 +46,11 @@ def write_samples(out: Path, evaluation: Evaluation) -> None:
 
 
 def write_family(out: Path, evaluation: Evaluation) -> None:
-    """Write what the report of another family shows beside its own into the folder `out`: `family.json`,
-    `sentences.jsonl`, few samples.
+    """Write what another family's report shows into the folder `out`: `family.json`, `sentences.jsonl`, few samples.
 
-    `family.json`: `family`, `sentences` (how many, and a hash that tells whether another family was judged on the same
+    `family.json`: `family`, `sentences` (how many, and a hash that tells whether families were judged on the same
     recordings by the same recogniser), `recordings` and `copy` (their figures), `variants`: each with its figures.
-    Samples are those of the first sentences, which any family judged on the same ones has, in the recording and the
-    first variant.
+    Samples are of the first sentences, in the recording and the first variant.
     """
     renderings = evaluation.renderings
     rows = _sentences(evaluation)

@@ -44,16 +44,9 @@ def planted_clips(clip: Clip) -> list[Clip]:
 
 
 def check_planted(reference: str, heard: Mapping[str, Sequence[str]], normalizer: Normalizer) -> dict[str, Any]:
-    """In what `planted_clips` put in place of one sentence of each kind, nothing may be heard; returns the lowest error
-    rate.
-
-    Args:
-        reference: what that sentence says.
-        heard: for each kind of rendering, what was heard in each planted clip.
-        normalizer: how texts are compared.
-
-    Raises SonorantError naming the kind in which words were heard all the same.
-    """
+    """Nothing may be heard in `planted_clips` in place of one sentence of each kind; returns the lowest error rate.
+    `reference`: what that sentence says; `heard`: for each kind, what was heard in each planted clip. Raises
+    SonorantError naming the kind in which words were heard all the same."""
     found = {kind: score([reference] * len(texts), texts, normalizer).wer for kind, texts in heard.items()}
     for kind, wer in found.items():
         _require(
@@ -102,17 +95,12 @@ def check_ears(
     repeated: Sequence[str],
     normalizer: Normalizer,
 ) -> dict[str, Any]:
-    """The recogniser must hear nothing in noise, and in the recordings what it heard before; returns the error rates in
+    """The recogniser must hear nothing in noise, and in recordings what it heard before; returns the error rates in
     percent.
 
-    Args:
-        references: what the recordings say.
-        transcripts: what was heard in them by the stage `recognize_recordings`.
-        noise: what was heard in each of `noise_clips`.
-        repeated: what was heard in the first `REPEATED_CLIPS` recordings this time.
-        normalizer: how texts are compared.
-
-    Raises SonorantError naming the first check that fails.
+    `references`, `transcripts`: what the recordings say, and what `recognize_recordings` heard in them; `noise`: what
+    was heard in each of `noise_clips`; `repeated`: in the first `REPEATED_CLIPS` recordings this time. Raises
+    SonorantError naming the first check that fails.
     """
     in_noise = score(references[: len(noise)], noise, normalizer).wer
     _require(

@@ -182,13 +182,7 @@ TOLD = 5
 def export_halves(
     files: dict[str, Path], inputs: dict[str, list[Arrays]], folder: Path, config: ExportConfig
 ) -> tuple[dict[str, dict[str, Path]], dict[str, Any]]:
-    """Write `<graph>.<format>.onnx` for every format from float32 graphs.
-
-    Args:
-        files: the float32 graph by name.
-        inputs: real inputs of each graph.
-        folder: where to write.
-        config: when a node stays in float32.
+    """Write `<graph>.<format>.onnx` into `folder` for every format, from float32 graphs and real inputs of each.
 
     Returns the written files by variant and graph, and the report: `{variant: {graph: {nodes, kept: [{node, operator,
     reason}], largest: [{node, operator, largest, loss}], loss: [the same]}}}`, the last two worst first.

@@ -30,19 +30,12 @@ def verify_voice(
     *,
     quantized: Trained | None = None,
 ) -> dict[str, dict[str, Any] | str]:
-    """Check every candidate.
+    """Check every candidate. `trained`: folders of predictor and waveform model; `utterances`: token ids (N, 3) each,
+    shortest first; `quantized`: folders of the fake-quantised models, needed if the bundle has int8.
 
-    Args:
-        bundle: the voice with all its variants.
-        trained: trained folders of the model that speaks and of the one that makes sound.
-        utterances: token ids (N, 3) each, shortest first; compared alone and as padded batches.
-        config: the tolerances.
-        quantized: folders of the fake-quantised models; needed where the bundle has int8.
-
-    Returns `{"<runtime>/<variant>": {passed, failed, <check>: its figures} or "not run: <why>"}`; under `graphs` are
-    the figures of the check `values`.
-
-    Raises SonorantError if onnxruntime/fp32 fails, or the settings name a runtime that does not exist.
+    Returns `{"<runtime>/<variant>": {passed, failed, <check>: its figures} or "not run: <why>"}`; `graphs` holds the
+    figures of the check `values`. Raises SonorantError if onnxruntime/fp32 fails, or the settings name an unknown
+    runtime.
     """
     for runtime in config.runtimes:
         try:

@@ -97,12 +97,9 @@ def export_voice(
 def export_variants(sources: Sources, out: Path, lengths: Lengths, config: ExportConfig) -> dict[str, Any]:
     """Write the voice bundle `out` with all its variants, atomically; the same sources give the same bytes.
 
-    `lengths`: of the corpus that the models were trained on.
-
-    Returns what was measured for the 16-bit variants: `{variant: {graph: {nodes, kept, largest, loss}}}`, see
-    `sonorant.export.ranges`.
-
-    Raises SonorantError if a folder holds no such model, or the models do not belong together.
+    `lengths`: of the training corpus. Returns what was measured for the 16-bit variants, `{variant: {graph: {nodes,
+    kept, largest, loss}}}`, see `sonorant.export.ranges`. Raises SonorantError if a folder holds no such model, or the
+    models do not belong together.
     """
     family = family_of(sources.predictor)
     models = load_family(family).models(sources.predictor, sources.waveform)

@@ -72,16 +72,9 @@ class ModelKind(ABC):
         """The judge for quantised models, on utterances `items` of the recipe's store; `model` is the float one."""
 
     def recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None = None) -> Recipe:
-        """How such a model is trained.
-
-        Args:
-            model: fields of `sizes` and, for int8 layers, `quantization` of `model.json`.
-            train: fields of `settings`.
-            features: feature store.
-            codes: its token store, for kinds that learn codes.
-
-        Raises SonorantError if `codes` are needed and absent.
-        """
+        """How such a model is trained. `model`: fields of `sizes` and, for int8 layers, `quantization` of `model.json`;
+        `train`: fields of `settings`; `codes`: token store, for kinds that learn codes. Raises SonorantError if `codes`
+        are needed and absent."""
         if self.learns_codes and codes is None:
             raise SonorantError(f"a {self.title} learns codes: give --codes, the token store of train_waveform")
         return self.make_recipe(model, train, features, codes if self.learns_codes else None)

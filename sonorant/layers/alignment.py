@@ -126,18 +126,11 @@ def prior_loss(
 def pointers(
     durations_BN: Tensor, token_lengths: Tensor, code_frames: Tensor, stride: int, most_advance: int, steps: int
 ) -> Tensor:
-    """The phoneme that a language model's pointer stands on at each step, from durations in mel frames.
+    """The phoneme (B, steps + 1) int64 that a language model's pointer stands on at each step, and after the last one.
 
-    It starts on the first phoneme, never goes back or further than `most_advance` in a step, and has passed the last
-    phoneme (stands on N) right after a row's last code frame.
-
-    Args:
-        durations_BN: (B, N) int64 mel frames of each phoneme.
-        token_lengths, code_frames: (B,) int64.
-        stride: mel frames a code frame; the middle one decides.
-
-    Returns:
-        (B, steps + 1) int64; the last column is where the last step's advance leads.
+    `durations_BN`: int64 mel frames of each phoneme; `token_lengths`, `code_frames`: (B,) int64; `stride`: mel frames a
+    code frame, whose middle one decides. The pointer starts on the first phoneme, never goes back or further than
+    `most_advance` in a step, and has passed the last phoneme (stands on N) right after a row's last code frame.
     """
     time_T = torch.arange(steps + 1, device=durations_BN.device)
     owner_BT = owners(

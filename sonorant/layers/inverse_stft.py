@@ -13,10 +13,9 @@ from torch.nn import functional as F
 class InverseSTFT(nn.Module):
     """Inverse short-time Fourier transform with a Hann window as matrix products; the output is T * hop samples long.
 
-    The cosine part of a real signal's frame is even about its middle, the sine part odd; the even and the odd
-    frequencies of each are even or odd about its quarter. So a quarter of the frame is computed and mirrored: a quarter
-    of the work and of the constants of a full synthesis matrix. The windows of overlapping frames add up to one except
-    in the first and last `n_fft - hop` samples, where frames beyond the ends are missing.
+    The cosine part of a real signal's frame is even about its middle, the sine part odd; even and odd frequencies are
+    even or odd about its quarter. So a quarter of the frame is computed and mirrored. The windows of overlapping frames
+    add up to one except in the first and last `n_fft - hop` samples.
     """
 
     cosine_even_FQ: Tensor

@@ -1,11 +1,8 @@
-"""Scales of activations, from what flows through the float model on training data. Knows nothing of audio or of files.
+"""Post-training quantisation: scales from activations on training data, the cost of each layer in int8 by itself, and
+the model with those quantised that bear it.
 
-The largest absolute value seen becomes 127 ("min-max"). It lost least when compared on validation data with the least
-mean squared error and with percentiles, which clip the few large activations that carry much (docs/LOG.md).
-
-Post-training quantisation: which layers bear int8, by trying each alone, and the model with those quantised.
-
-Knows nothing of training or of files."""
+The largest absolute value seen becomes 127 ("min-max"). On validation data it lost less than the least mean squared
+error and percentiles, which clip the few large activations that carry much (docs/LOG.md)."""
 
 from __future__ import annotations
 

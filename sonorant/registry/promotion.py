@@ -91,18 +91,13 @@ class Verdict:
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; record the verdict on
-    it.
+    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`, and record the
+    verdict.
 
-    Args:
-        model: name of the registered model.
-        config: the gates' limits.
-        version: which to judge.
-        without_champion: reason not to compare with the champion, where that is impossible.
-        again: also accept a version that was rolled back.
-
-    The champion itself is judged only by the gates that need no comparison, and keeps the verdict that made it
-    champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not answer.
+    `without_champion`: reason not to compare with the champion, where that is impossible; `again`: also accept a
+    version that was rolled back. The champion itself is judged only by the gates that need no comparison, and keeps the
+    verdict that made it champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does
+    not answer.
     """
     with registry() as store:
         versions = all_versions(store, model)

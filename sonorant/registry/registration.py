@@ -76,16 +76,10 @@ def register(
     Measurements made to choose the default variant do not count as content: a voice measured again is the same version.
     The newest version gets the alias `challenger`.
 
-    Args:
-        bundle: folder of the bundle.
-        metrics: content of reports/metrics.json.
-        report: folder with the page and, in `evaluation`, the judged sentences; may be absent.
-        config: section `register`.
-        origin: tags that say where the voice comes from.
-        execution: pipeline execution to stand below.
-        trained: trained model folders by kind, kept for fine-tuning if the bundle was exported from them.
-
-    Raises SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
+    `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged
+    sentences, may be absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to
+    stand below; `trained`: trained folders by kind, kept for fine-tuning if the bundle was exported from them. Raises
+    SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
     voice = read_bundle(bundle)
     content = content_hash(_without_measurements(voice))

@@ -68,14 +68,8 @@ class Bucketed:
     """Makes a runtime of fixed shapes one of any shape. Any number of threads may use it."""
 
     def __init__(self, fixed: Runtime, free: Runtime, buckets: Buckets, prepared: Callable[[], int]) -> None:
-        """Compose.
-
-        Args:
-            fixed: only ever given the shapes of `buckets`; it prepares something for each at its first call.
-            free: computes the same; given what is outside the buckets.
-            buckets: the sizes.
-            prepared: tells how many shapes `fixed` has prepared so far.
-        """
+        """`fixed`: only ever given the shapes of `buckets`, prepares something for each at its first call; `free`:
+        computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far."""
         self.buckets = buckets
         self._prepared_so_far = prepared
         self._fixed = fixed

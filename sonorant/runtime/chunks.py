@@ -44,21 +44,13 @@ def vocode_chunks(
     axis: int = 2,
     first_after: int | None = None,
 ) -> Iterator[Floats]:
-    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while the frames still come in parts of
-    any size.
+    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while frames still come in parts of any
+    size. A part is given as soon as the frames that it depends on are there, and no more are kept than the next needs.
 
-    A part is given as soon as the frames that it depends on are there, and no more frames are kept than the next one
-    needs.
-
-    Args:
-        runtime: its `vocode` is asked.
-        parts: frames from first to last, such as mels (B, M, any) or codes (B, any, G).
-        lengths: frames of each row (B,); None = all that come, which nobody need know beforehand.
-        receptive_field: frames that a frame depends on, on either side.
-        sizes: as in `decode_chunks`.
-        axis: that of the frames in each part.
-        first_after: frames after the first part that it waits for, where they shall be fewer than `receptive_field`: it
-            comes sooner and differs a little.
+    `parts`: frames from first to last along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames of
+    each row (B,), None = all that come; `receptive_field`: frames on either side that a frame depends on; `sizes`: as
+    in `decode_chunks`; `first_after`: frames that the first part waits for behind its own, if fewer than
+    `receptive_field`: it comes sooner and differs a little.
     """
     coming, after = iter(parts), receptive_field if first_after is None else first_after
     window, start = next(coming, None), 0

@@ -34,10 +34,9 @@ class SpokenVoice(PythonModel):
         """Speak a table with the column `text` and, if wanted, `speaker` (a name) and `speed` (2.0 = twice as fast).
 
         Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `warning`, `error`. A row
-        that cannot be spoken has no audio and one line as `error`, which is empty for the others. `warning` names the
-        sentences that did not go well (`FinishReason`) and were given as they are; it is empty where all did. A voice
-        of the family codec_lm takes no speed but 1. Raises MlflowException, which a server answers with status 400,
-        where no row can be spoken or the table is more than one request may ask for.
+        that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the sentences that did
+        not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises MlflowException, which
+        a server answers with status 400, if no row can be spoken or the table is more than one request may ask for.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)

@@ -33,17 +33,8 @@ class Speech(Iterator[Floats]):
     """
 
     def __init__(self, voice: Voice, text: str | Iterable[str], *, manner: Manner, limits: Limits, chunk: int) -> None:
-        """Prepare; nothing is computed yet.
-
-        Args:
-            voice: who speaks.
-            text: may come in fragments, which are asked for when speech needs them.
-            manner: how it is spoken.
-            limits: the most the text may take.
-            chunk: samples of each chunk but the last.
-
-        Raises SonorantError if the voice cannot speak in this manner.
-        """
+        """Prepare; nothing is computed yet. `text` may come in fragments, which are asked for when speech needs them;
+        `chunk`: samples of each chunk but the last. Raises SonorantError if the voice cannot speak in this manner."""
         if chunk < 1:
             raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
         self.sample_rate = voice.sample_rate

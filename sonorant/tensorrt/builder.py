@@ -79,18 +79,9 @@ def build_engine(
     *,
     label: str,
 ) -> bytes:
-    """Build a graph's engine for this machine's GPU.
-
-    Args:
-        graph: the ONNX file.
-        inputs: its inputs; named dimensions are those of the profiles.
-        profiles: ranges of sizes, each an optimisation profile.
-        config: how to build.
-        timing_cache: file of kernel timings, read and written; one of another GPU or TensorRT is discarded.
-        label: name of the progress bars.
-
-    Returns the serialised engine. Raises SonorantError naming the file if TensorRT cannot parse or build it.
-    """
+    """Build a graph's engine for this machine's GPU, serialised. `inputs`: of the graph, with the profiles' dimensions
+    by name; `timing_cache`: file of kernel timings, read and written, discarded if of another GPU or TensorRT; `label`:
+    of the progress bars. Raises SonorantError naming the file if TensorRT cannot parse or build it."""
     messages = Messages()
     builder = trt.Builder(messages)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))

@@ -58,15 +58,9 @@ class Execution:
         return sum(graph is not None for _, graph in list(self._recorded.values()))
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
-        """Run the engine on arrays whose sizes a profile covers.
-
-        Args:
-            inputs: by the names and dtypes of the graph's inputs.
-            profile: index of the optimisation profile.
-            record: whether these shapes will come again and are worth a CUDA graph.
-
-        Returns the outputs by name. Raises SonorantError with TensorRT's message if it fails.
-        """
+        """Run the engine on arrays, by name, whose sizes a profile covers; returns the outputs by name. `record`:
+        whether these shapes will come again and are worth a CUDA graph. Raises SonorantError with TensorRT's message if
+        it fails."""
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
         context, graph = self._recorded.get(shapes, (None, None))

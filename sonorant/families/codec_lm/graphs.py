@@ -174,14 +174,9 @@ def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> No
 
 
 def export_prefill(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph states, lengths, prompt, prompt_lengths -> key_<l>, value_<l>, position: what stands before the
-    codes.
-
-    As `LanguageModel.prefill`, of any batch, any number of tokens and any prompt of at least one frame, which may be
-    padding. For each layer keys (batch, H, D, slots) and values (batch, H, slots, D) float32; position (batch, slots)
-    int64, -1 where a slot is padding.
-    Raises SonorantError if the result is not valid ONNX.
-    """
+    """Write the graph of `LanguageModel.prefill`, of any batch, length and prompt of at least one frame: states,
+    lengths, prompt, prompt_lengths -> key_<l> (batch, H, D, slots) and value_<l> (batch, H, slots, D) float32, position
+    (batch, slots) int64, -1 = padding. Raises SonorantError if it is not valid ONNX."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels),
         "lengths": torch.tensor([7, 5]),

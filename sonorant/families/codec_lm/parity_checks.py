@@ -105,14 +105,12 @@ def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
 def check_tokens(
     runtime: TokenRuntime, expected: Expected, likelihoods: Likelihoods, share: float, tie: float
 ) -> dict[str, Any]:
-    """`{identical, share, ties}`: whether all greedy tokens are torch's, else the share of decisions that are, each
-    told those before.
+    """`{identical, share, ties, decisions}`: whether all greedy tokens are torch's, else the share of decisions that
+    are, each told those before.
 
-    A decision is a code, or where the pointer moves, past the end included. Where torch itself finds two of them
-    equally likely but for
-    `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong one where
-    there are more than
-    `1 - share`.
+    A decision is a code, or where the pointer moves, past the end included. Where torch finds two of them equally
+    likely within `tie` (a difference of logits), either is right. Raises Fault naming step and batch of the first wrong
+    one if more than `1 - share` are wrong.
     """
     right = decisions = ties = 0
     first, identical = "", True

@@ -104,15 +104,8 @@ class StaticTokenRuntime(TorchTokenRuntime):
         compiler: Compiler | None,
         graphs: CudaGraphs | None,
     ) -> None:
-        """Compose; see `StaticStepper`.
-
-        Args:
-            step, codec: as `TorchTokenRuntime`.
-            shapes: what batches are padded to.
-            functions: steps in place, by whether rows draw, shared by all steppers.
-            compiler: what has compiled `functions`, if they are.
-            graphs: what records each room's step, if anything.
-        """
+        """`shapes`: what batches are padded to; `functions`: steps in place, by whether rows draw, shared by all
+        steppers; `compiler`: what compiled them, if anything; `graphs`: what records each room's step, if anything."""
         super().__init__(step, codec)
         self.shapes = shapes
         self._functions, self._compiler, self._graphs = functions, compiler, graphs

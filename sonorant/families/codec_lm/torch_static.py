@@ -189,18 +189,9 @@ class StaticStepper:
         free: Stepper,
         tally: Tally,
     ) -> None:
-        """Compose.
-
-        Args:
-            step: the model.
-            shapes: what is prepared.
-            rooms: of those shapes; nobody else uses them meanwhile.
-            functions: a step in place, by whether rows draw or are penalised: `in_place(step, drawn)`, or that
-                compiled.
-            record: applied to each room's step once, before its first batch.
-            free: decodes what fits no shape.
-            tally: where batches are counted.
-        """
+        """`rooms`: nobody else uses them meanwhile; `functions`: `in_place(step, drawn)` by whether rows draw or are
+        penalised, perhaps compiled; `record`: applied to each room's step once, before its first batch; `free`: decodes
+        what fits no shape; `tally`: counts batches."""
         self._step, self._shapes, self._rooms = step, shapes, rooms
         self._functions, self._record, self._free, self._tally = functions, record, free, tally
         self._room: Room | None = None

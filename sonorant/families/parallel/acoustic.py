@@ -167,15 +167,10 @@ class AcousticModel(PhonemeEncoder):
         return Encoded(states_BNC, self.prior(states_BNC), self.duration(states_BNC.detach(), mask_BN1), mask_BN)
 
     def expand(self, states_BNC: Tensor, ends_BN: Tensor, time_T: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Repeat each token's state for its frames and add where in the token each frame stands.
+        """Repeat each token's state for its frames, and add where in the token each frame stands.
 
-        Args:
-            states_BNC: (B, N, C) encoder states.
-            ends_BN: (B, N) int64, the frame after each token's last one; constant over padded tokens.
-            time_T: (T,) int64, the frames wanted, in a row; those before 0 and past a row's last end are masked.
-
-        Returns:
-            hidden (B, T, C), the token index each frame belongs to (B, T) int64, mask (B, T, 1) of states' dtype.
+        States (B, N, C), ends (B, N) int64 as of `encode_speech`, frame numbers (T,) int64 in a row -> hidden (B, T,
+        C), token index of each frame (B, T) int64, mask (B, T, 1): 0 before frame 0 and past a row's last end.
         """
         batch, tokens, width = states_BNC.shape
         starts_BN = torch.cat([torch.zeros_like(ends_BN[:, :1]), ends_BN[:, :-1]], dim=1)

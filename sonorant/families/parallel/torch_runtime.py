@@ -41,11 +41,9 @@ def load_torch(trained: tuple[Path, Path], variant: str | None, device: str, thr
 def load_functions(trained: tuple[Path, Path], variant: str | None, device: torch.device) -> dict[str, Function]:
     """The three graphs of the trained folders (acoustic model, vocoder) on a device.
 
-    `variant`: fp32 or int8 where the folders must hold that, None where they may hold either; fp16 and bf16 halve what
-    works on frames of float models. The encoder stays as it is: it decides how long everything lasts, and takes little
-    of the time.
-
-    Raises SonorantError if the device is absent, the folders hold something else, or the variant makes no sense here.
+    `variant`: fp32 or int8 require folders of that kind, None takes either; fp16 and bf16 halve what works on frames of
+    float models. The encoder stays as it is: it decides how long everything lasts, and takes little time. Raises
+    SonorantError if the device is absent, the folders hold something else, or the variant is impossible here.
     """
     check_device(device)
     (acoustic, described), (vocoder, vocoder_described) = load_acoustic(trained[0]), load_vocoder(trained[1])
