@@ -20,8 +20,7 @@ class DecodingConfig:
     top_k: int
     """Draw from this many of the likeliest codes; 0 = from all."""
     top_p: float
-    """Draw from the fewest likeliest codes that reach this probability (nucleus sampling, Holtzman et al. 2020); 1 =
-    all."""
+    """Draw from the fewest codes that reach this probability (nucleus sampling, Holtzman et al. 2020); 1 = all."""
     repetition_penalty: float
     """Divides positive and multiplies negative logits of recent codes (Keskar et al. 2019, section 4.1); 1 = off."""
     repetition_window: int

@@ -61,8 +61,7 @@ def judged_variants(parity: dict[str, Any]) -> list[str]:
 
 
 def timed_candidates(parity: dict[str, Any]) -> dict[str, str | None]:
-    """Every candidate of `verify`, with why it is not timed, or None. Of torch only `REFERENCE` is timed: it cannot
-    ship."""
+    """Every candidate of `verify`, with why it is not timed, or None. Of torch only `REFERENCE` is timed."""
     return {candidate: _why_not(candidate, row) for candidate, row in parity.items()}
 
 
@@ -77,9 +76,8 @@ def _why_not(candidate: str, row: Any) -> str | None:
 
 
 def certainly_slower(speed: Mapping[str, Any], variant: str) -> str | None:
-    """Why a variant need not be heard: beyond the 95 % interval it takes longer than `BASELINE` at every length and
-    number of threads, under every runtime that can ship and was timed. Else None. `speed`: result of
-    `latency.measure`."""
+    """Why a variant need not be heard: beyond the 95 % interval it is slower than `BASELINE` at every length and number
+    of threads, under every runtime that can ship and was timed. Else None. `speed`: of `latency.measure`."""
     timed = {
         candidate: [figure for of_threads in found.values() for figure in of_threads.values()]
         for candidate, found in speed.items()

@@ -106,8 +106,8 @@ def summarize(counts: ErrorCounts, resamples: int) -> dict[str, Any]:
 
 
 def compare(system: ErrorCounts, baseline: ErrorCounts, resamples: int) -> dict[str, Any]:
-    """Points of a system above a baseline on the same sentences, with paired 95 % intervals. Raises ValueError if the
-    references differ."""
+    """Points above a baseline on the same sentences, with paired 95 % intervals. Raises ValueError if references
+    differ."""
     if not (np.array_equal(system.words, baseline.words) and np.array_equal(system.characters, baseline.characters)):
         raise ValueError("two systems can be compared only on the same sentences")
     words = bootstrap(rate, system.word_errors - baseline.word_errors, system.words, resamples=resamples)

@@ -129,8 +129,7 @@ def _measure(job: LatencyJob) -> dict[str, Any]:
 def _take_turns(
     voices: Mapping[str, Voice], tokens: Ints, repeats: int, longest: float = LONGEST
 ) -> tuple[dict[str, Doubles], dict[str, float]]:
-    """Seconds of each voice in each round (R,), and the seconds it spoke. After `LEAST` rounds none begins past
-    `longest`."""
+    """Seconds of each voice in each round (R,), and the seconds it spoke; after `LEAST` rounds, until `longest`."""
     _warm_up(voices, tokens)
     inputs = _alone(tokens)
     took: dict[str, list[float]] = {name: [] for name in voices}

@@ -1,4 +1,4 @@
-"""The evaluator is tested before it judges: a recogniser that hears words in noise, or none in speech, must not score a
+"""The evaluator is tested before it judges: a recogniser that hears words in noise, or none in speech, scores no
 voice."""
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ def rotate(x_BHTD: Tensor, turned: Turns) -> Tensor:
 
 
 Kind = Literal["full", "sliding", "block"]
-"""Positions a query sees: `full`: all up to its own; `sliding`: the last `window`; `block`: its own and the last
-block."""
+"""Positions a query sees: `full`: up to its own; `sliding`: the last `window`; `block`: its own and the last block."""
 
 
 def allowed(kind: Kind, window: int, query: Tensor, key: Tensor) -> Tensor:
@@ -141,8 +140,7 @@ class SelfAttention(nn.Module):
         return Sight(turns(position_BQ, self.width), (seen_BQS | (position_BQ == EMPTY)[:, :, None])[:, None])
 
     def step(self, x_BQC: Tensor, sight: Sight, cache: Cache, layer: int) -> Tensor:
-        """Decoding: attend from new positions (B, Q, C) to the cache, which keeps their keys and values -> (B, Q,
-        C)."""
+        """Decoding: attend from new positions (B, Q, C) to the cache, and keep their keys and values -> (B, Q, C)."""
         query, key, value = self.heads_of(x_BQC, sight.turned)
         return self.joined(cache.attend(layer, query, key, value, sight.mask_B1QS))
 

@@ -1,5 +1,4 @@
-"""ONNX operators that torch lacks, for export. Importing this file imports torch's compiler, which takes two
-seconds."""
+"""ONNX operators that torch lacks, for export. Importing this imports torch's compiler, which takes two seconds."""
 
 from __future__ import annotations
 

@@ -143,8 +143,7 @@ def decide(ptq: PostTrained, qat: Path | None, config: QuantizeConfig) -> tuple[
 
 
 def in_float(sensitivity: list[Sensitivity]) -> str:
-    """Layers that stay float, the bytes of their weights and their share: why int8 is more than a quarter of the
-    size."""
+    """Layers that stay float, the bytes of their weights and their share: why int8 is not a quarter of the size."""
     if not sensitivity:
         return "all of it stays float, as others trained it"
     kept = [row for row in sensitivity if row.stays_float]

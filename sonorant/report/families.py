@@ -39,8 +39,7 @@ class JudgedFamily:
 
 def families(folder: Path, own: str, presentation: Presentation) -> Section:
     """Every variant of every family judged on the sentences of `own`, how to run missing families, and players.
-    `folder`: holds a folder a family, from the stage evaluate. Raises SonorantError naming file and key if one is
-    damaged."""
+    `folder`: a folder a family, from the stage evaluate. Raises SonorantError naming file and key if one is damaged."""
     judged, missing = _judged(folder, own)
     baseline = judged[own]
     rows = [row for name, found in judged.items() for row in _rows(name, found, baseline if name != own else None)]

@@ -110,8 +110,7 @@ class Bucketed:
         return samples[:count, : samples.shape[1] // frames * width]
 
     def warm_up(self, progress: bool = True) -> float:
-        """Prepare all buckets, so that no request waits. Returns the seconds it took; `progress` shows each on
-        stderr."""
+        """Prepare all buckets, so that no request waits. Returns the seconds; `progress` shows each on stderr."""
         from tqdm import tqdm  # not where requests are only padded
 
         began = perf_counter()

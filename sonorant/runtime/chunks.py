@@ -75,8 +75,7 @@ def vocode_chunks(
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, receptive_field: ReceptiveField, limit: int) -> Floats:
-    """Output of `encode` -> samples (B, T * hop), computing at most about `limit` frames, all rows together, at
-    once."""
+    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames, all rows together, at once."""
     lengths = ends[:, -1]
     size = max(1, limit // len(ends))
     if lengths.max() <= size:

@@ -91,8 +91,7 @@ class Runtime(Protocol):
 
 
 class TokenRuntime(Protocol):
-    """Runs the graphs of the family codec_lm on numpy arrays. `F` code frames, `G` codebooks; the rest as in
-    `Runtime`."""
+    """Runs the graphs of the family codec_lm. `F` code frames, `G` codebooks; the rest as in `Runtime`."""
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
         """What is said: tokens (B, N, 3), lengths, speaker (B,) -> states (B, N, C)."""
@@ -119,8 +118,7 @@ class LoadOptions:
     warm_up: bool = False
     """Runtimes of fixed shapes: prepare all of them while loading, so that no request waits for it."""
     slots: tuple[int, ...] | None = None
-    """Torch runtimes of fixed shapes, family codec_lm: slots of their caches; None = powers of two as the corpus
-    needs."""
+    """Torch runtimes of fixed shapes, family codec_lm: slots of their caches; None = powers of two as needed."""
     cache_folder: Path | None = None
     """The same: where torch keeps compiled code, for this process; None = a folder of the model in the user's cache."""
     explain: bool = False
@@ -138,8 +136,7 @@ class LoadOptions:
 
 def load_runtime(name: str, bundle: Bundle, options: LoadOptions) -> Any:
     """Load a runtime by name; its interface is that of the bundle's family, such as `Runtime` or `TokenRuntime`. Raises
-    SonorantError if the name is unknown, the runtime cannot load this family or needs trained folders, or as its loader
-    does."""
+    SonorantError if the name is unknown, the family or lacking trained folders rule it out, or as its loader does."""
     row, family = runtime_row(name), load_family(bundle.description.family)
     loaders = family.loaders()
     if name not in loaders:

@@ -175,8 +175,8 @@ class Speaking(Protocol):
         """Raise SonorantError where the voice cannot speak in this manner."""
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech; samples past a row's end are undefined and may
-        exceed -1..1."""
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech, undefined past a row's end, perhaps beyond
+        -1..1."""
 
     def parts(
         self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool

@@ -59,8 +59,8 @@ class Execution:
 
     def run(self, inputs: Mapping[str, NDArray[Any]], profile: int, *, record: bool) -> Arrays:
         """Run the engine on arrays, by name, whose sizes a profile covers; returns the outputs by name. `record`:
-        whether these shapes will come again and are worth a CUDA graph. Raises SonorantError with TensorRT's message if
-        it fails."""
+        whether these shapes will come again and are worth a CUDA graph. Raises SonorantError with TensorRT's
+        message."""
         arrays = {name: np.ascontiguousarray(inputs[name], self._dtypes[name]) for name in self._inputs}
         shapes = tuple(array.shape for array in arrays.values())
         context, graph = self._recorded.get(shapes, (None, None))

@@ -134,8 +134,8 @@ class Codec(nn.Module):
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
-        -1..1. A row is as it would be alone. A part equals the same part of the whole if it has `receptive_field` code
-        frames around it."""
+        -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
+        around it."""
         return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
 
     @torch.no_grad()

@@ -162,8 +162,7 @@ class _Vocoding(Traced):
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `LanguageModel.encode_speech`, of any batch and length. Raises SonorantError if it is not
-    valid ONNX."""
+    """Write the graph of `LanguageModel.encode_speech`, of any size. Raises SonorantError if it is not valid ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),

@@ -78,8 +78,7 @@ class LanguageModelConfig:
 
 
 class LanguageModel(PhonemeEncoder):
-    """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen",
-    2.1)."""
+    """Decoder-only transformer over code frames; codebook g is delayed by g steps (Copet et al. 2023, "MusicGen")."""
 
     float_parts = ("prior", "advance")
     """What int8 leaves alone: no graph holds the prior, and a few weights decide how long everything lasts."""
@@ -204,8 +203,7 @@ class LanguageModel(PhonemeEncoder):
 
 
 def delay(codes_BFG: Tensor, fill: int) -> Tensor:
-    """Codes (B, F, G) int64 -> grid (B, F + G - 1, G): codebook g is delayed by g steps; `fill` where there is no
-    code."""
+    """Codes (B, F, G) int64 -> grid (B, F + G - 1, G): codebook g is delayed by g steps; `fill` elsewhere."""
     codebooks = codes_BFG.shape[2]
     shifted = [
         F.pad(codes_BFG[..., stream], (stream, codebooks - 1 - stream), value=fill) for stream in range(codebooks)

@@ -101,8 +101,7 @@ class Reference:
     """The trained models under torch: what every candidate is compared with."""
 
     def __init__(self, runtime: TokenRuntime, model: LanguageModel, description: DecodingDescription) -> None:
-        """`runtime`: the trained models with a growing cache; `model`: the language model, for values between
-        tokens."""
+        """`runtime`: the trained models with a growing cache; `model`: the language model alone."""
         self.runtime, self.model, self.description = runtime, model, description
 
     @torch.inference_mode()

@@ -61,8 +61,7 @@ class Measured:
     def compare(
         self, got: TokenCase, wanted: TokenCase, batch: int, other: str
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Graph and report row of each output. Raises Fault for the first that is too far from `other`, such as
-        "torch"."""
+        """Graph and report row of each output. Raises Fault for the first too far from `other`, such as "torch"."""
         pairs = zip(_outputs(got, self.graphs is not None), _outputs(wanted, self.graphs is not None), strict=True)
         for (graph, length, output, values), (_, _, _, expected) in pairs:
             where = where_of(graph, output, length, batch)

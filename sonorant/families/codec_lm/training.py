@@ -89,7 +89,7 @@ class LanguageModelLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance` summed over code frames, `prior` over
+        """Batch of `CodeBatches` -> `codes` (mean over codebooks) and `advance`, sums over code frames; `prior` over
         frames."""
         return self.judge(self.predict(batch, step), batch)
 
@@ -237,8 +237,7 @@ class LanguageModelRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_N)
 
     def start_from(self, initial: Initial) -> Taken:
-        """As all trainings on utterances. With another codec, weights of codes start anew: its codes mean other
-        sounds."""
+        """As all trainings on utterances; the weights of codes start anew if another codec gives them other sounds."""
         if initial.description["codec"]["sha256"] != self.codes.codec["sha256"]:
             weights = {
                 name: value for name, value in initial.weights.items() if name.split(".")[0] not in ("code", "logits")

@@ -38,8 +38,7 @@ class RegressionDecoder(nn.Module):
 
 
 class FlowDecoder(nn.Module):
-    """Optimal-transport conditional flow matching (Lipman et al. 2023, section 4.1; Mehta et al. 2024,
-    "Matcha-TTS")."""
+    """Optimal-transport conditional flow matching (Lipman et al. 2023, 4.1; Mehta et al. 2024, "Matcha-TTS")."""
 
     noise_TM: Tensor
     frequency: Tensor
@@ -203,8 +202,8 @@ class AcousticModel(PhonemeEncoder):
 
     def decode(self, states_BNC: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
         """Synthesis on frames: output of `encode_speech`, frame numbers (T,) int64 in a row -> log-mel (B, M, T)
-        float32. Silence before frame 0 and past each end. A part equals the same part of the whole if it has
-        `receptive_field` frames around it."""
+        float32, silent outside an utterance. A part equals that of the whole if it has `receptive_field` frames around
+        it."""
         hidden_BTC, _, mask_BT1 = self.expand(states_BNC, ends_BN, time_T)
         mel_BTM = self.decoder(hidden_BTC, mask_BT1, time_T)
         mel_BTM = (mel_BTM.float() * self.mel_std + self.mel_mean) * mask_BT1 + SILENCE * (1.0 - mask_BT1)

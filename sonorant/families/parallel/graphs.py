@@ -85,8 +85,7 @@ class _Vocoding(Traced):
 
 
 def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.encode_speech`, of any batch and length. Raises SonorantError if it is not
-    valid ONNX."""
+    """Write the graph of `AcousticModel.encode_speech`, of any size. Raises SonorantError if it is not valid ONNX."""
     example = {
         "tokens": torch.ones(2, 7, 3, dtype=torch.int64),
         "lengths": torch.tensor([7, 5]),
@@ -103,8 +102,7 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
 
 
 def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
-    """Write the graph of `AcousticModel.decode`, of any batch and lengths. Raises SonorantError if it is not valid
-    ONNX."""
+    """Write the graph of `AcousticModel.decode`, of any size. Raises SonorantError if it is not valid ONNX."""
     example = {
         "states": torch.zeros(2, 7, model.config.channels),
         "ends": torch.arange(1, 8).repeat(2, 1),

@@ -53,8 +53,8 @@ class Vocoder(nn.Module):
 
     def forward(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Log-mel (B, M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
-        -1..1. A row is as it would be alone. A part equals the same part of the whole if it has `receptive_field`
-        frames around it."""
+        -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
+        around it."""
         mask_BT1 = None
         if lengths_B is not None:
             time_T = torch.arange(mel_BMT.shape[2], device=mel_BMT.device)
