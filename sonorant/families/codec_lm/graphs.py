@@ -156,9 +156,13 @@ class _Stepping(Traced):
         return logits, advance, *cache.new
 
 
-class _Vocoding(Traced):
+class _Vocoding(nn.Module):
+    def __init__(self, codec: SoundCodec) -> None:
+        super().__init__()
+        self.codec = codec
+
     def forward(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        return self.model.decode(codes, lengths)
+        return self.codec.decode(codes, lengths)
 
 
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
