@@ -1,10 +1,8 @@
-"""The moving average of a model's weights, which is what ships. Knows nothing of training.
+"""The moving average of a model's weights (EMA), and checkpoints: whole, or not there at all.
 
-Checkpoints that are whole or not there. Knows nothing of what is in them.
-
-A checkpoint is one file: the bytes of `torch.save`, then a trailer of a magic word and their SHA-256. It is written
-under a temporary name, flushed to disk and renamed; a damaged one is recognised, named, and the one before it is
-used."""
+A checkpoint is one file: the bytes of `torch.save`, then a magic word and their SHA-256. It is written under a
+temporary name, flushed to disk and renamed. A damaged one is named, and the one before it is used.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +20,17 @@ from torch.optim.swa_utils import AveragedModel
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
+MAGIC = b"SONORANT"
+TRAILER = len(MAGIC) + hashlib.sha256().digest_size
+BEST = "best.ckpt"
+KEEP = 2
+"""How many of the newest checkpoints stay, besides the best by validation."""
+
 
 class Ema(AveragedModel):
     """An exponential moving average of a model's weights; buffers are constants and stay as they were copied.
 
-    It trusts its first steps less: the decay at step n is at most (n + 1) / (n + 10).
+    The first steps count less: the decay at step n is at most (n + 1) / (n + 10).
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -35,8 +39,7 @@ class Ema(AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Take in the weights of `model`. Unlike torch's own, which moves its counter to the GPU, it never waits for
-        the step."""
+        """Take in the weights of `model`, without waiting for the step: torch's own moves its counter to the GPU."""
         number = int(self.n_averaged)
         averages: list[torch.Tensor] = list(self.module.parameters())
         current: list[torch.Tensor] = list(model.parameters())
@@ -47,26 +50,12 @@ class Ema(AveragedModel):
         self.n_averaged += 1
 
 
-MAGIC = b"SONORANT"
-
-
-TRAILER = len(MAGIC) + hashlib.sha256().digest_size
-
-
-BEST = "best.ckpt"
-
-
-KEEP = 2
-"""How many of the newest checkpoints stay; the best by validation stays besides."""
-
-
 class DamagedCheckpoint(Exception):
-    """The file is truncated, altered or no checkpoint; the message names it."""
+    """The file is truncated, altered or not a checkpoint; the message names it."""
 
 
 def save(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` (tensors, numbers, strings, lists, dicts). Raises SonorantError when the disk refuses; an older
-    file then stays."""
+    """Write `state` (tensors, numbers, strings, lists, dicts), or leave the older file and raise SonorantError."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getbuffer()
@@ -74,7 +63,7 @@ def save(path: Path, state: dict[str, Any]) -> None:
         with atomic_file(path) as temporary, temporary.open("wb") as file:
             file.write(payload)
             file.write(MAGIC + hashlib.sha256(payload).digest())
-            file.flush()  # a disk that is full says so here, before `atomic_file` goes on
+            file.flush()  # a full disk says so here, before `atomic_file` goes on
     except OSError as error:
         raise SonorantError(
             f"{path}: checkpoint not written ({error.strerror}); the one before it is untouched: "
@@ -88,7 +77,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a whole checkpoint, for `parse`. Raises DamagedCheckpoint, also where the disk cannot read it."""
+    """The bytes of a whole checkpoint, for `parse`. Raises DamagedCheckpoint, also if the disk cannot read it."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -111,16 +100,14 @@ def path_of(folder: Path, step: int) -> Path:
 
 def existing(folder: Path) -> list[Path]:
     """Checkpoints by step, newest first."""
-    return sorted(
-        (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name)), reverse=True
-    )
+    found = (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8}\.ckpt", path.name))
+    return sorted(found, reverse=True)
 
 
 def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
-    """The bytes of the newest whole checkpoint, or None where there is none yet; says by name which damaged ones it
-    passed over.
+    """The bytes of the newest whole checkpoint, or None where there is none yet; damaged ones are named and skipped.
 
-    Raises SonorantError if there are checkpoints but none is whole: training never starts over without being told to.
+    Raises SonorantError if no checkpoint is whole: training never starts over without being told to.
     """
     paths = existing(folder)
     for path in paths:
@@ -136,11 +123,9 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
 
 
 def prune(folder: Path, saved: Path) -> None:
-    """Keep `saved`, which was just written, and the newest others before it up to `KEEP` in all; the best by validation
-    is no matter here.
+    """Keep `saved`, which was just written, and the newest before it, `KEEP` in all.
 
-    Of later steps there can only be ones that were passed over as damaged: they go, and so does what a trainer that was
-    killed inside a write has left.
+    Later steps can only be damaged ones that were skipped: they go, and so do the remains of interrupted writes.
     """
     paths = existing(folder)
     keep = [path for path in paths if path <= saved][:KEEP]

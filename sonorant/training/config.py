@@ -1,8 +1,7 @@
-"""Settings every training shares. Knows nothing of any one model.
+"""Settings that every training has, and those of the machine it runs on (sections `data` and `machine`).
 
-How this machine trains: what may differ between machines without making another voice. Knows nothing of models.
-
-Sections `data` and `machine` of params.yaml: no stage depends on them, so changing one trains nothing again."""
+No stage depends on the machine's: changing one trains nothing again.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +17,12 @@ from sonorant.processes import usable_cores
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How long, how fast and how exactly to train. What the machine decides (ranks, threads, devices) is not here."""
+    """How long, how fast and how exactly to train. Ranks, threads and devices are for the machine to decide."""
 
     steps: int
     """Optimizer steps in all."""
     micro_batches_per_step: int
-    """Micro-batches an optimizer step takes, whatever the number of ranks: together they are the global batch."""
+    """Micro-batches of an optimizer step, whatever the number of ranks: together they are the global batch."""
     learning_rate: float
     """Peak learning rate of AdamW."""
     warmup_steps: int
@@ -32,22 +31,21 @@ class TrainConfig:
     clip_norm: float
     """Gradient norm above which the gradient is scaled down."""
     ema_decay: float
-    """Decay of the exponential moving average of the weights, which is what is saved in the end."""
+    """Decay of the exponential moving average of the weights, which is saved in the end."""
     precision: Literal["fp32", "bf16", "fp16"]
     """bf16: autocast; fp16: autocast with a gradient scaler, GPU only."""
     seed: int
     validate_every: int
     """Steps between validations, each with a mel picture and a playable sample."""
     checkpoint_every: int
-    """Steps between checkpoints; a stop by SIGTERM saves one too."""
+    """Steps between checkpoints; a SIGTERM saves one too."""
     log_every: int
     """Steps between rows of metrics.jsonl."""
     init_from: str | None = None
     """Fine-tune these weights: a checkpoint, a trained model folder, a run directory, a voice bundle,
     models:/<name>@<alias>."""
     activation_checkpointing: bool = False
-    """Compute the blocks' activations again in the backward pass instead of keeping them: less memory, about a quarter
-    more time."""
+    """Compute activations again in the backward pass: less memory, about a quarter more time."""
     compile: bool = False
     """torch.compile the blocks: for GPUs; needs a C++ compiler, and minutes at the start."""
 
@@ -61,8 +59,7 @@ class TrainConfig:
             raise ValueError("learning_rate and clip_norm must be above 0")
 
     def learning_rate_at(self, step: int) -> float:
-        """The learning rate of optimizer step `step` (from 0): a function of the step alone, so there is no scheduler
-        to resume."""
+        """The learning rate of optimizer step `step` (from 0): by the step alone, so no scheduler has to be resumed."""
         if step < self.warmup_steps:
             return self.learning_rate * (step + 1) / self.warmup_steps
         progress = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
@@ -74,7 +71,7 @@ class DataConfig:
     """How features reach the training."""
 
     preload: Literal["none", "memory", "folder"] = "none"
-    """none: read from where they are; memory: read once into memory; folder: copied once to `preload_folder`."""
+    """none: read features where they are; memory: read them once into memory; folder: copy them to `preload_folder`."""
     preload_folder: str | None = None
     """On a disk of this machine, for features on slow storage."""
     workers: int | None = None
@@ -89,7 +86,7 @@ class DataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineConfig:
-    """What a training may take of this machine, and how long it waits for it."""
+    """How much of this machine a training may take, and how long it waits for it."""
 
     memory_share: float = 0.85
     """Share of a device's memory that a frame budget `auto` may fill."""
@@ -106,8 +103,7 @@ class MachineConfig:
 
     @property
     def patience(self) -> float:
-        """Seconds a rank waits for another one: longer than `stall_limit`, so that the watchdog says first who is
-        waited for."""
+        """Seconds a rank waits for another: above `stall_limit`, so that the watchdog first says who is waited for."""
         return self.stall_limit + 60.0
 
 

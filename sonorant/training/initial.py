@@ -1,6 +1,6 @@
-"""The weights a fine-tuning starts from: read from what was trained before, fitted to the new model by name.
+"""The weights a fine-tuning starts from: read from an earlier training, fitted to the new model by name.
 
-Knows nothing of registries and voice bundles: a folder or a file is what it is given.
+Knows nothing of registries and voice bundles: it is given a folder or a file.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Initial:
     """A trained model's averaged weights and what its `model.json` says."""
 
     source: str
-    """Where they were read from, for people."""
+    """Where they come from, for people."""
     weights: dict[str, torch.Tensor]
     """On the CPU, by the names of the model's own state dict."""
     description: dict[str, Any]
 
     def content(self) -> str:
-        """Hex SHA-256 of all that a fine-tuning takes from here: equal for equal weights, whatever file they lie in."""
+        """Hex SHA-256 of all that a fine-tuning takes: equal for equal weights, whatever file they are in."""
         kept = {key: self.description[key] for key in ("kind", "symbols", "speakers")}
         digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode())
         for name, value in sorted(self.weights.items()):
@@ -45,12 +45,12 @@ class Initial:
         return digest.hexdigest()
 
     def write(self, path: Path) -> None:
-        """Keep in a file of the form of a checkpoint, which `parse` takes the bytes of."""
+        """Write a file in the form of a checkpoint; `parse` takes its bytes."""
         checkpoint.save(path, {"source": self.source, "ema": self.weights, "description": self.description})
 
     @classmethod
     def parse(cls, payload: bytes) -> Initial:
-        """From the bytes (`checkpoint.read`) of what `write` wrote."""
+        """From the bytes (`checkpoint.read`) of a file of `write`."""
         state = checkpoint.parse(payload)
         return cls(source=state["source"], weights=state["ema"], description=state["description"])
 
@@ -69,7 +69,7 @@ class Taken:
     other_shape: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
     """Trained and new shape of layers that differ: they start from random weights."""
     new_rows: dict[str, tuple[str, ...]]
-    """Speakers and symbols that the trained model did not know: they start from the mean of those it knew."""
+    """Speakers and symbols new to the trained model: they start from the mean of those it knew."""
     other_audio: dict[str, tuple[Any, Any]]
     """Audio settings that differ, trained and new."""
 
@@ -79,25 +79,21 @@ class Taken:
         return not any(name.split(".")[0] in parts for name in left)
 
     def says(self) -> list[str]:
-        """Lines for a person: first the sum, then every mismatching layer by name."""
+        """Lines for a person: the total, then every mismatching layer by name."""
         of = len(self.fitting) + len(self.missing) + len(self.other_shape)
         lines = [f"fine-tuning from {self.source}: {len(self.fitting)} of {of} layers taken"]
         lines += [f"  {name}: {old} there, {new} here: starts anew" for name, (old, new) in self.other_shape.items()]
         lines += [f"  {name}: not there: starts anew" for name in self.missing]
         lines += [f"  {name}: not here: left out" for name in self.unexpected]
-        lines += [
-            f"  new {key}, from the mean of the others: {' '.join(names)}"
-            for key, names in self.new_rows.items()
-            if names
-        ]
-        for key, (old, new) in self.other_audio.items():
-            lines.append(f"  audio.{key}: {old} there, {new} here: the layers fit, but what they hear differs")
+        new_rows = {key: " ".join(names) for key, names in self.new_rows.items() if names}
+        lines += [f"  new {key}, from the mean of the others: {names}" for key, names in new_rows.items()]
+        heard = "the layers fit, but what they hear differs"
+        lines += [f"  audio.{key}: {old} there, {new} here: {heard}" for key, (old, new) in self.other_audio.items()]
         return lines
 
 
 def read_initial(path: Path, kind: str) -> Initial:
-    """Read a model of `kind` from a checkpoint file, from a trained model folder, or from a run directory's newest
-    checkpoint.
+    """Read a model of `kind` from a checkpoint, a trained model folder, or a run directory's newest checkpoint.
 
     Raises SonorantError if `path` is none of these, is damaged, or holds a model of another kind.
     """
@@ -117,35 +113,32 @@ def read_initial(path: Path, kind: str) -> Initial:
     try:
         state = checkpoint.load(path)
     except checkpoint.DamagedCheckpoint:
-        raise SonorantError(
-            f"init_from: {path} is no checkpoint of Sonorant, or it is damaged; name another one"
-        ) from None
+        why = "is no checkpoint of Sonorant, or it is damaged; name another one"
+        raise SonorantError(f"init_from: {path} {why}") from None
     if "description" not in state:
         raise SonorantError(
-            f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); name its trained "
-            "model folder"
+            f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); "
+            "name its trained model folder"
         )
     state["description"] = current_model(state["description"], path)
     if state["description"]["kind"] != kind:
         raise SonorantError(f"init_from: {path} holds a model of kind '{state['description']['kind']}', not '{kind}'")
-    # The average is kept either as the model itself or with the count of its updates around it.
+    # The EMA is either the bare model, or wrapped together with the count of its updates.
     weights = {name.removeprefix("module."): value for name, value in state["ema"].items() if name != "n_averaged"}
     return Initial(source=str(path), weights=weights, description=state["description"])
 
 
 def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -> Taken:
-    """Give `model`, of which `description` says what it is, all weights of `initial` that fit; rows of embeddings by
-    their names.
+    """Give `model`, described by `description`, all weights of `initial` that fit; embeddings row by row, by name.
 
-    Raises SonorantError if no matrix fits: that would be training from the start without saying so.
+    Raises SonorantError if no matrix fits: that would silently train from the start.
     """
     own = model.state_dict()
     weights, new_rows = dict(initial.weights), {}
     for layer, key in NAMED_ROWS.items():
         if layer in weights and layer in own:
-            weights[layer], new_rows[key] = _rows_by_name(
-                weights[layer], initial.description[key], description[key], key
-            )
+            old, new = initial.description[key], description[key]
+            weights[layer], new_rows[key] = _rows_by_name(weights[layer], old, new, key)
     fitting = {name: value for name, value in weights.items() if name in own and value.shape == own[name].shape}
     if not any(value.ndim >= 2 for value in fitting.values()):
         raise SonorantError(
@@ -153,21 +146,16 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
             f"'{description['kind']}'"
         )
     model.load_state_dict(fitting, strict=False)
-    audio = initial.description["audio"]
+    heard, audio = initial.description["audio"], description["audio"]
+    reshaped = [name for name in own if name in weights and name not in fitting]
     return Taken(
         source=initial.source,
         fitting=tuple(fitting),
         missing=tuple(name for name in own if name not in weights),
         unexpected=tuple(name for name in weights if name not in own),
-        other_shape={
-            name: (tuple(initial.weights[name].shape), tuple(own[name].shape))
-            for name in own
-            if name in weights and name not in fitting
-        },
+        other_shape={name: (tuple(initial.weights[name].shape), tuple(own[name].shape)) for name in reshaped},
         new_rows=new_rows,
-        other_audio={
-            key: (audio.get(key), value) for key, value in description["audio"].items() if audio.get(key) != value
-        },
+        other_audio={key: (heard.get(key), value) for key, value in audio.items() if heard.get(key) != value},
     )
 
 

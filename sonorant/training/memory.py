@@ -1,11 +1,11 @@
 """The memory a training may take of its device, and the largest micro-batch that fits into it.
 
-On a GPU the figure is what torch's allocator has reserved; on a CPU the process's resident memory, of which each
-process of the node may take an equal part.
+On a GPU, memory is what torch's allocator has reserved; on a CPU, the process's resident memory, of which each process
+of the node may take an equal share.
 
-A budget is found by running the heaviest micro-batches. Memory is a fixed part and one in proportion to the budget, so
-a budget multiplied by `allowed / taken` never takes more than is allowed and comes close after a few trials: nothing
-larger than what fits is ever run.
+A budget is found by running the heaviest micro-batches. Memory is a fixed part plus one in proportion to the budget, so
+a budget multiplied by `allowed / taken` never takes more than is allowed and comes close after a few trials: nothing is
+run that does not fit.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import out_of_memory, release
 
 CGROUP = Path("/sys/fs/cgroup")
+STEPS_AN_EPOCH = 50
+"""An epoch keeps at least as many steps: a budget that fits into memory may be too large to learn well with."""
+CLOSE_ENOUGH = 1.1
+"""A larger budget is tried while it is larger by this factor."""
+FASTEST_GROWTH = 4.0
+"""From one trial to the next: the first trials, of a few frames, say little."""
 
 
 def peak(device: torch.device) -> int:
@@ -37,14 +43,14 @@ def peak(device: torch.device) -> int:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Give back what is not used and count anew. On a CPU the peak stays: the memory of a process seldom shrinks."""
+    """Free what is unused and count anew. On a CPU the peak stays: the memory of a process seldom shrinks."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def allowance(device: torch.device, share: float) -> int:
-    """Bytes this process may hold: `share` of what it holds already and its part of what is free."""
+    """Bytes this process may hold: `share` of what it holds already plus its part of what is free."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return int(share * (free + torch.cuda.memory_reserved(device)))
@@ -53,7 +59,7 @@ def allowance(device: torch.device, share: float) -> int:
 
 
 def part_of_free() -> int:
-    """Bytes of main memory that this process may still take, where each process of the node takes as many."""
+    """Bytes of main memory that each process of this node may still take."""
     return _free() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
@@ -68,8 +74,7 @@ def _free() -> int:
 
 
 def _cached() -> int:
-    """Bytes counted as used by the container that only cache files, such as features that were just read to be
-    hashed."""
+    """Bytes that the container counts as used but that only cache files, such as features just hashed."""
     statistics = CGROUP / "memory.stat"
     text = statistics.read_text() if statistics.exists() else ""
     return sum(int(size) for size in re.findall(r"^(?:in)?active_file (\d+)$", text, flags=re.MULTILINE))
@@ -82,24 +87,11 @@ def _kib(path: str, name: str) -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-STEPS_AN_EPOCH = 50
-"""A budget found is never so large that an epoch has fewer steps: what fits into memory may be too much to learn
-from."""
-
-
-CLOSE_ENOUGH = 1.1
-"""A larger budget is tried while it is larger by this factor."""
-
-
-FASTEST_GROWTH = 4.0
-"""From one trial to the next: the first ones, of a few frames, say little."""
-
-
 def find_budget(trained: TrainStep, share: float) -> int:
-    """The largest budget whose heaviest micro-batches stay within `share` of the memory that is free on every rank.
+    """Set the recipe's budget to the largest that fits into `share` of the free memory on every rank; return it.
 
-    Sets the recipe's budget to it. Bounded so that an epoch has `STEPS_AN_EPOCH` steps. Changes no weights and draws no
-    numbers that training would. Every rank must ask. Raises AllRanksError where not even the smallest budget fits.
+    An epoch keeps `STEPS_AN_EPOCH` steps. Changes no weights and draws no numbers that training would. Every rank must
+    call it. Raises AllRanksError where not even the smallest budget fits.
     """
     recipe, ranks = trained.recipe, trained.ranks
     smallest, largest = recipe.budget_range(STEPS_AN_EPOCH)
@@ -124,14 +116,12 @@ def find_budget(trained: TrainStep, share: float) -> int:
 
 
 def _yet_to_come(trained: TrainStep) -> int:
-    """Bytes that the first optimizer step will take besides: gradients, twice where they are added, and AdamW's two
-    averages."""
+    """Bytes that the first optimizer step takes besides: gradients (twice while added) and AdamW's two averages."""
     return sum(4 * parameter.nbytes for phase in trained.recipe.phases for parameter in phase.module.parameters())
 
 
 def _peak_of(trained: TrainStep, budget: int) -> int | None:
-    """Bytes held at most while the heaviest micro-batches of `budget` go forward and backward; None where they do not
-    fit."""
+    """Most bytes held while the heaviest micro-batches of `budget` go forward and backward; None if they do not fit."""
     recipe, device = trained.recipe, trained.ranks.device
     recipe.budget = budget
     forget_peak(device)

@@ -1,7 +1,7 @@
 """A phase's network made ready for training: its blocks, its DistributedDataParallel wrapper, its optimizer.
 
-Blocks are recomputed or compiled in place, one by one: names of weights stay, and DistributedDataParallel is still what
-is called. Compiling a whole network takes minutes where lengths vary; a block is compiled once and serves all its
+Blocks are recomputed or compiled in place, one by one: weights keep their names, and DistributedDataParallel is still
+what is called. Compiling a whole network takes minutes where lengths vary; a block is compiled once for all its
 repetitions.
 """
 
@@ -29,7 +29,7 @@ def recompute_blocks(module: nn.Module) -> None:
 
 
 def compile_blocks(module: nn.Module, device: torch.device) -> None:
-    """Compile each block for batches and lengths that vary. Raises SonorantError naming a compiler that is missing."""
+    """Compile each block for batches and lengths that vary. Raises SonorantError naming a missing compiler."""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise SonorantError("compile: needs triton on a GPU; install it or set compile: false")
     compiler = os.environ.get("CXX", "g++")
@@ -44,9 +44,9 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
 
 def distribute(module: nn.Module) -> DistributedDataParallel:
     """The wrapper that averages gradients over the ranks."""
-    # Without device_ids, with which it would hand the module a copy of the batch: phases pass tensors on in it.
-    # Buffers are constants here, so there is nothing to broadcast at every step. The graph is static: every step calls
-    # the wrapper once, and passes before that go around it.
+    # No device_ids: they would hand the module a copy of the batch, in which phases pass tensors on. Buffers are
+    # constants, so there is nothing to broadcast. The graph is static: every step calls the wrapper once, and passes
+    # before that go around it.
     return DistributedDataParallel(module, forward_sync_buffers=False, gradient_as_bucket_view=True, static_graph=True)
 
 

@@ -1,4 +1,4 @@
-"""What the training loop needs to know of a model to train it."""
+"""What the training loop must know of a model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Term:
 
     weight: float
     unit: str
-    """Name of a count of `Recipe.units`: the term is its sum over the global batch divided by the global count."""
+    """Name of a count of `Recipe.units`: the term's sum over the global batch is divided by the global count."""
 
 
 @dataclass(frozen=True)
@@ -44,96 +44,72 @@ class Recipe(Protocol):
     @property
     def name(self) -> str:
         """Kind of the model, as `model.json` names it."""
-        ...
 
     @property
     def config(self) -> TrainConfig:
         """How to train it."""
-        ...
 
     @property
     def model(self) -> nn.Module:
         """What is averaged, validated and saved."""
-        ...
 
     @property
     def store(self) -> FeatureStore:
         """The features it learns from."""
-        ...
 
     @property
     def phases(self) -> list[Phase]:
         """Trained one after the other on each micro-batch; the first one's loss is the run's loss."""
-        ...
 
     @property
     def plan(self) -> Plan:
         """Which utterances meet in which step."""
-        ...
 
     budget: int | None
     """What a micro-batch of the plan may hold, in the recipe's own measure; None while it has to be found (`auto`)."""
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of this training before it starts, a line each."""
-        ...
+        """Lines that a person should read before this training starts."""
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
-        """The smallest budget that holds every sample, and the largest that leaves an epoch as many steps (never below
-        the smallest)."""
-        ...
+        """The smallest budget that holds every sample, and the largest (not below it) that leaves as many steps."""
 
     def heaviest(self) -> list[MicroBatch]:
         """Micro-batches that take as much memory as any of the plan at the present budget."""
-        ...
 
     @property
     def seconds_per_frame(self) -> float:
         """Turns frames into audio-seconds."""
-        ...
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """The tensors of these micro-batches."""
-        ...
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
-        """Counts of a micro-batch, known from the plan alone; always among them `frames` and, with padding,
-        `padded_frames`."""
-        ...
+        """Counts of a micro-batch, known from the plan alone; among them `frames` and `padded_frames`."""
 
     def validation(self) -> list[MicroBatch]:
         """Fixed micro-batches of the validation split."""
-        ...
 
     def losses(self, model: nn.Module) -> Phase:
-        """The losses to validate `model` (the averaged weights) with; the best checkpoint has the smallest weighted
-        sum."""
-        ...
+        """The losses to validate `model` (the EMA) with; the best checkpoint has the smallest weighted sum."""
 
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """Write `mel.npz`, `sample.wav` and what else a person should see of `model` into `folder`."""
-        ...
+        """Write `mel.npz`, `sample.wav` and whatever else shows how `model` does into `folder`."""
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over the trained weights that fit; called before the first step, if at all. Raises SonorantError if none
-        does."""
-        ...
+        """Take over the trained weights that fit, before the first step. Raises SonorantError if none does."""
 
     def description(self) -> dict[str, Any]:
-        """The content of the trained model's `model.json`, provenance of the run excluded."""
-        ...
+        """The content of the trained model's `model.json`, without the provenance of the run."""
 
 
 def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
-    """Indices int64 of the utterances of a split. Raises SonorantError if there are none: a run must not learn that at
-    its first validation."""
+    """Indices int64 of the utterances of a split. Raises SonorantError if there are none, before training starts."""
     items = store.indices(split)
     if not len(items):
-        raise SonorantError(
-            f"the feature store has no utterances in its {split} split: add recordings or change prepare.validation "
-            "and prepare.test"
-        )
+        remedy = "add recordings or change prepare.validation and prepare.test"
+        raise SonorantError(f"the feature store has no utterances in its {split} split: {remedy}")
     return items
 
 

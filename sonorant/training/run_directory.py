@@ -1,6 +1,6 @@
-"""The folder a training lives in until it is done; the one place that names what is inside.
+"""The folder of a training; the one place that names its files.
 
-`job.json` says what is trained here. `metrics.jsonl` is the truth about the run's figures, and feeds MLflow and plots.
+`job.json` says what is trained here. `metrics.jsonl` holds the run's figures, and feeds MLflow and plots.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 
 PATIENCE = 60.0
-"""Seconds for which a trainer that starts waits for one that is ending: it may have to finish its step and save."""
+"""Seconds that a starting trainer waits for one that is ending, which may have to finish its step and save."""
 
 
 class RunDirectory:
@@ -33,16 +33,15 @@ class RunDirectory:
         self._lock: IO[str] | None = None
 
     def sub_batches(self, rank: int) -> Path:
-        """What a rank whose memory ran out takes at once; on the rank's own machine."""
+        """File of how much a rank whose memory ran out takes at once; on that rank's machine."""
         return self.path / "sub_batches" / f"rank-{rank}.json"
 
     def provenance(self) -> dict[str, Any]:
-        """What `job.json` says of where this training came from when it was last begun or ended; empty without one."""
+        """The provenance in `job.json`, from when this training last began or ended; empty without one."""
         return dict(read_json(self.job).get("provenance", {})) if self.job.exists() else {}
 
     def lock(self, patience: float | None = None) -> None:
-        """Become the only trainer here, waiting up to `patience` seconds (PATIENCE) for one that is just ending. Raises
-        SonorantError."""
+        """Become the only trainer here; wait up to `patience` seconds for another to end. Raises SonorantError."""
         lock = self._open_lock()
         deadline = time.monotonic() + (PATIENCE if patience is None else patience)
         while not _taken(lock):
@@ -59,8 +58,7 @@ class RunDirectory:
     def wait_until_free(self, say: Callable[[str], None]) -> None:
         """Make the folder and return once no trainer is at work in it.
 
-        One that is does what the caller is about to do, for another execution: afterwards its result is there to be
-        used.
+        Such a trainer does the caller's work, for another execution: its result can then be used.
         """
         with self._open_lock() as lock:
             if not _taken(lock):
@@ -72,17 +70,15 @@ class RunDirectory:
             self.path.mkdir(parents=True, exist_ok=True)
             return (self.path / "lock").open("a+", encoding="utf-8")
         except OSError as error:
-            raise SonorantError(
-                f"{self.path}: cannot be written to ({error.strerror}); choose another folder with --runs"
-            ) from None
+            remedy = "choose another folder with --runs"
+            raise SonorantError(f"{self.path}: cannot be written to ({error.strerror}); {remedy}") from None
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
         """`state` is running, stopped (may be resumed), finished or failed."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def fail(self, message: str) -> None:
-        """Leave `message` as the cause of the end, at the last step that was written; a disk that refuses even this is
-        not the cause."""
+        """Leave `message` as the cause of the end, at the last known step; if the disk refuses even this, go on."""
         with contextlib.suppress(OSError, SonorantError):
             self.write_status("failed", self.status()["step"], message)
 
@@ -93,8 +89,7 @@ class RunDirectory:
 
 
 class MetricsLog:
-    """Appends rows to `metrics.jsonl`. A row of a step that is there already is not written again, so a resumed run
-    repeats none."""
+    """Appends rows to `metrics.jsonl`; figures of a step that are there already, as after resuming, are left out."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = print) -> None:
         self.path = path
@@ -111,7 +106,7 @@ class MetricsLog:
             self.logged.update((step, name) for name in new)
 
     def flush_to_disk(self) -> None:
-        """Make the rows survive a power cut, before a checkpoint does that stands after them."""
+        """Make the rows survive a power cut before a later checkpoint does."""
         os.fsync(self._file.fileno())
 
 
@@ -129,8 +124,7 @@ def _owner(lock: IO[str]) -> str:
 
 
 def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) -> list[dict[str, Any]]:
-    """All whole rows of a `metrics.jsonl`; none where the file is absent. Rows that cannot be read are left out and
-    said by name."""
+    """All whole rows of a `metrics.jsonl`, none if it is absent; unreadable rows are named and left out."""
     if not path.exists():
         return []
     rows = []
@@ -145,8 +139,4 @@ def read_metrics(path: Path, say: Callable[[str], None] = lambda message: None) 
 
 def _drop_torn_line(path: Path) -> None:
     if path.exists():
-        data = path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if whole != data:
-            with path.open("r+b") as file:
-                file.truncate(len(whole))
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)

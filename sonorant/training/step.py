@@ -1,8 +1,8 @@
 """One optimizer step over a global batch, and the state it changes.
 
-Two promises rest on what is computed here. One global batch whatever the machines: every loss term is a sum over the
-step's micro-batches divided by the step's global count, which the plan knows, and randomness is drawn from (seed,
-epoch, micro-batch), never from the rank. Exact resume: a step depends on this state and the plan alone.
+Two promises rest on this file. One global batch, whatever the machines: each loss term is a sum over the step's
+micro-batches divided by the step's global count, which the plan knows, and random numbers come from (seed, epoch,
+micro-batch), never from the rank. Exact resume: a step depends on this state and the plan alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sonorant.training.telemetry.stopwatch import Stopwatch, timed
 
 
 class TrainStep:
-    """A recipe's weights with their average, optimizers and gradient scaler; `take` changes them by one step."""
+    """A recipe's weights with their EMA, optimizers and gradient scaler; `take` changes them by one step."""
 
     def __init__(
         self, recipe: Recipe, ranks: Ranks, stopwatch: Stopwatch, sub_batches: SubBatches | None = None
@@ -47,17 +47,14 @@ class TrainStep:
         self.optimizers = {phase.name: optimizer_of(phase.module, self.config) for phase in recipe.phases}
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.config.precision == "fp16")
         self.computed: list[torch.Tensor] = []
-        """What this rank really loaded of the last step: for each micro-batch (B, 2) int64, item and first frame."""
-
-    # --- the step -----------------------------------------------------------------------------------------------------
+        """The samples that this rank loaded in the last step: per micro-batch (B, 2) int64, item and first frame."""
 
     def take(
         self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]
     ) -> dict[str, dict[str, torch.Tensor]]:
-        """Optimizer step number `step` over a global batch, of which this rank computes its share.
+        """Take optimizer step `step` over a global batch, of which this rank computes its share.
 
-        Returns this rank's share of each loss and each phase's gradient norm, as tensors: reading them would make a GPU
-        wait.
+        Returns its share of each loss and each phase's gradient norm, as tensors: reading them makes a GPU wait.
         """
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
@@ -70,7 +67,7 @@ class TrainStep:
     ) -> dict[str, torch.Tensor]:
         """Leave the gradients of a global batch, averaged over the ranks, in the parameters; change no weights.
 
-        Returns this rank's share of each loss; `self.computed` is then what was loaded of the samples that count.
+        Returns this rank's share of each loss, and leaves the samples that count in `self.computed`.
         """
         own = shard(micro_batches, self.ranks.rank, self.ranks.world_size)
         totals = totals_of(self.recipe, micro_batches)
@@ -97,7 +94,7 @@ class TrainStep:
 
     @timed("optimizer")
     def update(self) -> dict[str, torch.Tensor]:
-        """Clip the gradients, change the weights by them and take the weights into their average; return the norms."""
+        """Clip the gradients, change the weights by them and update the EMA; return the norms."""
         norms = {}
         for phase in self.recipe.phases:
             optimizer = self.optimizers[phase.name]
@@ -108,18 +105,15 @@ class TrainStep:
         self.ema.update_parameters(self.recipe.model)
         return norms
 
-    # --- what it takes ------------------------------------------------------------------------------------------------
-
     def load(self, step: int, batches: Iterator[Batch], counted: bool) -> Batch:
-        """The next batch on this rank's device; `counted`: whether its samples belong to the step."""
+        """Return the next batch, on this rank's device; `counted`: whether its samples belong to the step."""
         with self.stopwatch("data"):
             try:
                 loaded = next(batches)
             except StopIteration:
                 raise SonorantError(
                     f"step {step + 1}: {self.ranks.name} ran out of data before the others: it was loading another "
-                    "share of the epoch than the plan deals to it; compare features and code of the nodes and start "
-                    "again"
+                    "share of the epoch than the plan gives it; compare features and code of the nodes and start again"
                 ) from None
             if counted:
                 self.computed.append(loaded[DRAWN])
@@ -132,14 +126,13 @@ class TrainStep:
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Autocast of the config's precision on this rank's device."""
-        kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
-        kind = kinds.get(self.config.precision)
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.precision)
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
 
     def dry_run(self, batch: Batch) -> None:
         """Take a batch forward and backward through every phase and leave nothing behind but the memory's peak.
 
-        Raises what torch raises if memory does not suffice; otherwise a batch of this size counts as proven.
+        Raises torch's error if memory does not suffice; otherwise a batch of this size counts as proven.
         """
         for phase in self.recipe.phases:
             sub_batch = SubBatch(0, dict(batch))
@@ -149,11 +142,8 @@ class TrainStep:
             torch.autograd.grad(loss, list(phase.module.parameters()))
             self.sub_batches.prove(phase.name, sub_batch)
 
-    # --- state --------------------------------------------------------------------------------------------------------
-
     def state(self) -> dict[str, Any]:
-        """Weights, average, optimizers and scaler; no generators, as randomness comes from (seed, epoch, "
-        "micro-batch)."""
+        """Weights, EMA, optimizers and scaler; no generators: randomness comes from (seed, epoch, micro-batch)."""
         return {
             "phases": {phase.name: phase.module.state_dict() for phase in self.recipe.phases},
             "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
@@ -162,7 +152,7 @@ class TrainStep:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take over what `state` returned."""
+        """Restore what `state` returned."""
         for phase in self.recipe.phases:
             phase.module.load_state_dict(state["phases"][phase.name])
             self.optimizers[phase.name].load_state_dict(state["optimizers"][phase.name])

@@ -1,8 +1,8 @@
-"""A micro-batch in slices, where this rank's memory does not hold it whole.
+"""A micro-batch in slices (sub-batches), where this rank's memory does not hold it whole.
 
-Losses are sums, so a micro-batch may be computed slice by slice, each some of its rows, without changing the step:
-equal to rounding, except that dropout and the flow's noise are drawn per slice. The size of a slice is counted in the
-values of its tensors.
+Losses are sums, so a micro-batch may be computed some rows at a time without changing the step: equal to rounding,
+except that dropout and the flow's noise are drawn per sub-batch. A sub-batch's size is the number of values in its
+tensors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sonorant.training.recipe import Phase
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
 ALLOCATION_FAILED = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""How RuntimeErrors of torch's CPU allocator and of CUDA's libraries say it."""
+"""In RuntimeErrors of torch's CPU allocator and of CUDA's libraries."""
 
 
 @dataclass(frozen=True)
@@ -55,32 +55,30 @@ class SubBatch:
 class SubBatches:
     """The largest sub-batch this rank takes in each phase, halved whenever memory runs out.
 
-    It is kept in a file, so that the next start on this machine begins with it.
+    A file keeps it for the next start on this machine.
     """
 
     def __init__(self, who: str, kept: Path | None = None) -> None:
-        """`who` names this rank for a person; without a file `kept`, nothing outlasts the process."""
+        """`who` names this rank for a person; without the file `kept`, nothing outlasts the process."""
         self._who, self._kept = who, kept
         self._largest: dict[str, int] = read_json(kept) if kept and kept.exists() else {}
         self._proven: dict[str, int] = {}
         if self._largest:
-            self._say(
-                f"memory ran out here before, so micro-batches are taken in sub_batches; "
-                f"remove {kept} to try them whole again"
-            )
+            before = "memory ran out here before, so micro-batches are taken in sub_batches"
+            self._say(f"{before}; remove {kept} to try them whole again")
 
     def of(self, phase: str, batch: Batch) -> list[SubBatch]:
-        """The batch in sub-batches that are not too large; a single row is one however large it is."""
+        """The batch in sub-batches that fit; a single row is never cut."""
         whole = SubBatch(0, batch)
         largest = self._largest.get(phase, whole.size)
         return whole.cut(max(1, min(whole.rows, largest * whole.rows // whole.size)))
 
     def proven(self, phase: str, sub_batch: SubBatch) -> bool:
-        """Whether this process has brought a sub-batch as large through forward and backward."""
+        """Whether a sub-batch as large has gone forward and backward in this process."""
         return sub_batch.size <= self._proven.get(phase, 0)
 
     def prove(self, phase: str, sub_batch: SubBatch) -> None:
-        """Note that this one came through."""
+        """Note that this one has."""
         self._proven[phase] = max(self._proven.get(phase, 0), sub_batch.size)
 
     def halve(self, phase: str, sub_batch: SubBatch) -> list[SubBatch]:
@@ -106,8 +104,8 @@ class SubBatches:
         """The error for memory that ran out while gradients were averaged; the next start takes half as much."""
         self.halve(phase, sub_batch)
         return SonorantError(
-            f"{self._who}: out of memory while gradients were being averaged, which cannot be "
-            "taken back; the same command resumes from the last checkpoint with sub_batches of half the size"
+            f"{self._who}: out of memory while gradients were being averaged, which cannot be taken back; "
+            "the same command resumes from the last checkpoint with sub_batches of half the size"
         )
 
     def _say(self, message: str) -> None:
@@ -122,10 +120,10 @@ class Passes:
                 part.forward(step)
                 part.backward(loss)
 
-    `wrapped`, the phase's DistributedDataParallel, is called once a step, for the last pass of the last micro-batch;
-    passes before it are this rank's own, as under its `no_sync`, but with static graphs too. A pass in which it
-    averages cannot be repeated: one that might not fit into memory is computed without it, and then one of no weight
-    over a single row averages what was added up.
+    `wrapped`, the phase's DistributedDataParallel, is called once a step, for the last pass of the last micro-batch.
+    Passes before that are local, as under `no_sync`, but static graphs allow them too. An averaging pass cannot be
+    repeated: one that may not fit into memory is computed locally, and a pass of weight 0 over a single row then
+    averages the sum.
     """
 
     def __init__(
@@ -151,9 +149,8 @@ class Passes:
                 continue
             self.kept.prove(name, sub_batch)
             done.append(part.batch)
-            self.losses = {
-                key: value + self.losses[key] if self.losses else value for key, value in part.losses.items()
-            }
+            for key, value in part.losses.items():
+                self.losses[key] = value + self.losses[key] if key in self.losses else value
         # A phase leaves in the batch what a later one needs.
         self.batch |= {key: torch.cat([batch[key] for batch in done]) for key in done[0].keys() - self.batch.keys()}
         if self.last and not averaged:
@@ -169,7 +166,7 @@ class Part:
         self._irrevocable = False
         self.first, self.batch = sub_batch.first, dict(sub_batch.batch)
         self.weight = weight
-        """Of its losses in the step: 1, or 0 where it only averages what others added."""
+        """Of its losses in the step: 1, or 0 if it only averages what others added."""
         self.losses: dict[str, torch.Tensor] = {}
         """Summed losses by name; kept here and in no variable, so that a failed pass leaves nothing in memory."""
         self.failed = False
@@ -183,8 +180,7 @@ class Part:
             self.losses = self._module(self.batch, step)
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Add the gradients of `loss`: averaged over the ranks in the step's last pass, before it wholly or not at "
-        "all."""
+        """Add the gradients of `loss`: averaged over the ranks in the last pass; before it, all of them or none."""
         with self._passes.stopwatch("backward"):
             if self._averaged:
                 self._irrevocable = True
@@ -205,7 +201,7 @@ class Part:
 
 
 def add_gradients(module: nn.Module, loss: torch.Tensor) -> None:
-    """As `loss.backward()`, but wholly or not at all, and unseen by DistributedDataParallel."""
+    """As `loss.backward()`, but all gradients or none, and unseen by DistributedDataParallel."""
     parameters = list(module.parameters())
     for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
         if parameter.grad is None:
@@ -221,7 +217,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def release(device: torch.device) -> None:
-    """Give back what a failed pass has left behind."""
+    """Free what a failed pass has left behind."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()

@@ -27,8 +27,7 @@ from sonorant.training.telemetry.profile import Profile
 from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 
 SMALLEST_SCALE = 1.0
-"""Of fp16's gradient scaler, which starts at 65536: where gradients overflow below it, they are not finite for want of
-a scale."""
+"""Of fp16's gradient scaler, which starts at 65536: gradients that overflow below it are no matter of the scale."""
 
 
 class Trainer:
@@ -47,9 +46,9 @@ class Trainer:
     ) -> None:
         self.recipe, self.config, self.ranks, self.run = recipe, recipe.config, ranks, run
         self.fingerprint = fingerprint
-        """Of the run directory: a checkpoint of another one is refused."""
+        """Of the run directory: checkpoints of another one are refused."""
         self.provenance = provenance or {}
-        """Of the model as it stands: of the code that took the last step."""
+        """Of the code that took the last step."""
         self.data, self.machine = data or DataConfig(), machine or MachineConfig()
         self.stopwatch = Stopwatch(ranks.device)
         self.proof = Proof(recipe, ranks)
@@ -64,28 +63,22 @@ class Trainer:
         self.log: MetricsLog | None = None
         self._stop = False
 
-    # --- the loop -----------------------------------------------------------------------------------------------------
-
     def train(self) -> str:
-        """Run to the last step; return `finished`, or `stopped` after a SIGTERM (a checkpoint is then saved)."""
+        """Run to the last step; return `finished`, or `stopped` after a SIGTERM, having saved a checkpoint."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
         for note in self.recipe.notes:
             self._say(note)
         with self.stopwatch("resume"):
             self.resume()
             if self.recipe.budget is None:
-                self._say(
-                    f"{self.recipe.name}: {memory.find_budget(self.trained, self.machine.memory_share)} a "
-                    "micro-batch, as memory allows"
-                )
+                budget = memory.find_budget(self.trained, self.machine.memory_share)
+                self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
         progress = Progress(self.recipe.name, self.config.steps, self.step, shown=self.ranks.first)
         if self.step == 0 and self.config.init_from:  # what the fine-tuning has to beat
-            row = self.validate()
-            if self.log:
-                self.log.write(0, row)
+            self._log(self.validate())
             self.meter.restart()
         started = self.step
         if started < self.config.steps:
@@ -101,13 +94,10 @@ class Trainer:
                 with self.stopwatch("logging"):
                     row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
                     progress.show(self.step, row)
-                    if self.log:
-                        self.log.write(self.step, row)
+                    self._log(row)
                 self._refuse_divergence(taken["norms"])
             if self._due(self.config.validate_every):
-                row = self.validate()
-                if self.log:
-                    self.log.write(self.step, row)
+                self._log(self.validate())
                 self.meter.restart()
             with self.stopwatch("communication"):
                 stop = asked()  # what was asked a step ago
@@ -128,10 +118,14 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.config.steps
 
+    def _log(self, row: dict[str, float]) -> None:
+        if self.log:
+            self.log.write(self.step, row)
+
     def take_step(
         self, micro_batches: list[MicroBatch], batches: Iterator[Batch]
     ) -> dict[str, dict[str, torch.Tensor]]:
-        """One optimizer step; see `TrainStep.take`."""
+        """Take one optimizer step; see `TrainStep.take`."""
         taken = self.trained.take(self.step, micro_batches, batches)
         self.step += 1
         self.step_in_epoch += 1
@@ -139,7 +133,7 @@ class Trainer:
         return taken
 
     def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
-        """What is left of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
+        """The rest of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
         while self.step < self.config.steps:
             steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
             batches = self.load(steps)
@@ -156,47 +150,38 @@ class Trainer:
         batches = prefetched(dataset, loader_workers(self.data), pin=self.ranks.device.type == "cuda")
         return map(self.meter.cost.take, batches)
 
-    # --- measuring ----------------------------------------------------------------------------------------------------
-
     def validate(self) -> dict[str, float]:
-        """Losses of the averaged weights on the validation split, a sample to look at, and the best checkpoint where it
-        improved."""
+        """Return the EMA's losses on the validation split; write a sample, and the best checkpoint if it improved."""
         losses = validation_losses(self.trained, self.step)
         model = self.trained.ema.module.eval()
         if losses["loss"] < self.best_loss:
             self.best_loss = losses["loss"]
             if self.ranks.first:
                 best = {"step": self.step, "loss": self.best_loss, "ema": model.state_dict()}
+                best["description"] = self.recipe.description()
                 with self.stopwatch("checkpoint"):
-                    checkpoint.save(
-                        self.run.checkpoints / checkpoint.BEST, best | {"description": self.recipe.description()}
-                    )
+                    checkpoint.save(self.run.checkpoints / checkpoint.BEST, best)
         if self.ranks.first:
             folder = self.run.samples / f"step-{self.step:06d}"
-            with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # MLflow is sent a sample once it is there
+            with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # the follower sends it once it is whole
                 self.recipe.write_sample(model, unseen)
         return {f"validation/{name}": value for name, value in losses.items()}
 
     def _refuse_divergence(self, norms: dict[str, torch.Tensor]) -> None:
-        """Stop before weights that are no numbers reach a checkpoint. All ranks do, for the averaged gradient is the
-        same on all."""
+        """Stop before NaNs reach a checkpoint. All ranks do: the averaged gradient is the same on all."""
         scaler = self.trained.scaler
-        if scaler.is_enabled():  # it leaves such steps out and goes on with a smaller scale
-            if scaler.get_scale() < SMALLEST_SCALE:
+        remedy = f"lower train_{self.recipe.name}.learning_rate"
+        if scaler.is_enabled():  # it skips such steps and goes on with a smaller scale
+            if (scale := scaler.get_scale()) < SMALLEST_SCALE:
                 raise AllRanksError(
                     f"step {self.step}: training of the {self.recipe.name} has diverged (no gradient was finite, "
-                    "down to a scale of "
-                    f"{scaler.get_scale():g}); lower train_{self.recipe.name}.learning_rate, or use precision bf16"
+                    f"down to a scale of {scale:g}); {remedy}, or use precision bf16"
                 )
             return
         for name, norm in floats(norms).items():
             if not math.isfinite(norm):
-                raise AllRanksError(
-                    f"step {self.step}: training of the {name} has diverged (gradient norm {norm}); "
-                    f"lower train_{self.recipe.name}.learning_rate"
-                )
-
-    # --- state --------------------------------------------------------------------------------------------------------
+                cause = f"training of the {name} has diverged (gradient norm {norm})"
+                raise AllRanksError(f"step {self.step}: {cause}; {remedy}")
 
     def save(self) -> None:
         """Write a checkpoint (rank 0) and prune old ones."""
@@ -226,7 +211,7 @@ class Trainer:
         }
 
     def resume(self) -> None:
-        """Continue from the newest whole checkpoint of rank 0's run directory, if there is one, and say so."""
+        """Continue from the newest whole checkpoint of rank 0's run directory, if there is one."""
         with self.stopwatch("checkpoint"):
             newest = checkpoint.read_newest(self.run.checkpoints, self._say) if self.ranks.first else None
         with self.stopwatch("communication"):
@@ -234,28 +219,24 @@ class Trainer:
         if newest is None:
             return
         state = checkpoint.parse(newest)
-        if self.ranks.first:  # the others have no run directory that could be another
+        if self.ranks.first:  # the others need no run directory
             self._check_origin(state)
         self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]
         self.recipe.budget = state["budget"]
         if state["world_size"] != self.ranks.world_size:
-            self._say(
-                f"the checkpoint was written by {state['world_size']} ranks, now there are {self.ranks.world_size}: "
-                "equal to rounding"
-            )
+            change = f"{state['world_size']} ranks, now there are {self.ranks.world_size}"
+            self._say(f"the checkpoint was written by {change}: equal to rounding")
         self._say(f"resuming {self.recipe.name} from its checkpoint at step {self.step} of {self.config.steps}")
 
     def _check_origin(self, state: dict[str, Any]) -> None:
-        """Refuse a checkpoint of another training, and say if other code wrote this one. Raises SonorantError."""
+        """Refuse a checkpoint of another training (SonorantError), and say if other code wrote this one."""
         if state["fingerprint"] != self.fingerprint:
-            raise SonorantError(
-                f"{self.run.path}: its checkpoint belongs to other settings or data; "
-                "remove the folder or choose another"
-            )
+            found = "its checkpoint belongs to other settings or data"
+            raise SonorantError(f"{self.run.path}: {found}; remove the folder or choose another")
         before, now = state.get("provenance") or self.run.provenance(), self.provenance
-        if state["step"] >= self.config.steps:  # nothing is left to train: the model is still the one of that code
+        if state["step"] >= self.config.steps:  # nothing is left to train: that code made the model
             self.provenance = before or now
         elif before.get("code") != now.get("code"):
             self._say(f"{self.recipe.name}: resuming under other code: {_code(before)} before, {_code(now)} now")
@@ -271,8 +252,7 @@ def _code(provenance: dict[str, Any]) -> str:
 
 @torch.no_grad()
 def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
-    """Each loss of the averaged weights over the validation split, dealt over the ranks, and `loss`, their weighted
-    sum."""
+    """The EMA's losses over the validation split, which all ranks share, and `loss`, their weighted sum."""
     recipe, ranks = trained.recipe, trained.ranks
     phase = recipe.losses(trained.ema.module.eval())
     plan = recipe.validation()
@@ -281,7 +261,7 @@ def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
     losses = dict.fromkeys(phase.terms, 0.0)
     for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
         torch.manual_seed(seed_of(trained.config.seed, micro_batch))
-        with trained.stopwatch("validation"), trained.autocast():  # a phase a batch: a sign of life
+        with trained.stopwatch("validation"), trained.autocast():  # once per batch: a sign of life for the watchdog
             summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
         for name, term in phase.terms.items():
             losses[name] += float(summed[name]) / totals[term.unit]

@@ -1,5 +1,4 @@
-"""What trainings on whole utterances share: which meet in a micro-batch, and how much it holds. Knows nothing of what
-is learned."""
+"""Shared by trainings on whole utterances: which ones meet in a micro-batch, and how much it holds."""
 
 from __future__ import annotations
 
@@ -27,13 +26,13 @@ class UtteranceTrainConfig(TrainConfig):
     """Training of a speech model on whole utterances, aligned with their text as it learns."""
 
     frames_per_micro_batch: int | Literal["auto"]
-    """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/budget.py."""
+    """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/memory.py."""
     diagonal_steps: int
     """Steps over which the alignment search's pull to the diagonal fades out."""
 
 
 class Utterances(ABC):
-    """The part of a `Recipe` that follows from whole utterances as samples; recipes inherit it."""
+    """The part of a `Recipe` that all recipes on whole utterances inherit."""
 
     model: PhonemeEncoder
     phases: list[Phase]
@@ -59,7 +58,7 @@ class Utterances(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """None."""
+        """Nothing to say."""
         return []
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
@@ -73,11 +72,11 @@ class Utterances(ABC):
         assert self.budget is not None
         longest = self.items[np.argsort(self.store.frames[self.items], kind="stable")[::-1]]
         count = max(1, self.budget // int(self.store.frames[longest[0]]))
-        tokens = max(
-            self.plan.micro_batches(0),
-            key=lambda batch: len(batch.items) * int(self.store.tokens_count[batch.items].max()),
-        )
-        return [MicroBatch(0, 0, longest[:count]), tokens]
+        plan, tokens = self.plan.micro_batches(0), self.store.tokens_count
+        return [
+            MicroBatch(0, 0, longest[:count]),
+            max(plan, key=lambda batch: len(batch.items) * int(tokens[batch.items].max())),
+        ]
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
         """Real frames and tokens, and frames as the dataset pads them."""
@@ -99,17 +98,16 @@ class Utterances(ABC):
         return self._description
 
     def start_from(self, initial: Initial) -> Taken:
-        """Take over what fits, and the statistics of the mel that the weights were trained with: they speak in their
-        units."""
+        """Take over what fits, with the mel statistics that the weights were trained with."""
         taken = take_over(self.model, self._description, initial)
         self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb it
+        if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb
             self.diagonal_steps = 0
             self.phases = [self.losses(self.model)]
         return taken
 
     def example(self) -> MicroBatch:
-        """The first validation utterance alone, to draw and to listen to."""
+        """The first validation utterance, to draw and to listen to."""
         return MicroBatch(0, 0, self.validation()[0].items[:1])
 
     def _trainable(self, split: str) -> np.ndarray:
@@ -123,9 +121,8 @@ class Utterances(ABC):
         longest = int(items[store.frames[items].argmax()])
         if self.budget is not None and store.frames[longest] > self.budget:
             raise SonorantError(
-                f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a "
-                "micro-batch may hold: "
-                f"raise {self.section}.frames_per_micro_batch ({self.budget}) or lower prepare.max_seconds"
+                f"utterance {store.ids[longest]} ({split}) has {store.frames[longest]} frames, more than a micro-batch "
+                f"may hold: raise {self.section}.frames_per_micro_batch ({self.budget}) or lower prepare.max_seconds"
             )
         return items
 
@@ -137,8 +134,7 @@ def on_device_of(model: nn.Module, batch: Batch) -> Batch:
 
 
 def write_alignment(path: Path, durations_N: torch.Tensor) -> None:
-    """Durations (N,) int64 as `alignment` (N, T) uint8, one where a frame belongs to a token, for a picture."""
+    """Write durations (N,) int64 as `alignment` (N, T) uint8, one where a frame belongs to a token, for a picture."""
     owner_T = torch.repeat_interleave(torch.arange(len(durations_N)), durations_N.cpu())
-    np.savez_compressed(
-        path, alignment=torch.nn.functional.one_hot(owner_T, len(durations_N)).T.numpy().astype(np.uint8)
-    )
+    alignment_TN = nn.functional.one_hot(owner_T, len(durations_N))
+    np.savez_compressed(path, alignment=alignment_TN.T.numpy().astype(np.uint8))

@@ -1,6 +1,7 @@
-"""How a waveform model, from mel to samples, learns: by spectra at several resolutions and, where wished, adversaries.
+"""How a waveform model, from mel to samples, learns: by spectra at several resolutions and optional adversaries.
 
-The families derive their recipes from the one here: the vocoder's and the codec's."""
+The recipes of the vocoder and the codec derive from the one here.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,6 @@ from sonorant.training.recipe import Phase, Term, utterances_of
 
 RESOLUTIONS = (256, 512, 1024, 2048)
 """FFT sizes of the spectral loss; hop and window follow (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2)."""
-
-
 FAKE = "fake"
 """Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
 
@@ -39,7 +38,7 @@ class WaveformTrainConfig(TrainConfig):
     """Training of a waveform model."""
 
     segments_per_micro_batch: int | Literal["auto"]
-    """Segments in a micro-batch; auto: found at the start of a run, see training/budget.py."""
+    """Segments in a micro-batch; auto: found at the start of a run, see training/memory.py."""
     segment_frames: int
     """Length of a segment in mel frames."""
     adversarial: bool
@@ -48,21 +47,18 @@ class WaveformTrainConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
-            raise ValueError(
-                f"segments_per_micro_batch must be at least 1 or auto, not {self.segments_per_micro_batch}"
-            )
+            given = self.segments_per_micro_batch
+            raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {given}")
 
 
 class GeneratorLosses(nn.Module):
-    """What the model, from mel (B, M, T) to samples (B, T * hop), is blamed for. Sums over segments."""
+    """Losses of a model from mel (B, M, T) to samples (B, T * hop), summed over segments."""
 
     def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None) -> None:
         super().__init__()
-        self.model = model
-        self.audio = audio
-        self._adversaries = (
-            [adversaries] if adversaries else []
-        )  # in a list: judged by them, but their weights are not ours to train
+        self.model, self.audio = model, audio
+        # In a list, so that their weights are not among those to train.
+        self._adversaries = [adversaries] if adversaries else []
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
         """Batch of `SegmentBatches` -> `mel`, `spectrum` and, with adversaries, `adversarial` and `features`."""
@@ -79,16 +75,15 @@ class GeneratorLosses(nn.Module):
             with torch.no_grad():
                 wanted = adversaries(real_BS)
             adversaries.requires_grad_(True)
-            losses["adversarial"] = torch.stack(
-                [_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]
-            ).mean()
+            fooled = [_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]
+            losses["adversarial"] = torch.stack(fooled).mean()
             pairs = [pair for (_, a), (_, b) in zip(judged, wanted, strict=True) for pair in zip(a, b, strict=True)]
             losses["features"] = torch.stack([_sum_of_means((a.float() - b.float()).abs()) for a, b in pairs]).mean()
         return losses
 
 
 class DiscriminatorLosses(nn.Module):
-    """Hinge loss of the discriminators on recordings and on what the generator just made. Sums over segments."""
+    """Hinge loss of the discriminators on recordings and on the generator's output, summed over segments."""
 
     def __init__(self, discriminators: Discriminators) -> None:
         super().__init__()
@@ -105,8 +100,7 @@ class DiscriminatorLosses(nn.Module):
 
 
 def spectral_loss(fake_BS: torch.Tensor, real_BS: torch.Tensor) -> torch.Tensor:
-    """Sum over items of the mean distance of magnitude spectra, linear (relative) and logarithmic, over
-    `RESOLUTIONS`."""
+    """Sum over items of the mean distance of magnitude spectra, relative and logarithmic, over `RESOLUTIONS`."""
     total = fake_BS.new_zeros(())
     for n_fft in RESOLUTIONS:
         fake = _magnitude(fake_BS, n_fft)
@@ -152,9 +146,8 @@ class WaveformRecipe:
             terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
         self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
         if adversaries:
-            self.phases.append(
-                Phase("discriminator", DiscriminatorLosses(adversaries), {"discriminator": Term(1.0, "segments")})
-            )
+            hinge = {"discriminator": Term(1.0, "segments")}
+            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), hinge))
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
@@ -162,26 +155,18 @@ class WaveformRecipe:
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
-            raise SonorantError(
-                f"train_{self.name}.segments_per_micro_batch is auto and not yet found: no plan without it"
-            )
-        config = self.config
-        return segment_plan(
-            self.store.frames, items, segments=self.budget, length=config.segment_frames, seed=config.seed, epoch=epoch
-        )
+            key = f"train_{self.name}.segments_per_micro_batch"
+            raise SonorantError(f"{key} is auto and not yet found: no plan without it")
+        seed, length = self.config.seed, self.config.segment_frames
+        return segment_plan(self.store.frames, items, segments=self.budget, length=length, seed=seed, epoch=epoch)
 
     @property
     def notes(self) -> list[str]:
-        """How many utterances are shorter than a segment, which no epoch has a place for."""
+        """How many utterances are shorter than a segment, and so in no epoch."""
         frames, length = self.store.frames[self.items], self.config.segment_frames
         short = int((frames < length).sum())
-        if not short:
-            return []
-        return [
-            f"{self.name}: {short} of {len(frames)} utterances are shorter than train_{self.name}.segment_frames "
-            f"({length}) "
-            "and are not trained on"
-        ]
+        shorter = f"are shorter than train_{self.name}.segment_frames ({length}) and are not trained on"
+        return [f"{self.name}: {short} of {len(frames)} utterances {shorter}"] if short else []
 
     def budget_range(self, steps_an_epoch: int) -> tuple[int, int]:
         """From one segment to an equal share of an epoch's."""
@@ -189,7 +174,7 @@ class WaveformRecipe:
         return 1, max(1, segments // (self.config.micro_batches_per_step * steps_an_epoch))
 
     def heaviest(self) -> list[MicroBatch]:
-        """Any: all micro-batches are of equal size."""
+        """Any one: all micro-batches are of equal size."""
         return self.plan.micro_batches(0)[:1]
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
@@ -206,13 +191,13 @@ class WaveformRecipe:
         return self._plan(self.validation_items, 0)
 
     def losses(self, model: nn.Module) -> Phase:
-        """Spectral losses around `model`: what adversaries say of it changes as they learn, so it is no measure."""
+        """Spectral losses alone: the adversaries' losses change as they learn, so they are no measure."""
         terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
         return Phase("generator", GeneratorLosses(model, self.store.audio, None), terms)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
-        """The first validation utterance through the model: audio, and its mel beside the recording's."""
+        """Write the first validation utterance through the model: audio, and its mel beside the recording's."""
         item = int(self.validation_items[0])
         target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
         samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()

@@ -1,4 +1,4 @@
-"""One rank: what torchrun starts. Knows nothing of who launched it beyond the job file and torchrun's environment.
+"""One rank, started by torchrun. Of its launcher it knows only the job file and torchrun's environment.
 
 torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
 """
@@ -6,7 +6,6 @@ torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import traceback
 from dataclasses import asdict, dataclass, field, replace
@@ -38,17 +37,13 @@ PEER_GONE = (
     "NCCL communicator was aborted",
     "ncclRemoteError",
 )
-"""How errors of gloo and NCCL tell the ranks that are left that one has died or stands still; torchrun says which and
-why."""
+"""In errors of gloo and NCCL if another rank has died or stands still; torchrun says which and why."""
+STOPPED = 75
+"""Exit code of a rank that saved and stopped (EX_TEMPFAIL); after 0, torchrun would wait for nodes that are gone."""
 
 
 class PeerGone(SonorantError):
-    """A consequence of another rank's end, never its cause."""
-
-
-STOPPED = 75
-"""Exit code of a rank that saved and stopped (EX_TEMPFAIL: try again); after 0, torchrun would wait for nodes that are
-gone."""
+    """Another rank has ended: a consequence, never the cause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +65,8 @@ class Job:
     fingerprint: str
     """Of settings, data and the recipe's VERSION: the same on all nodes."""
     provenance: dict[str, Any]
-    """Goes into checkpoints and `model.json`: commit and hash of the code, and what the run directory is known by
-    (`fingerprint`, another one where an earlier Sonorant named it): a checkpoint of another one is refused."""
+    """For checkpoints and `model.json`: commit, hash of the code, and the name of the run directory as `fingerprint`
+    (another one if an earlier Sonorant named it): checkpoints of another one are refused."""
     version: int = 1
     """VERSION of the kind of model."""
     codes: str | None = None
@@ -97,13 +92,12 @@ def recipe_of(job: Job) -> Recipe:
 
 
 def outcome_beside(job_file: Path) -> Path:
-    """Where a node's first rank leaves how the training ended, as {"state", "step"}, for the launcher on that node."""
+    """File in which a node's first rank tells its launcher how the training ended: {"state", "step"}."""
     return job_file.with_name("outcome.json")
 
 
 def work(job: Job, ranks: Ranks) -> dict[str, Any]:
-    """Train on this rank and, on rank 0, save the model when it is finished; return {"state": finished or stopped,
-    "step"}."""
+    """Train on this rank; rank 0 saves the finished model. Return {"state": finished or stopped, "step"}."""
     prove_group(ranks, int(os.environ.get("SONORANT_WORLD_SIZE", ranks.world_size)))
     run = RunDirectory(Path(job.run))
     ours = False
@@ -115,7 +109,7 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
         return _train(job, ranks, run)
     except Exception as error:
         explained = _explained(error, ranks, run)
-        if ours and not isinstance(explained, PeerGone):  # whoever is gone has said why, or torchrun does
+        if ours and not isinstance(explained, PeerGone):  # the rank that is gone said why, or torchrun does
             run.fail(_line(explained))
         if explained is error:
             raise
@@ -125,7 +119,7 @@ def work(job: Job, ranks: Ranks) -> dict[str, Any]:
 def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
     code = job.provenance.get("code", "unknown")
     refuse_other_copies(Path(job.features), Path(job.codes) if job.codes else None, job.fingerprint, code, ranks)
-    if ranks.first and not run.job.exists():  # an older one says where checkpoints without provenance come from
+    if ranks.first and not run.job.exists():  # an older one has the provenance of old checkpoints
         job.write(run.job)
     data, machine = DataConfig(**job.data), MachineConfig(**job.machine)
     recipe = recipe_of(replace(job, features=str(_features(job, data, ranks))))
@@ -159,8 +153,7 @@ def start_from(recipe: Recipe, file: Path, ranks: Ranks) -> None:
 
 
 def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:
-    """Where this rank reads: the features, or this machine's copy of them, which its first rank makes and the others
-    wait for."""
+    """Where this rank reads features: from their folder, or from a copy that this machine's first rank makes."""
     features = Path(job.features)
     if data.preload != "folder" or data.preload_folder is None:
         return features
@@ -176,23 +169,19 @@ def _line(error: Exception) -> str:
 
 
 def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
-    """The error a person should read instead of `error`, or `error` itself where nobody foresaw it."""
+    """The error a person should read instead of `error`, or `error` itself if it was not foreseen."""
     if isinstance(error, OSError):
-        return SonorantError(
-            f"rank {ranks.rank} on {platform.node()}: {error.filename or run.path}: {error.strerror or error}; fix "
-            "that, and the same "
-            "command resumes from the last checkpoint"
-        )
+        what = f"{error.filename or run.path}: {error.strerror or error}"
+        remedy = "fix that, and the same command resumes from the last checkpoint"
+        return SonorantError(f"rank {ranks.rank} on {ranks.host}: {what}; {remedy}")
     if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_GONE):
-        return PeerGone(f"rank {ranks.rank} on {platform.node()}: another rank is gone or no longer answers")
+        return PeerGone(f"rank {ranks.rank} on {ranks.host}: another rank is gone or no longer answers")
     return error
 
 
 def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
-    out = Path(job.out)
-    weights = {
-        name: value.detach().cpu().contiguous() for name, value in trainer.trained.ema.module.state_dict().items()
-    }
+    out, averages = Path(job.out), trainer.trained.ema.module.state_dict()
+    weights = {name: value.detach().cpu().contiguous() for name, value in averages.items()}
     description = trainer.recipe.description()
     description["provenance"] = {**trainer.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
     out.mkdir(parents=True, exist_ok=True)
@@ -204,15 +193,12 @@ def _write_curves(path: Path, run: RunDirectory) -> None:
     by_step: dict[int, dict[str, float]] = {}
     for row in read_metrics(run.metrics):
         by_step.setdefault(row["step"], {}).update(row["metrics"])
-    names = sorted(
-        {name for metrics in by_step.values() for name in metrics if name.startswith(("train/", "validation/"))}
-    )
-    lines = [",".join(["step", *names])]
-    for step in sorted(by_step):
-        lines.append(
-            ",".join([str(step), *(f"{by_step[step][name]:.6g}" if name in by_step[step] else "" for name in names)])
-        )
-    write_text(path, "\n".join(lines) + "\n")
+    found = {name for metrics in by_step.values() for name in metrics}
+    names = sorted(name for name in found if name.startswith(("train/", "validation/")))
+    rows = [["step", *names]]
+    for step, metrics in sorted(by_step.items()):
+        rows.append([str(step), *(f"{metrics[name]:.6g}" if name in metrics else "" for name in names)])
+    write_text(path, "".join(f"{','.join(row)}\n" for row in rows))
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
-"""torchrun, saying in a line per rank what went wrong instead of in a traceback of its own. Knows nothing of the job.
+"""torchrun, but with one line per failed rank instead of a traceback of its own.
 
 python -m sonorant.training.distributed.agent -m sonorant.training.worker job.json    takes torchrun's arguments and
-PET_* variables"""
+PET_* variables
+"""
 
 from __future__ import annotations
 
@@ -17,10 +18,8 @@ from torch.distributed.run import main
 from sonorant.training.worker import STOPPED
 
 HINT = "is the same command running on each, with its own PET_NODE_RANK, and can they reach that port?"
-
-
 LINGER_SECONDS = 2.0
-"""The first node's agent holds the store by which the nodes learn that all are done: it leaves last."""
+"""The first node's agent leaves last: it holds the store by which the nodes learn that all are done."""
 
 
 def run() -> None:
@@ -31,23 +30,17 @@ def run() -> None:
             time.sleep(LINGER_SECONDS)
     except ChildFailedError as error:
         for rank, failure in error.failures.items():
-            if failure.exitcode == STOPPED:
-                continue
-            cause = (
-                f"was killed by signal {-failure.exitcode}"
-                if failure.exitcode < 0
-                else f"ended with exit code {failure.exitcode}"
-            )
-            print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
+            code = failure.exitcode
+            if code != STOPPED:
+                cause = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                print(f"rank {rank} (process {failure.pid}) {cause}", file=sys.stderr)
         raise SystemExit(1) from None
     except SignalException:
-        raise SystemExit(1) from None  # the ranks were told, and have said what they did
+        raise SystemExit(1) from None  # the ranks got the signal too, and have said what they did
     except DistError as error:
         nodes, endpoint = os.environ.get("PET_NNODES"), os.environ.get("PET_RDZV_ENDPOINT")
-        print(
-            f"error: {nodes} nodes were to meet at {endpoint} and did not ({str(error).splitlines()[0]}): {HINT}",
-            file=sys.stderr,
-        )
+        cause = str(error).splitlines()[0]
+        print(f"error: {nodes} nodes were to meet at {endpoint} and did not ({cause}): {HINT}", file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -1,11 +1,9 @@
-"""This machine among the machines of one training, as torchrun's PET_* variables have it. Knows nothing of ranks or
-models.
+"""Starts torchrun for a job and ends it cleanly, on one machine or on several.
 
-Starts torchrun for a job and ends it cleanly. Knows nothing of models, DVC or Prefect.
-
-torchrun is configured by `PET_*` variables only: what is set outside (by a person, Slurm, Kubernetes, Prefect) is kept,
-the rest is filled in from the machine. On several nodes each one launches the same job; what came of it is told to
-every node by its own ranks."""
+torchrun is configured by `PET_*` variables only. A variable that is set already (by a person, Slurm, Kubernetes,
+Prefect) is kept; the rest is filled in from the machine. Each node launches the same job and learns the outcome from
+its own ranks.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +29,28 @@ from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, outcome_beside
 
 DEFAULT_PORT = "29500"
-
-
 LOCAL = ("localhost", "127.0.0.1", "::1")
 """Names that can only mean: all nodes are on this machine."""
+JOIN_SECONDS = 600
+"""How long a node waits for the others; `PET_RDZV_CONF=timeout=<seconds>` overrides it."""
+SHUTDOWN_SECONDS = 20
+"""How long torchrun waits for its ranks to save after a SIGTERM."""
+WORKER = "sonorant.training.worker"
+"""Module that each rank runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """One machine of a training."""
+    """One machine of a training, as torchrun's PET_* variables describe it."""
 
     rank: int = 0
-    """0 is the first node: it writes the model and the run directory, and holds the rendezvous."""
+    """0 is the first node: it writes the model and the run directory, and hosts the rendezvous."""
     count: int = 1
     """How many machines train together."""
     host: str = ""
     """Address of the first node; empty where there is only one."""
     port: str = DEFAULT_PORT
-    """Of the rendezvous on the first node."""
+    """Port of the rendezvous on the first node."""
 
     @property
     def first(self) -> bool:
@@ -57,8 +59,7 @@ class Node:
 
     @classmethod
     def of(cls, env: Mapping[str, str]) -> Node:
-        """From PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR with PET_MASTER_PORT. Raises
-        SonorantError."""
+        """From PET_NNODES, PET_NODE_RANK and PET_RDZV_ENDPOINT or PET_MASTER_ADDR. Raises SonorantError."""
         count = env.get("PET_NNODES", "1")
         if not count.isdigit() or int(count) < 1:
             raise SonorantError(
@@ -79,126 +80,11 @@ class Node:
         return cls(rank=int(rank), count=int(count), host=host, port=port)
 
 
-def interface_towards(host: str) -> str | None:
-    """Name of the network interface by which this machine reaches `host`; None where that cannot be told.
-
-    gloo takes the one that the machine's own name leads to, on many systems loopback, where no other node finds it.
-    Raises SonorantError if `host` is such a name.
-    """
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, 9))  # sends nothing: only the route is looked up
-            own = probe.getsockname()[0]
-            if own.startswith("127.") and host not in LOCAL:
-                raise SonorantError(
-                    f"the first node's address {host} is loopback on this node: give one that all nodes can reach"
-                )
-            return next((name for _, name in socket.if_nameindex() if _address(probe, name) == own), None)
-    except OSError:
-        return None
-
-
-def _address(probe: socket.socket, interface: str) -> str | None:
-    ask_address = 0x8915  # SIOCGIFADDR of Linux
-    try:
-        return socket.inet_ntoa(
-            fcntl.ioctl(probe.fileno(), ask_address, struct.pack("256s", interface.encode()[:15]))[20:24]
-        )
-    except OSError:
-        return None
-
-
-JOIN_SECONDS = 600
-"""How long a node waits for the others to come; `PET_RDZV_CONF=timeout=<seconds>` says otherwise."""
-
-
-SHUTDOWN_SECONDS = 20
-"""How long torchrun waits for its ranks to save after a SIGTERM."""
-
-
-WORKER = "sonorant.training.worker"
-"""Module that each rank runs."""
-
-
-def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
-    """`given` with torchrun's settings completed: a process a GPU or a CPU core, threads to match, how to meet the
-    other nodes.
-
-    Where nothing is set there are, on all nodes together, no more processes than micro-batches in a step, since the
-    others would have nothing to do. On CPUs, two processes with a thread each are 1.5 times as fast as one with two
-    threads: what the loss needs (Fourier transforms, sorting) has no threads. Raises SonorantError where PET_*
-    contradict each other.
-    """
-    node = Node.of(given)
-    cores = usable_cores()
-    env = dict(given)
-    env["PET_NNODES"] = str(node.count)
-    most = max(1, micro_batches_per_step // node.count)
-    processes = _processes(given.get("PET_NPROC_PER_NODE", ""), cores, most)
-    env["PET_NPROC_PER_NODE"] = str(processes)
-    env |= _meeting(node, given)
-    env.setdefault("OMP_NUM_THREADS", str(max(1, cores // processes)))
-    env["SONORANT_WORLD_SIZE"] = str(node.count * processes)  # what the ranks expect to meet
-    env.setdefault("PET_SHUTDOWN_TIMEOUT", str(SHUTDOWN_SECONDS))
-    # Threads that spin while they wait take the cores from their neighbours.
-    env.setdefault("OMP_WAIT_POLICY", "passive")
-    env.setdefault("GOMP_SPINCOUNT", "0")
-    env.setdefault(
-        "TORCH_CPP_LOG_LEVEL", "ERROR"
-    )  # that a peer is gone is said in a line, not by a stack of C++ frames
-    env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # restarted ranks would read stale addresses (pytorch issue 135712)
-    return env
-
-
-def _processes(wanted: str, cores: int, most: int) -> int:
-    """A node's processes: a number or torchrun's words for one; nothing is a process a GPU or core, but at most
-    `most`."""
-    gpus = torch.cuda.device_count()
-    words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
-    processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
-    if processes < 1:
-        why = "torch sees no GPU here" if wanted == "gpu" else "give a number from 1, gpu, cpu or auto"
-        raise SonorantError(f"PET_NPROC_PER_NODE={wanted}: {why}")
-    return processes
-
-
-def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
-    """What has nothing to do in a training with `env` of `environment`, for a person; None where all is used."""
-    world, here, gpus = int(env["SONORANT_WORLD_SIZE"]), int(env["PET_NPROC_PER_NODE"]), torch.cuda.device_count()
-    if world > micro_batches_per_step:
-        found, wanted = f"{world - micro_batches_per_step} of {world} processes have nothing to do", world
-    elif here < gpus and world + world // here > micro_batches_per_step:  # a process more on each node would be idle
-        found, wanted = f"{gpus - here} of this machine's {gpus} GPUs are not used", world // here * gpus
-    else:
-        return None
-    return (
-        f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of "
-        f"{wanted} "
-        "(a larger step, or the same with smaller micro-batches)"
-    )
-
-
-def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
-    """How the nodes meet."""
-    if node.count == 1:
-        # By number: a machine whose own name leads nowhere would look it up for minutes.
-        alone = {"PET_STANDALONE": "1", "PET_LOCAL_ADDR": "127.0.0.1"}
-        return {} if "PET_RDZV_ENDPOINT" in given else {name: given.get(name, value) for name, value in alone.items()}
-    found = {
-        # Its other backends number the nodes as they come, and the one that writes must be known before.
-        "PET_RDZV_BACKEND": "static",
-        "PET_RDZV_ENDPOINT": f"{node.host}:{node.port}",
-        "PET_RDZV_CONF": given.get("PET_RDZV_CONF", f"timeout={JOIN_SECONDS}"),
-    }
-    interface = None if "GLOO_SOCKET_IFNAME" in given else interface_towards(node.host)
-    return found | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
-
-
 def launch(job: Job) -> None:
     """Train `job` under torchrun until it is finished, on this node's share of the ranks.
 
-    SIGTERM is passed on: the ranks save and end, and Stopped says how to go on. Raises SonorantError when training
-    fails. Only the first node needs the run directory.
+    On SIGTERM the ranks save and end, and Stopped says how to go on. Raises SonorantError when training fails. Only the
+    first node needs the run directory.
     """
     run = RunDirectory(Path(job.run))
     node, before = Node.of(os.environ), run.status()
@@ -206,9 +92,8 @@ def launch(job: Job) -> None:
     warning = idle(env, job.train["micro_batches_per_step"])
     if warning and node.first:
         print(f"warning: {job.recipe}: {warning}", file=sys.stderr, flush=True)
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # not in the run directory: another execution may be starting there too
+    # Not in the run directory: another execution may be starting there too.
+    with tempfile.TemporaryDirectory() as folder:
         job_file = Path(folder) / "job.json"
         job.write(job_file)
         told_to_stop = _run_agent(job_file, env)
@@ -226,14 +111,13 @@ def launch(job: Job) -> None:
         raise SonorantError(f"{job.recipe}: training did not start, see above")
     cause = status["message"] or "a rank was killed or a node is gone, see above"
     raise SonorantError(
-        f"{job.recipe}: training failed after step {status['step']}: {cause}; the same command resumes from its last "
-        "checkpoint"
+        f"{job.recipe}: training failed after step {status['step']}: {cause}; "
+        "the same command resumes from its last checkpoint"
     )
 
 
 def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
-    """Run torchrun to its end, whatever that is; a SIGTERM or Ctrl-C is passed on to it. Return whether there was
-    one."""
+    """Run torchrun to its end and pass SIGTERM and Ctrl-C on to it; return whether one came."""
     command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", WORKER, str(job_file)]
     child: subprocess.Popen[bytes] | None = None
     told_to_stop = False
@@ -247,10 +131,111 @@ def _run_agent(job_file: Path, env: dict[str, str]) -> bool:
     former = {number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         child = subprocess.Popen(command, env=env, start_new_session=True, preexec_fn=die_with_parent)
-        if told_to_stop:  # when there was nobody yet to pass it on to
+        if told_to_stop:  # before there was a child to pass it on to
             child.send_signal(signal.SIGTERM)
         child.wait()
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
     return told_to_stop
+
+
+def environment(given: Mapping[str, str], micro_batches_per_step: int) -> dict[str, str]:
+    """`given` with torchrun's settings completed: processes, threads to match, and how to meet the other nodes.
+
+    By default, each GPU or CPU core gets a process, but all nodes together get no more processes than a step has
+    micro-batches: the others would be idle. On CPUs, two processes with a thread each are 1.5 times as fast as one with
+    two threads: the Fourier transforms and sorting in the loss have no threads. Raises SonorantError where PET_*
+    contradict each other.
+    """
+    node, cores = Node.of(given), usable_cores()
+    most = max(1, micro_batches_per_step // node.count)
+    processes = _processes(given.get("PET_NPROC_PER_NODE", ""), cores, most)
+    defaults = {
+        "OMP_NUM_THREADS": str(max(1, cores // processes)),
+        "PET_SHUTDOWN_TIMEOUT": str(SHUTDOWN_SECONDS),
+        # Threads that spin while they wait take the cores from their neighbours.
+        "OMP_WAIT_POLICY": "passive",
+        "GOMP_SPINCOUNT": "0",
+        # A lost peer is reported in one line, not by a stack of C++ frames.
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+    }
+    fixed = {
+        "PET_NNODES": str(node.count),
+        "PET_NPROC_PER_NODE": str(processes),
+        # How many ranks expect to meet.
+        "SONORANT_WORLD_SIZE": str(node.count * processes),
+        # Restarted ranks would read stale addresses (pytorch issue 135712).
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    return {**defaults, **given, **fixed, **_meeting(node, given)}
+
+
+def _processes(wanted: str, cores: int, most: int) -> int:
+    """Processes of a node: a number or torchrun's word for one; if empty, one per GPU or core, at most `most`."""
+    gpus = torch.cuda.device_count()
+    words = {"gpu": gpus, "cpu": cores, "auto": gpus or cores, "": min(gpus or cores, most)}
+    processes = words.get(wanted, int(wanted) if wanted.isdecimal() else 0)
+    if processes < 1:
+        why = "torch sees no GPU here" if wanted == "gpu" else "give a number from 1, gpu, cpu or auto"
+        raise SonorantError(f"PET_NPROC_PER_NODE={wanted}: {why}")
+    return processes
+
+
+def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
+    """A sentence on what is idle in a training with `env` of `environment`; None where everything is used."""
+    world, here, gpus = int(env["SONORANT_WORLD_SIZE"]), int(env["PET_NPROC_PER_NODE"]), torch.cuda.device_count()
+    if world > micro_batches_per_step:
+        found, wanted = f"{world - micro_batches_per_step} of {world} processes have nothing to do", world
+    elif here < gpus and world + world // here > micro_batches_per_step:  # one more process a node would be idle
+        found, wanted = f"{gpus - here} of this machine's {gpus} GPUs are not used", world // here * gpus
+    else:
+        return None
+    return (
+        f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of "
+        f"{wanted} (a larger step, or the same with smaller micro-batches)"
+    )
+
+
+def _meeting(node: Node, given: Mapping[str, str]) -> dict[str, str]:
+    """Variables by which the nodes meet."""
+    if node.count == 1:
+        # By number: a machine that cannot resolve its own name would try for minutes.
+        alone = {"PET_STANDALONE": "1", "PET_LOCAL_ADDR": "127.0.0.1"}
+        return {} if "PET_RDZV_ENDPOINT" in given else {name: given.get(name, value) for name, value in alone.items()}
+    found = {
+        # Other backends number the nodes as they arrive; the node that writes must be known before.
+        "PET_RDZV_BACKEND": "static",
+        "PET_RDZV_ENDPOINT": f"{node.host}:{node.port}",
+        "PET_RDZV_CONF": given.get("PET_RDZV_CONF", f"timeout={JOIN_SECONDS}"),
+    }
+    interface = None if "GLOO_SOCKET_IFNAME" in given else interface_towards(node.host)
+    return found | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
+
+
+def interface_towards(host: str) -> str | None:
+    """Name of the network interface through which this machine reaches `host`; None where that cannot be told.
+
+    By default, gloo takes the interface of the machine's own name, often loopback, where no other node finds it. Raises
+    SonorantError if `host` is loopback here.
+    """
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # sends nothing: only the route is looked up
+            own = probe.getsockname()[0]
+            if own.startswith("127.") and host not in LOCAL:
+                raise SonorantError(
+                    f"the first node's address {host} is loopback on this node: give one that all nodes can reach"
+                )
+            return next((name for _, name in socket.if_nameindex() if _address(probe, name) == own), None)
+    except OSError:
+        return None
+
+
+def _address(probe: socket.socket, interface: str) -> str | None:
+    ask_address = 0x8915  # SIOCGIFADDR of Linux
+    request = struct.pack("256s", interface.encode()[:15])
+    try:
+        return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), ask_address, request)[20:24])
+    except OSError:
+        return None

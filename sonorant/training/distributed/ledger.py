@@ -1,13 +1,8 @@
-"""Who computed which samples, held against the plan. Knows nothing of how batches are loaded or of what is learned from
-them.
+"""Who computed which samples, held against the plan; and, before the first step, whether all nodes train the same.
 
-The ranks exchange what each has really loaded, and all of them judge the same evidence: either all raise the same error
-or none does.
-
-Before the first step: every node trains the same thing. Knows nothing of how the copies came to the nodes.
-
-Each node has read its own params, code and features; a node that trained on others would spoil the voice without a
-word."""
+The ranks exchange what each has really loaded, and all judge the same evidence: either all raise the same error or none
+does. A node that trained on features, settings or code of its own would spoil the voice without a word.
+"""
 
 from __future__ import annotations
 
@@ -30,28 +25,21 @@ from sonorant.errors import SonorantError
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 
 EPOCHS_COMPARED = 4
-"""Epochs that must not all be planned alike; asked where an epoch has as many micro-batches to shuffle."""
-
-
-HINT = (
-    "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, and nothing else"
-)
-
-
+"""Epochs that must not all be planned alike, if an epoch has that many micro-batches to shuffle."""
+HINT = "the code that loads the data is at fault: a rank computes what `shard` gives to its global rank, nothing else"
 Samples = list[tuple[int, int]]
 """Utterances of the feature store, each with the first frame that was read of it."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """What a rank hands in."""
+    """What the rank named `rank` hands in."""
 
     rank: str
-    """Its name."""
     planned: str
-    """Hash of the samples that its own plan holds for these steps."""
+    """Hash of the samples in its own plan of these steps."""
     computed: list[Samples]
-    """What it computed, step by step."""
+    """By step."""
 
 
 class Ledger:
@@ -62,7 +50,7 @@ class Ledger:
         self._computed: list[Samples] = []
 
     def open(self, plan: Plan, epoch: int, place: int) -> list[MicroBatch]:
-        """Begin before step `place` of an epoch and return that step.
+        """Begin before step `place` of an epoch and return that step's micro-batches.
 
         Raises AllRanksError if the ranks' plans differ, or if all epochs are planned alike.
         """
@@ -73,9 +61,8 @@ class Ledger:
         _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, epochs[0], [])))
         if len(plan.micro_batches(epoch)) >= EPOCHS_COMPARED and len(set(epochs)) == 1:
             raise AllRanksError(
-                f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing "
-                "is ever reshuffled: "
-                "the plan's random numbers have to depend on the epoch"
+                f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
+                "ever reshuffled: the plan's random numbers have to depend on the epoch"
             )
         epoch, place = self._turned()
         return plan.steps(epoch)[place]
@@ -85,10 +72,9 @@ class Ledger:
         self._computed.append([(item, start) for rows in loaded for item, start in rows.tolist()])
 
     def check(self, step: int) -> None:
-        """Hold what was noted since the last check, up to optimizer step `step`, against the plan; every rank must call
-        it.
+        """Compare what was noted since the last check, up to optimizer step `step`, with the plan.
 
-        Raises AllRanksError if the ranks' samples are not disjoint or if their union is not the plan.
+        Every rank must call it. Raises AllRanksError if samples overlap or their union is not the plan.
         """
         first = step - len(self._computed) + 1
         planned = [self._next() for _ in self._computed]
@@ -119,42 +105,28 @@ class Ledger:
         for earlier in {0, epoch - 1} - {-1, epoch}:
             steps = self._plan.steps(earlier)
             if place < len(steps) and computed == Counter(samples_of(steps[place])):
-                return (
-                    f"{pages[0].rank} and the others computed epoch {earlier} again in the same order: the data "
-                    "is not reshuffled"
-                )
-        repeated = sorted((computed - planned).keys() & planned.keys())
-        if repeated:
-            item, _ = repeated[0]
-            who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
-            return (
-                f"{len(repeated)} samples were computed more than once, utterance {item} by {who}: the ranks see "
-                "the same data"
-            )
+                who = f"{pages[0].rank} and the others"
+                return f"{who} computed epoch {earlier} again in the same order: the data is not reshuffled"
         foreign, missing = sorted((computed - planned).keys()), sorted((planned - computed).keys())
+        if repeated := [sample for sample in foreign if sample in planned]:
+            who = " and by ".join(page.rank for page, share in zip(pages, shares, strict=True) if repeated[0] in share)
+            samples = f"{len(repeated)} samples were computed more than once, utterance {repeated[0][0]} by {who}"
+            return f"{samples}: the ranks see the same data"
         if missing:
-            item, _ = missing[0]
-            owners = [
-                rank
-                for rank in range(len(pages))
-                if missing[0] in samples_of([b for b, _ in shard(batches, rank, len(pages))])
-            ]
+            ranks = range(len(pages))
+            dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in ranks]
+            owner = pages[[rank for rank in ranks if missing[0] in dealt[rank]][-1]].rank
             instead = f", {len(foreign)} others instead" if foreign else ""
-            return (
-                f"{len(missing)} samples were computed by no rank{instead}, utterance {item} was dealt to "
-                f"{pages[owners[-1]].rank}"
-            )
+            samples = f"{len(missing)} samples were computed by no rank{instead}"
+            return f"{samples}, utterance {missing[0][0]} was dealt to {owner}"
         return f"{len(foreign)} samples are not in the plan of this step, first utterance {foreign[0][0]}"
 
 
 def samples_of(batches: Iterable[MicroBatch]) -> Samples:
-    """What micro-batches hold, in their order."""
+    """The samples of micro-batches, in their order."""
+    starts = ((batch, np.zeros_like(batch.items) if batch.starts is None else batch.starts) for batch in batches)
     return [
-        (int(item), int(start))
-        for batch in batches
-        for item, start in zip(
-            batch.items, np.zeros_like(batch.items) if batch.starts is None else batch.starts, strict=True
-        )
+        (int(item), int(start)) for batch, firsts in starts for item, start in zip(batch.items, firsts, strict=True)
     ]
 
 
@@ -167,20 +139,19 @@ def _refuse_other_plans(pages: list[Page]) -> None:
         if page.planned != pages[0].planned:
             raise AllRanksError(
                 f"{page.rank} planned other samples than {pages[0].rank}: their features, settings or code differ, "
-                "or one is steps "
-                "ahead; give all nodes the same copies"
+                "or one is steps ahead; give all nodes the same copies"
             )
 
 
 @dataclass(frozen=True)
 class Copy:
-    """What a rank was given to train with."""
+    """What a rank was given to train with; hashes are empty where nothing can be read."""
 
     host: str
     features: str
     """Hash of its feature store."""
     codes: str
-    """Hash of its token store; empty where none is learned from."""
+    """Hash of its token store; empty without one."""
     fingerprint: str
     """Of settings, features and the recipe's VERSION."""
     code: str
@@ -192,37 +163,29 @@ class Copy:
 def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, code: str, ranks: Ranks) -> None:
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's.
 
-    Every rank must call it.
-
-    The arrays themselves are read through and compared with their hash by one rank of each node, where there are
-    several nodes: who copied the features may have been interrupted.
+    Every rank must call it. With several nodes, one rank of each also reads the arrays through and compares them with
+    their hash: copying the features may have been interrupted.
     """
     if ranks.world_size == 1:
         return
     several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
     own = _copy(features, codes, fingerprint, code, verify=several and ranks.local_rank == 0)
     first, *others = ranks.gather(own)
+    checkout = "check out the same commit with the same params.yaml there"
     for copy in (first, *others):
         if copy.problem:
             folders = f"{features} {codes}" if codes else f"{features}"
             raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {folders}")
-        for what, folder, its, wanted in (
-            ("features", features, copy.features, first.features),
-            ("codes", codes, copy.codes, first.codes),
+        for what, its, wanted, remedy in (
+            ("features (", copy.features, first.features, f"there: dvc pull {features}"),
+            ("codes (", copy.codes, first.codes, f"there: dvc pull {codes}"),
+            ("settings (fingerprint ", copy.fingerprint, first.fingerprint, checkout),
+            ("code (hash ", copy.code, first.code, checkout),
         ):
             if its != wanted:
                 raise AllRanksError(
-                    f"node {copy.host}: its {what} ({its[:12]}) are not those of the first node {first.host} "
-                    f"({wanted[:12]}); there: dvc pull {folder}"
-                )
-        for what, its, wanted in (
-            ("settings (fingerprint", copy.fingerprint, first.fingerprint),
-            ("code (hash", copy.code, first.code),
-        ):
-            if its != wanted:
-                raise AllRanksError(
-                    f"node {copy.host}: its {what} {its}) are not those of the first node {first.host} "
-                    f"({wanted}); check out the same commit with the same params.yaml there"
+                    f"node {copy.host}: its {what}{its[:16]}) are not those of the first node {first.host} "
+                    f"({wanted[:16]}); {remedy}"
                 )
 
 

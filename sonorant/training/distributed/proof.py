@@ -1,8 +1,8 @@
-"""Proof that the ranks train together: one group, a device each, one state, gradients really averaged, the plan shared
-out.
+"""Proof that the ranks train together: one group, a device each, one state, averaged gradients, a plan shared out.
 
-Knows nothing of what is learned. Whatever is compared is exchanged between all ranks first, and all judge the same
-evidence: a violation ends every rank with the same one error, and none waits for another."""
+Whatever is compared is exchanged between all ranks first, and all judge the same evidence: a violation ends every rank
+with the same one error, and none waits for another.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import torch
 import torch.distributed as dist
@@ -23,59 +24,49 @@ from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.step import TrainStep, seed_of, totals_of
 
 CHECK_EVERY = 100
-"""Steps between checks; there is one after the first step and one before each checkpoint besides."""
-
-
+"""Steps between checks; the first step and each checkpoint are checked besides."""
 TOLERANCE = 0.02
-"""Distance of averaged gradients from their explicit average, relative to its norm: precision makes 1e-3 of it, a fault
-more than 0.1."""
-
-
+"""Distance of averaged gradients from their explicit average, relative to its norm: rounding gives 1e-3, a fault above
+0.1."""
 Part = dict[str, torch.Tensor]
 """Tensors of the state by name."""
-
-
+UNWRAPPED = "something calls a phase's module and not its DistributedDataParallel wrapper"
 CAUSES = {
-    "gradients": "gradients were not averaged: something calls a phase's module and not its DistributedDataParallel "
-    "wrapper",
-    "weights": "its memory, its links or its kind of processor computes differently: take that machine out if it "
-    "happens again",
+    "gradients": f"gradients were not averaged: {UNWRAPPED}",
+    "weights": "its memory, links or kind of processor computes differently: take that machine out if it happens again",
     "buffers": "a module changes its buffers by what its rank sees: sum such figures over the ranks",
     "average": "the moving average was updated by something else than the step",
     "optimizer": "it did not load the same checkpoint as the others",
 }
-"""What it means that a part of the state differs. What is gradients' fault shows in the later parts too, hence the
-order."""
+"""Why a part of the state may differ. A fault of the gradients shows in the later parts too, hence the order."""
 
 
 def prove_group(ranks: Ranks, expected: int) -> None:
-    """That as many ranks met as were to train together, each on a device of its own. Raises SonorantError."""
+    """Check that `expected` ranks met, each on a device of its own. Raises SonorantError."""
     if expected != ranks.world_size:
         raise SonorantError(
             f"{ranks.name}: {expected} ranks were to train together but {ranks.world_size} met, so that each group "
-            "would train alone: "
-            "every node needs the same PET_NNODES, PET_NPROC_PER_NODE and address of the first node"
+            "would train alone: every node needs the same PET_NNODES, PET_NPROC_PER_NODE and address of the first node"
         )
     seen: dict[str, str] = {}
     for device, name in ranks.gather((ranks.device_id, ranks.name)):
         if device in seen:
             raise AllRanksError(
                 f"{name} has the same device as {seen[device]} ({device}): start one process a device "
-                "(PET_NPROC_PER_NODE), with "
-                "CUDA_VISIBLE_DEVICES the same for all processes of a node"
+                "(PET_NPROC_PER_NODE), with CUDA_VISIBLE_DEVICES the same for all processes of a node"
             )
         seen[device] = name
 
 
 class Proof:
-    """What a trainer asks before its first step and every now and then."""
+    """Checks that a trainer makes before its first step and every now and then."""
 
     def __init__(self, recipe: Recipe, ranks: Ranks) -> None:
         self.recipe, self.ranks = recipe, ranks
         self.ledger = Ledger(ranks)
 
     def initial_weights(self) -> None:
-        """Equal on all ranks before DDP takes them, which silently gives rank 0's to all. Raises AllRanksError."""
+        """Check that all ranks start alike, before DDP silently gives rank 0's weights to all. Raises AllRanksError."""
         if odd := self._odd(_weights_and_buffers(self.recipe)):
             raise AllRanksError(
                 f"the ranks do not start from the same weights: {odd[1]}; every rank has to draw them from the seed"
@@ -89,13 +80,12 @@ class Proof:
         place: int,
         load: Callable[[list[list[MicroBatch]]], Iterator[Batch]],
     ) -> None:
-        """One state, one plan, samples shared out and gradients averaged. Changes nothing but gradients.
+        """Check state, plan, shares and averaging; changes nothing but gradients. Raises AllRanksError.
 
-        `load` is what the trainer reads this rank's share of some steps with. Raises AllRanksError.
+        `load` reads this rank's share of some steps.
         """
-        self._one_state(
-            step, {**_weights_and_buffers(self.recipe), "average": _average(trained), "optimizer": _optimizer(trained)}
-        )
+        averages = {"average": _average(trained), "optimizer": _optimizer(trained)}
+        self._one_state(step, _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)
         with trained.stopwatch("data"):
             loaded = list(load([first]))
@@ -112,13 +102,9 @@ class Proof:
         return step % CHECK_EVERY == 0 or step == started + 1
 
     def check(self, trained: TrainStep, step: int) -> None:
-        """Nothing came apart up to the end of optimizer step `step`. Raises AllRanksError."""
-        parts = {
-            "gradients": _gradients(self.recipe),
-            **_weights_and_buffers(self.recipe),
-            "average": _average(trained),
-        }
-        self._one_state(step, parts)
+        """Check that nothing came apart up to the end of optimizer step `step`. Raises AllRanksError."""
+        gradients = {"gradients": _gradients(self.recipe)}
+        self._one_state(step, gradients | _weights_and_buffers(self.recipe) | {"average": _average(trained)})
         self.ledger.check(step)
 
     def _one_state(self, step: int, parts: dict[str, Part]) -> None:
@@ -127,60 +113,53 @@ class Proof:
             raise AllRanksError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
 
     def _odd(self, parts: dict[str, Part]) -> tuple[str, str] | None:
-        """The first part that is not the same to the bit on all ranks, and in words on which ranks; None where all
-        are."""
+        """The first part that is not equal to the bit on all ranks, and a sentence on where; None if all are equal."""
         if self.ranks.world_size == 1:
             return None
-        gathered = self.ranks.gather(
-            (self.ranks.name, {part: _hash(tensors.values()) for part, tensors in parts.items()})
-        )
+        own = {part: _hash(tensors.values()) for part, tensors in parts.items()}
+        gathered = self.ranks.gather((self.ranks.name, own))
         for part, tensors in parts.items():
             hashes = [hashes[part] for _, hashes in gathered]
             usual, _ = Counter(hashes).most_common(1)[0]
             odd = [rank for rank, found in enumerate(hashes) if found != usual]
             if odd:
                 each = self.ranks.gather({name: _hash([tensor]) for name, tensor in tensors.items()})
-                first = next(
-                    (name for name in tensors if each[odd[0]].get(name) != each[hashes.index(usual)].get(name)),
-                    "their number",
-                )
+                odd_one, usual_one = each[odd[0]], each[hashes.index(usual)]
+                differing = (name for name in tensors if odd_one.get(name) != usual_one.get(name))
+                first = next(differing, "their number")
                 who = " and ".join(gathered[rank][0] for rank in odd)
                 return part, f"the {part} of {who} are not those of the other ranks, first in {first}"
         return None
 
     def _averaged(self, trained: TrainStep, step: int, micro_batches: list[MicroBatch], loaded: list[Batch]) -> None:
-        """The gradients of a step, each of its micro-batches cut to one row, against an explicit average without DDP.
+        """Compare a step's gradients, its micro-batches cut to one row each, with an explicit average without DDP.
 
-        One row fits into any memory, and the step's own code deals, accumulates and averages it as it does every other.
+        One row fits into any memory, and the step's own code shards, accumulates and averages it.
         """
-        cut = [
-            MicroBatch(b.epoch, b.number, b.items[:1], None if b.starts is None else b.starts[:1])
-            for b in micro_batches
-        ]
+        cut = [replace(b, items=b.items[:1], starts=None if b.starts is None else b.starts[:1]) for b in micro_batches]
         rows = [{name: value[:1] for name, value in batch.items()} for batch in loaded]
         trained.gradients(step, cut, iter(rows))
         found = torch.cat([gradient.flatten() for gradient in _gradients(self.recipe).values()])
         wanted = _explicit(trained, step, cut, rows)
         for optimizer in trained.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
-        compared = found.isfinite() | wanted.isfinite()  # weights that are no numbers are for the trainer to refuse
+        compared = found.isfinite() | wanted.isfinite()  # weights that are NaN are for the trainer to refuse
         distance = ((found - wanted)[compared].norm() / wanted[compared].norm().clamp(min=1e-20)).item()
         for name, far in self.ranks.gather((self.ranks.name, distance)):
             if not far <= TOLERANCE:
                 raise AllRanksError(
                     f"{name} does not average its gradients with the others (they are {far:.0%} off the average): "
-                    "something calls a "
-                    "phase's module and not its DistributedDataParallel wrapper; call TrainStep.wrapped"
+                    f"{UNWRAPPED}; call TrainStep.wrapped"
                 )
 
 
 @contextmanager
 def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
-    """A scale that overflows would leave nothing to compare."""
+    """Scale losses by 1 meanwhile: gradients that overflow would leave nothing to compare."""
     if not scaler.is_enabled():
         yield
         return
-    scaler.scale(torch.zeros((), device=scaler._device))  # it has no scale before its first use
+    scaler.scale(torch.zeros((), device=scaler._device))  # there is no scale before the first use
     scale = scaler.get_scale()
     scaler.update(1.0)
     yield
@@ -188,8 +167,7 @@ def _unscaled(scaler: torch.amp.GradScaler) -> Iterator[None]:
 
 
 def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], rows: list[Batch]) -> torch.Tensor:
-    """Gradients of all phases in one tensor, summed over this rank's share and over the ranks, by the modules without
-    DDP."""
+    """Gradients of all phases in one tensor, summed over this rank's share and over the ranks, without DDP."""
     recipe, ranks = trained.recipe, trained.ranks
     totals = totals_of(recipe, micro_batches)
     summed = [torch.zeros_like(parameter) for phase in recipe.phases for parameter in phase.module.parameters()]
@@ -209,12 +187,10 @@ def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], ro
 
 
 def _weights_and_buffers(recipe: Recipe) -> dict[str, Part]:
-    modules = {phase.name: phase.module for phase in recipe.phases}
+    phases = recipe.phases
     return {
-        "weights": {
-            f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_parameters()
-        },
-        "buffers": {f"{of}.{name}": value for of, module in modules.items() for name, value in module.named_buffers()},
+        "weights": {f"{of.name}.{name}": value for of in phases for name, value in of.module.named_parameters()},
+        "buffers": {f"{of.name}.{name}": value for of in phases for name, value in of.module.named_buffers()},
     }
 
 

@@ -1,4 +1,4 @@
-"""This process among its peers: who it is, what it may use, how they agree. Knows nothing of models or data."""
+"""This process among its peers: who it is, what it may use, how they agree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sonorant.errors import SonorantError
 
 
 class AllRanksError(SonorantError):
-    """What all ranks found together, from the same evidence: each raises it, one of a machine says it."""
+    """An error that all ranks find together, from the same evidence: each raises it, one of a machine prints it."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Ranks:
 
     @property
     def name(self) -> str:
-        """This rank for a person: its number, machine and device."""
+        """This rank's number, machine and device, for a person."""
         return f"rank {self.rank} on {self.host} ({self.device}, local rank {self.local_rank})"
 
     @property
     def device_id(self) -> str:
-        """What no two ranks may share: a GPU's UUID; on CPUs, which may be shared, the host and the rank."""
+        """An id that no two ranks may share: a GPU's UUID; on CPUs, which may be shared, the host and the rank."""
         if self.device.type == "cuda":
             return f"GPU-{torch.cuda.get_device_properties(self.device).uuid}"
         return f"{self.host}/{self.rank}"
 
     def gather(self, value: Any) -> list[Any]:
-        """What every rank hands in, by rank, on every rank. Between CPUs, for anything that can be pickled."""
+        """Return every rank's `value` (anything that can be pickled), by rank, on every rank. Between CPUs."""
         values: list[Any] = [None] * self.world_size
         dist.all_gather_object(values, value)
         return values
@@ -67,9 +67,9 @@ class Ranks:
         return dict(zip(names, tensor.tolist(), strict=True))
 
     def ask(self, flag: bool) -> Callable[[], bool]:
-        """Ask whether any rank says so; call what is returned for the answer, later, when it has long come.
+        """Ask whether any rank sets `flag`; call the result later for the answer, when it has long arrived.
 
-        Between CPUs: no GPU has to finish its step, and no rank has to wait for the slowest one, as at a barrier.
+        Between CPUs: no GPU has to finish its step, and no rank waits for the slowest one, as at a barrier.
         """
         tensor = torch.tensor(int(flag))
         work = dist.all_reduce(tensor, op=dist.ReduceOp.MAX, async_op=True)
@@ -81,22 +81,22 @@ class Ranks:
         return answer
 
     def share(self, data: bytes | None) -> bytes | None:
-        """What rank 0 hands in, on every rank: nodes that share no folder all learn what is on its disk."""
+        """Return rank 0's `data` on every rank, for nodes that do not share its disk."""
         size = torch.tensor(-1 if data is None else len(data))
         dist.broadcast(size, 0)
         if size < 0:
             return None
-        buffer = (
-            torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(int(size), dtype=torch.uint8)
-        )
+        buffer = torch.empty(int(size), dtype=torch.uint8)
+        if data:
+            buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
 
 
 def join(patience: float) -> Ranks:
-    """Enter the process group that torchrun prepared: NCCL with a device a local rank on GPUs, gloo on CPUs.
+    """Enter the process group that torchrun prepared: NCCL with a GPU for each local rank, or gloo on CPUs.
 
-    A rank that waits for another one longer than `patience` seconds ends with an error.
+    A rank that waits for another longer than `patience` seconds ends with an error.
     """
     timeout = timedelta(seconds=patience)
     local_rank = int(os.environ["LOCAL_RANK"])
@@ -106,23 +106,21 @@ def join(patience: float) -> Ranks:
         if local_rank >= here:
             raise SonorantError(
                 f"rank {os.environ['RANK']} on {platform.node()}: process {local_rank + 1} of this node has no GPU "
-                f"of its own, {here} are "
-                f"there; set PET_NPROC_PER_NODE={here}"
+                f"of its own, {here} are there; set PET_NPROC_PER_NODE={here}"
             )
         device = torch.device("cuda", local_rank)
         torch.cuda.set_device(device)
-    # NCCL only starts with the first tensor on a GPU: what the ranks prove of each other before goes between CPUs.
+    # NCCL only starts with the first tensor on a GPU: the proof before that goes between CPUs.
     dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=timeout)
     return Ranks(dist.get_rank(), dist.get_world_size(), local_rank, device)
 
 
-# Looked up here: between fork and exec, beside other threads, as little as possible may be done.
+# Looked up here: between fork and exec, beside other threads, as little as possible may run.
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 def die_with_parent(number: int = signal.SIGTERM) -> None:
-    """Ask Linux to send this process a signal when its parent dies, so that a killed launcher leaves no orphan.
-    Elsewhere: nothing."""
+    """Ask Linux to signal this process when its parent dies, so that a killed launcher leaves no orphan."""
     if _prctl is not None:
         pr_set_pdeathsig = 1
         _prctl(pr_set_pdeathsig, int(number))

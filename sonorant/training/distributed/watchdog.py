@@ -1,8 +1,8 @@
-"""Who stands still: every rank says where it is; a stall is reported by name and, past a limit, ended.
+"""Who stands still: each rank says where it is; a stalled one is named and, past a limit, the training ended.
 
-Ranks hear of each other through the process group's key-value store, which works between nodes that share no folder.
-Clocks are never compared: a rank says for how long it has been in its phase, and a listener adds how long ago that was
-said.
+Ranks hear of each other through the process group's key-value store, which also works between nodes that share no
+folder. Clocks are never compared: a rank says for how long it has been in its phase, and a listener adds how long ago
+that was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import faulthandler
 import itertools
 import json
 import os
-import platform
 import sys
 import threading
 import time
@@ -29,28 +28,21 @@ from sonorant.training.run_directory import RunDirectory
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
 WAITING = ("backward", "communication")
-"""Phases in which a rank waits for the others, and may stand still through no fault of its own."""
-
-
+"""Phases in which a rank waits for the others, so that a stall may not be its fault."""
+LOOK_AT_DISK = "look at the disk of the run directory"
+LOOK_AT_LINKS = "the ranks wait for each other: look at the links between them"
 HINTS = {
     "data": "its loader waits for storage or for a worker: look at the disk of the features, or set data.preload",
-    "checkpoint": "look at the disk of the run directory",
-    "sample": "look at the disk of the run directory",
-    "backward": "the ranks wait for each other: look at the links between them",
-    "communication": "the ranks wait for each other: look at the links between them",
+    "checkpoint": LOOK_AT_DISK,
+    "sample": LOOK_AT_DISK,
+    "backward": LOOK_AT_LINKS,
+    "communication": LOOK_AT_LINKS,
 }
-
-
-SILENCE = 4
-"""Intervals without a word after which a rank is taken to be silent, and this process, if it missed so many, to have
-been suspended."""
-
-
 SILENT = "look at that machine, its load and its links, and whether the process was stopped"
-
-
+SILENCE = 4
+"""Intervals without a word after which a rank counts as silent, and a process that missed them as suspended."""
 ENDING = "watchdog/ending"
-"""Key that is set when a rank has found that the training stands still."""
+"""Key that a rank sets when it has found that the training stands still."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +52,13 @@ class Whereabouts:
     rank: int
     host: str
     step: int
-    """Optimizer steps it has taken."""
+    """Optimizer steps taken."""
     phase: str
     """Of its stopwatch."""
     idle: float
     """Seconds since it entered that phase."""
     silent: bool = False
-    """Whether it has ceased to say so, and `phase` is the last that was heard."""
+    """Whether it no longer answers; `phase` is then the last it was heard in."""
 
     def __str__(self) -> str:
         said = "has not answered" if self.silent else "has made no progress"
@@ -75,10 +67,10 @@ class Whereabouts:
 
 
 def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
-    """Those for whom all have been waiting for `limit` seconds or more; none while the training goes on.
+    """The ranks that all others have been waiting for, for `limit` seconds or more; none while the training goes on.
 
-    A rank that no longer answers comes first, then one in a phase of its own work; where there are several, the one
-    that is a step behind or has been there longest, with those beside it. Where all wait for each other, all are named.
+    Silent ranks come first, then those in a phase of their own work; of several, the one that is a step behind or has
+    been there longest, with those beside it. If all wait for each other, all are named.
     """
     suspects = [one for one in ranks if one.silent] or [one for one in ranks if one.phase not in WAITING]
     if not suspects:
@@ -90,8 +82,7 @@ def culprits(ranks: list[Whereabouts], limit: float) -> list[Whereabouts]:
 class Watchdog:
     """Watches this rank and its peers while the body of the `with` runs.
 
-    One thread exchanges whereabouts through the store and another judges them, so that a store that hangs with the rank
-    that holds it is noticed too.
+    One thread exchanges whereabouts through the store and another judges them: even a store that hangs is noticed.
     """
 
     def __init__(
@@ -101,7 +92,7 @@ class Watchdog:
         self.interval = min(5.0, machine.stall_warning / 5)
         self.stacks = run.path / f"stall-rank-{ranks.rank}.txt"
         self._awake = time.monotonic()
-        """Since when this process has not been suspended; what came before was nobody's standing still."""
+        """When this process last woke from a suspension: idle time before that does not count."""
         self._ticked = self._awake
         """When one of the two threads last ran."""
         self._heard: dict[int, tuple[Any, float]] = dict.fromkeys(range(ranks.world_size), (None, self._awake))
@@ -119,9 +110,6 @@ class Watchdog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._done.set()
-
-    # --- telling and listening
-    # --------------------------------------------------------------------------------------------------
 
     def _exchange(self) -> None:
         for beat in itertools.count():
@@ -150,8 +138,7 @@ class Watchdog:
             self._heard[rank] = said, time.monotonic()
 
     def _tick(self) -> None:
-        """Note that this process runs. Either thread may be the first to wake from a suspension, so both come here
-        before they tell or judge how long something took."""
+        """Note that this process runs. Both threads call this first: either may be the first to wake up."""
         now = time.monotonic()
         if self._silent(now - self._ticked):
             self._awake = self._exchanged = now
@@ -160,11 +147,10 @@ class Watchdog:
     def _own(self) -> Whereabouts:
         phase, since = self.stopwatch.current
         idle = time.monotonic() - max(since, self._awake)
-        return Whereabouts(rank=self.ranks.rank, host=platform.node(), step=self.step(), phase=phase, idle=idle)
+        return Whereabouts(rank=self.ranks.rank, host=self.ranks.host, step=self.step(), phase=phase, idle=idle)
 
     def whereabouts(self) -> list[Whereabouts]:
-        """Of all ranks that this one can know of: where the store itself hangs, rank 0 holds it and is the one that is
-        silent."""
+        """Of all ranks that this one knows of; if the store hangs, only rank 0, which holds it, is silent."""
         now = time.monotonic()
         found = [self._own()]
         for rank, (said, heard) in self._heard.items():
@@ -179,21 +165,18 @@ class Watchdog:
     def _silent(self, seconds: float) -> bool:
         return seconds > SILENCE * self.interval
 
-    # --- judging ------------------------------------------------------------------------------------------------------
-
     def _judge(self) -> None:
         while not self._done.wait(self.interval):
             self._tick()
             if self._cut_off.is_set():
                 if self._own().idle >= self.machine.stall_limit:
-                    os._exit(1)  # the cause was said where rank 0 ended, and this thread's main one still waits for it
+                    os._exit(1)  # rank 0 said the cause when it ended; the main thread still waits for it
                 continue
             everyone = self.whereabouts()
             speaker = min(one.rank for one in everyone if not one.silent) == self.ranks.rank
             for one in culprits(everyone, self.machine.stall_warning):
                 self._warn(one, speaker)
-            # The speaker ends the others, so that there is one line; where it cannot reach them, they end themselves a
-            # little later.
+            # The speaker ends the others, so that there is one line; those it cannot reach end a little later.
             limit = self.machine.stall_limit + (0.0 if speaker else SILENCE * self.interval)
             if at_fault := culprits(everyone, limit):
                 self._end(at_fault)
@@ -216,7 +199,7 @@ class Watchdog:
         _say(f"error: {message}; the same command resumes from the last checkpoint")
         self._ending.set()
         self._done.wait(3 * self.interval)  # for the others to hear of it
-        os._exit(1)  # the training's own thread stands still and cannot be asked
+        os._exit(1)  # the main thread stands still and cannot be asked
 
 
 def _hint(one: Whereabouts) -> str:
@@ -228,7 +211,7 @@ def _say(line: str) -> None:
 
 
 def _store_of(ranks: Ranks, machine: MachineConfig) -> dist.Store:
-    """A connection of its own to the store that rank 0 holds: the group's is taken while a collective is set up."""
+    """A connection of its own to rank 0's store: the group's is busy while a collective is set up."""
     if ranks.world_size == 1:
         return dist.HashStore()
     timeout = timedelta(seconds=machine.stall_limit)

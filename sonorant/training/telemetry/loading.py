@@ -1,9 +1,7 @@
-"""What it takes to make batches, measured where they are made. Knows nothing of training steps.
+"""What it costs to make batches, measured where they are made, and from that why a training waits for data.
 
-A batch carries its own figures, because it may have been made by a worker process.
-
-Why training waits for its data: storage, workers or transforms. Knows nothing of how batches are made beyond what it
-cost."""
+A batch carries its own cost, because a worker process may have made it.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +16,25 @@ from sonorant.data.batches import Batch
 from sonorant.data.features import FeatureStore
 
 COST = "cost"
-"""Batch key of what it took to make it: (4,) float64, the fields of `Cost`; taken out before a model sees the batch."""
+"""Batch key of the cost: (4,) float64, the fields of `Cost`; taken out before a model sees the batch."""
+LIMIT = 0.02
+"""Share of the steps' time above which waiting for data is worth a warning."""
+BUSY = 0.7
+"""Share of their time below which loader processes are not busy, or are starved of cores."""
 
 
 @dataclass(kw_only=True)
 class Cost:
-    """What making some batches took, all processes together."""
+    """Cost of making some batches, all processes together."""
 
     reading: float = 0.0
-    """Seconds in which features were read from where they are."""
+    """Seconds spent reading features."""
     transforming: float = 0.0
-    """Seconds in which they were made into tensors."""
+    """Seconds spent making them into tensors."""
     computing: float = 0.0
-    """Seconds in which the process had a core: less than the sum of the others where cores are scarce or a disk is
-    waited for."""
+    """Seconds with a core: less than the sum of the others where cores are scarce or a disk is slow."""
     faults: float = 0.0
-    """Pages that had to be read from a disk."""
+    """Pages read from a disk."""
 
     def forget(self) -> None:
         """Start anew."""
@@ -76,16 +77,8 @@ def _faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
 
-LIMIT = 0.02
-"""Share of the steps' time above which waiting for data is worth a warning."""
-
-
-BUSY = 0.7
-"""Share of their time in which loader processes work above which they are too few, or starved of cores."""
-
-
 def cause_of_waiting(cost: Cost, wall: float, workers: int, cores: int) -> tuple[str, str]:
-    """What made the ranks wait, as a word and as a sentence with its mend.
+    """Why the ranks waited for data: storage, workers or transforms, and a sentence with a remedy.
 
     Args:
         cost: of the batches loaded in `wall` seconds.
@@ -94,36 +87,25 @@ def cause_of_waiting(cost: Cost, wall: float, workers: int, cores: int) -> tuple
     """
     working = cost.reading + cost.transforming
     if cost.reading > cost.transforming:
-        return "storage", (
-            f"storage: {cost.reading:.2f} s of {working:.2f} s of loading went into reading, with {cost.faults:.0f} "
-            "pages from disk; "
-            "set data.preload to memory or folder"
-        )
-    if workers == 0:
-        return "transforms", (
-            f"transforms: {cost.transforming:.2f} s of {working:.2f} s of loading went into making tensors, in the "
-            "training process "
-            "itself; set data.workers to 1 or more"
-        )
-    if cost.computing < BUSY * cost.transforming:
-        return "workers", (
-            f"workers: the {workers} had a core for only {cost.computing:.2f} s of the {cost.transforming:.2f} s "
-            "they worked; "
-            "lower data.workers, or give this rank more cores"
-        )
-    if working < BUSY * workers * wall:
-        return "workers", (
-            f"workers: the {workers} worked for {working:.2f} s of {wall:.2f} s and were waited for all the same, as "
-            "when an epoch of few "
-            "steps starts them anew; set data.workers to 0, or data.preload to memory"
-        )
-    if workers < cores:
-        return (
-            "workers",
-            f"workers: the {workers} were busy all the time and too few; raise data.workers (this rank has {cores} "
-            "cores)",
-        )
-    return "transforms", (
-        f"transforms: making tensors took {cost.transforming:.2f} s in {wall:.2f} s, more than {cores} cores can do; "
-        "give this rank more cores"
-    )
+        cause, remedy = "storage", "set data.preload to memory or folder"
+        read = f"{cost.reading:.2f} s of {working:.2f} s of loading went into reading"
+        why = f"{read}, with {cost.faults:.0f} pages from disk"
+    elif workers == 0:
+        cause, remedy = "transforms", "set data.workers to 1 or more"
+        made = f"{cost.transforming:.2f} s of {working:.2f} s of loading went into making tensors"
+        why = f"{made}, in the training process itself"
+    elif cost.computing < BUSY * cost.transforming:
+        cause, remedy = "workers", "lower data.workers, or give this rank more cores"
+        worked = f"of the {cost.transforming:.2f} s they worked"
+        why = f"the {workers} had a core for only {cost.computing:.2f} s {worked}"
+    elif working < BUSY * workers * wall:
+        cause, remedy = "workers", "set data.workers to 0, or data.preload to memory"
+        worked = f"the {workers} worked for {working:.2f} s of {wall:.2f} s"
+        why = f"{worked} and were waited for all the same, as when an epoch of few steps starts them anew"
+    elif workers < cores:
+        cause, remedy = "workers", f"raise data.workers (this rank has {cores} cores)"
+        why = f"the {workers} were busy all the time and too few"
+    else:
+        cause, remedy = "transforms", "give this rank more cores"
+        why = f"making tensors took {cost.transforming:.2f} s in {wall:.2f} s, more than {cores} cores can do"
+    return cause, f"{cause}: {why}; {remedy}"

@@ -1,17 +1,7 @@
-"""Figures of several ranks as a row of metrics. Knows nothing of what they measure.
+"""What a training says of itself every few steps: losses, speed, where the time went, each device's load, memory.
 
-How long gradients travel between the ranks, and how much of that the backward pass does not hide. Knows nothing of
-losses.
-
-MeasuredDataset by DistributedDataParallel itself: it averages a bucket of gradients as soon as the bucket is full,
-while the backward pass goes on computing the next one; only what is left when the pass has computed its last gradient
-costs time.
-
-What a rank's GPU says of itself while it trains: use, memory, fragmentation, temperature. Knows nothing of steps;
-silent on CPUs.
-
-What a training says of itself every few steps: losses, speed, where the time went, memory. Knows nothing of files or
-MLflow."""
+Knows nothing of files or MLflow.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +22,19 @@ from sonorant.training.telemetry import loading
 from sonorant.training.telemetry.loading import Cost
 
 DETAILED = 8
-"""Ranks up to which each has metrics of its own; of more, the largest value and whose it is."""
+"""Ranks up to which each has metrics of its own; of more, only the largest value is kept, and whose it is."""
+FRAGMENTED = 0.3
+"""Share of the reserved memory that nothing ever used, above which it is worth a warning."""
+NANOSECONDS = 1e-9
 
 
 def mean_over_ranks(figures: list[dict[str, float]]) -> dict[str, float]:
-    """The mean_over_ranks of each figure over the ranks; a rank without it counts as zero."""
+    """The mean of each figure over the ranks; a rank without it counts as zero."""
     return {name: sum(row.get(name, 0.0) for row in figures) / len(figures) for name in _names(figures)}
 
 
 def by_rank(group: str, figures: list[dict[str, float]]) -> dict[str, float]:
-    """Rows of the ranks, by rank, as `<group>/rank<rank>/<name>`, or `<group>/largest/<name>` and
-    `<group>/largest_rank/<name>`."""
+    """All ranks' figures as `<group>/rank<rank>/<name>`, or `<group>/largest/<name>` and `<group>/largest_rank/...`."""
     if len(figures) <= DETAILED:
         return {f"{group}/rank{rank}/{name}": value for rank, row in enumerate(figures) for name, value in row.items()}
     row: dict[str, float] = {}
@@ -56,19 +48,16 @@ def _names(figures: list[dict[str, float]]) -> list[str]:
     return list(dict.fromkeys(name for row in figures for name in row))
 
 
-NANOSECONDS = 1e-9
-
-
 class Communication:
-    """Sums what averaging took since it was last read.
+    """Seconds that averaging gradients took since it was last read.
 
-    On CPUs every step is measured. On GPUs measuring makes the host wait for the step before, so it is one step in
-    `every`, taken for all of them.
+    DistributedDataParallel averages a bucket of gradients as soon as it is full, while the backward pass computes the
+    next one; only what is left after the last gradient costs time. On CPUs every step is measured. On GPUs measuring
+    makes the host wait for the step before, so one step in `every` stands for all of them.
     """
 
     def __init__(self, wrapped: Iterable[DistributedDataParallel], every: int, on_gpu: bool) -> None:
-        self.wrapped = list(wrapped)
-        self.on_gpu = on_gpu
+        self.wrapped, self.on_gpu = list(wrapped), on_gpu
         self.steps = 0
         self.exposed = self.hidden = 0.0
         for module in self.wrapped:
@@ -81,8 +70,7 @@ class Communication:
             self._add(1)
 
     def read(self) -> tuple[float, float]:
-        """Seconds the backward passes waited for averaging, and seconds of averaging they hid, since the last reading;
-        starts anew."""
+        """Seconds the backward passes waited for averaging, and seconds of averaging they hid; starts anew."""
         if self.on_gpu:
             self._add(self.steps)
         found = self.exposed, self.hidden
@@ -90,9 +78,8 @@ class Communication:
         return found
 
     def _add(self, steps: int) -> None:
-        for module in (
-            self.wrapped
-        ):  # each knows its last measured step: the one before, for its end is seen at the next one's start
+        # Each module knows the step before: a step's end is only seen when the next one starts.
+        for module in self.wrapped:
             told = module._get_ddp_logging_data()
             total = told.get("backward_comm_time", 0) * NANOSECONDS
             hidden = min(told.get("backward_compute_comm_overlap_time", 0) * NANOSECONDS, total)
@@ -100,12 +87,8 @@ class Communication:
             self.hidden += steps * hidden
 
 
-FRAGMENTED = 0.3
-"""Share of the reserved memory that nothing ever used, above which it is worth a warning."""
-
-
 class DeviceLoad:
-    """Reads a device at this moment."""
+    """Reads a GPU at this moment; silent on CPUs."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -119,8 +102,7 @@ class DeviceLoad:
                 self.missing = str(error)
 
     def read(self) -> dict[str, float]:
-        """Utilization in percent, temperature in degrees Celsius, power in watts, memory in GiB and fragmentation; only
-        what is known."""
+        """What is known: utilization (percent), temperature (Celsius), power (watts), memory (GiB), fragmentation."""
         if self.device.type != "cuda":
             return {}
         reserved, used = torch.cuda.max_memory_reserved(self.device), torch.cuda.max_memory_allocated(self.device)
@@ -131,31 +113,24 @@ class DeviceLoad:
             except NoNvml as error:
                 self._nvml, self.missing = None, str(error)
                 return row
-            memory = None if load.memory_used is None else load.memory_used / 2**30
-            told = {
-                "utilization": load.utilization,
-                "temperature": load.temperature,
-                "power": load.power,
-                "memory_gib": memory,
-            }
-            row |= {name: value for name, value in told.items() if value is not None}
+            held = None if load.memory_used is None else load.memory_used / 2**30
+            told = {"utilization": load.utilization, "temperature": load.temperature, "power": load.power}
+            row |= {name: value for name, value in {**told, "memory_gib": held}.items() if value is not None}
         return row
 
 
 def fragmentation_warning(row: dict[str, float]) -> str | None:
-    """What to say of a row of `DeviceLoad.read`, if it is worth a warning."""
+    """The warning that a row of `DeviceLoad.read` is worth, if any."""
     if row.get("fragmentation", 0.0) <= FRAGMENTED:
         return None
     return (
         f"{row['fragmentation']:.0%} of the {row['reserved_gib']:.1f} GiB of reserved GPU memory was never in use "
-        "(fragmentation); "
-        "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        "(fragmentation); set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     )
 
 
 class Meter:
-    """Counts steps since it was last read and turns them into a row of metrics, the same on every rank; warns of what
-    slows them."""
+    """Turns the steps since it was last read into a row of metrics, equal on all ranks; warns of what slows them."""
 
     def __init__(self, trained: TrainStep, workers: int) -> None:
         self.recipe, self.ranks, self.stopwatch = trained.recipe, trained.ranks, trained.stopwatch
@@ -175,7 +150,7 @@ class Meter:
             self.padded += units["padded_frames"]
 
     def restart(self) -> None:
-        """Forget what was counted: the time since then was not spent on steps."""
+        """Forget what was counted: the time since was not spent on steps."""
         self.stopwatch.read()
         self.communication.read()
         self.cost.forget()
@@ -184,16 +159,13 @@ class Meter:
     def read(
         self, step: int, epoch: int, losses: dict[str, torch.Tensor], norms: dict[str, torch.Tensor]
     ) -> dict[str, float]:
-        """The row after `step` steps, from this rank's shares of the last step's losses; every rank must ask. Starts
-        anew."""
+        """The row after `step` steps, from this rank's share of the losses; every rank must call it. Starts anew."""
         summed = self.ranks.sum(floats(losses))
         wall, shares = self._shares()
         load = self.load.read()
         figures = self.ranks.gather({"time": shares, "gpu": load, "warnings": self._warnings(wall, shares, load)})
         row = {f"train/{name}": value for name, value in summed.items()}
-        row["train/loss"] = sum(
-            term.weight * summed[name] for phase in self.recipe.phases[:1] for name, term in phase.terms.items()
-        )
+        row["train/loss"] = sum(term.weight * summed[name] for name, term in self.recipe.phases[0].terms.items())
         row |= {f"train/gradient_norm_{name}": value for name, value in floats(norms).items()}
         row["train/learning_rate"] = self.recipe.config.learning_rate_at(step - 1)
         row["train/epoch"] = float(epoch)
@@ -229,22 +201,21 @@ class Meter:
         return row
 
     def _warnings(self, wall: float, shares: dict[str, float], load: dict[str, float]) -> dict[str, str]:
-        """What is worth a warning on this rank, by kind."""
+        """This rank's warnings, by kind."""
         found = {}
         waited = shares.get("data", 0.0)
         if waited > loading.LIMIT:
             cores = max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
             kind, sentence = loading.cause_of_waiting(self.cost, wall, self.workers, cores)
             found[f"waiting for {kind}"] = f"{waited:.1%} of the steps' time went into waiting for data. {sentence}"
-        fragmented = fragmentation_warning(load)
-        if fragmented:
+        if fragmented := fragmentation_warning(load):
             found["fragmentation"] = fragmented
         if self.load.missing:
             found["nvml"] = f"GPU utilization and temperature are not known: {self.load.missing}"
         return found
 
     def _warn(self, warnings: list[dict[str, str]]) -> None:
-        """Each kind once a rank, all by rank 0."""
+        """Print each kind once for each rank, all from rank 0."""
         for rank, found in enumerate(warnings):
             for kind, sentence in found.items():
                 if self.ranks.first and (rank, kind) not in self._warned:
@@ -253,5 +224,5 @@ class Meter:
 
 
 def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
-    """Scalar tensors as numbers; a GPU has to finish its work for it."""
+    """Scalar tensors as numbers; makes a GPU finish its work."""
     return {name: float(value) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""A trace of a few steps for chrome://tracing or Perfetto, one file a rank. Knows nothing of what a step does."""
+"""A trace of a few steps for chrome://tracing or Perfetto, one file a rank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 50
 
 
 AFTER, LENGTH = 10, 5
-"""Without a range: steps left out after the start, in which caches fill, and steps recorded."""
+"""Without a range: steps left out at the start, while caches fill, and steps recorded."""
 
 
 def parse_steps(text: str) -> str:
@@ -30,14 +30,13 @@ def _range(text: str, start: int) -> tuple[int, int]:
         return start + AFTER + 1, start + AFTER + LENGTH
     first, _, last = text.partition(":")
     if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) < int(first) + LIMIT):
-        raise SonorantError(
-            f"--profile {text}: give FIRST:LAST, steps from 1 on and at most {LIMIT} of them, such as 100:104"
-        )
+        wanted = f"give FIRST:LAST, steps from 1 on and at most {LIMIT} of them, such as 100:104"
+        raise SonorantError(f"--profile {text}: {wanted}")
     return int(first), int(last)
 
 
 class Profile:
-    """Records the steps of a range, where one is wished; call `next` after every step and `close` at the end."""
+    """Records the steps of a range, if there is one; call `next` after every step and `close` at the end."""
 
     def __init__(self, steps: str | None, folder: Path, rank: int, start: int, last: int) -> None:
         self._profiler: profile | None = None
@@ -45,9 +44,8 @@ class Profile:
             return
         first, end = _range(steps, start)
         if first <= start or end > last:
-            raise SonorantError(
-                f"--profile {steps}: this training goes from step {start + 1} to step {last}; choose steps within"
-            )
+            there = f"this training goes from step {start + 1} to step {last}"
+            raise SonorantError(f"--profile {steps}: {there}; choose steps within")
         path = folder / f"rank{rank}-steps-{first}-{end}.json"
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
         waited = first - start - 1  # the step before the first is traced and thrown away: its start is slow
@@ -66,7 +64,7 @@ class Profile:
             self._profiler.step()
 
     def close(self) -> None:
-        """The training has ended; a range it did not finish is written as far as it got."""
+        """The training has ended; an unfinished range is written as far as it got."""
         if self._profiler is not None:
             self._profiler.stop()
             self._profiler = None

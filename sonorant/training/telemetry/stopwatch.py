@@ -16,19 +16,18 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 REST = "rest"
 """Where no phase is named."""
-
-
 ON_DEVICE = ("transfer", "forward", "backward", "optimizer")
 """Phases whose work a GPU does while the host is already elsewhere: there, the GPU's own clock counts."""
+QUIET_SECONDS = 10.0
+"""Where no one watches a terminal, a line at most this often."""
 
 
 class Stopwatch:
     """Sums the time of named phases since it was last read."""
 
     def __init__(self, device: torch.device | None = None) -> None:
-        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] | None = (
-            [] if device is not None and device.type == "cuda" else None
-        )
+        on_gpu = device is not None and device.type == "cuda"
+        self._events: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] | None = [] if on_gpu else None
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._since = time.perf_counter()
         self.current = REST, time.monotonic()
@@ -51,8 +50,7 @@ class Stopwatch:
                 self._events.append((phase, event, _now()))
 
     def read(self) -> tuple[float, dict[str, float]]:
-        """Wall seconds since the last reading and each phase's share of them; starts anew. A GPU has to finish its work
-        for it."""
+        """Wall seconds since the last reading, and each phase's share; starts anew. Makes a GPU finish its work."""
         if self._events:
             self._events[-1][2].synchronize()
             for phase, start, end in self._events:
@@ -86,10 +84,6 @@ def _now() -> torch.cuda.Event:
     return event
 
 
-QUIET_SECONDS = 10.0
-"""Where no one watches a terminal, a line at most this often."""
-
-
 class Progress:
     """Overwrites one line on a terminal; writes a line now and then into a log."""
 
@@ -110,16 +104,11 @@ class Progress:
             return
         self.last_shown = now
         left = int((self.steps - step) * self.seconds_per_step)
-        width = 24
-        bar = "█" * (width * step // self.steps)
+        bar = "█" * (24 * step // self.steps)
         line = (
-            f"{self.name} {step:>6}/{self.steps} |{bar:<{width}}| loss {row['train/loss']:.4f}  "
-            f"{1 / self.seconds_per_step:.2f} steps/s  "
-            f"{row['speed/audio_seconds_per_second']:.0f} audio-s/s  {left // 60}:{left % 60:02d} left"
+            f"{self.name} {step:>6}/{self.steps} |{bar:<24}| loss {row['train/loss']:.4f}  "
+            f"{1 / self.seconds_per_step:.2f} steps/s  {row['speed/audio_seconds_per_second']:.0f} audio-s/s  "
+            f"{left // 60}:{left % 60:02d} left"
         )
-        print(
-            f"\r{line}" if terminal else line,
-            end="\n" if not terminal or step == self.steps else "",
-            file=sys.stderr,
-            flush=True,
-        )
+        end = "\n" if not terminal or step == self.steps else ""
+        print(f"\r{line}" if terminal else line, end=end, file=sys.stderr, flush=True)
