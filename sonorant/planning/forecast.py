@@ -1,6 +1,6 @@
 """From measurements to a forecast: time, energy, cost, advice, and a lower bound for GPUs that are not at hand.
 
-What was not given or measured stays a sentence, never a number.
+What was not given or measured is a sentence, never a number.
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ from sonorant.training.worker import Job
 
 SECONDS_AN_OPERATION = 5e-6
 """Seconds the host needs to issue an operation in eager mode: assumed; it bounds small models on a fast GPU."""
+TITLES = {
+    "parameters": "parameters",
+    "memory_mib": "memory a process, MiB",
+    "micro_batch": "micro-batch",
+    "speed": "speed, measured here",
+    "until_the_end": "until the last step",
+    "work_a_step": "work a step, counted",
+    "estimate": "ESTIMATE, at best",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +71,9 @@ def gpu_named(name: str) -> GpuModel:
 
 
 def least_seconds(gpu: GpuModel, work: Work, precision: str) -> dict[str, float]:
-    """Seconds that each limit of `work` takes at its peak: arithmetic, memory traffic, issuing operations.
+    """Seconds that each part of `work` takes at the GPU's peak: arithmetic, memory traffic, issuing operations.
 
-    The roofline of Williams et al. 2009, with arithmetic and traffic added, since eager operations do one after the
-    other.
+    The roofline of Williams et al. 2009, but arithmetic and traffic add up, as eager operations do one after the other.
     """
     peak = gpu.fp32 if precision == "fp32" else gpu.half
     return {
@@ -117,7 +125,7 @@ def forecast(
 
 
 def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None) -> dict[str, Any]:
-    """A step on one GPU of the table at best: a bound from counted work and published peaks, not a measurement."""
+    """The fastest step on a GPU of the table: a bound from counted work and published peaks, not a measurement."""
     gpu, precision = gpu_named(name), job.train["precision"]
     limits = least_seconds(gpu, needs.work, precision)
     seconds = max(limits["arithmetic"] + limits["memory"], limits["issuing"])
@@ -125,6 +133,7 @@ def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None)
     fixed = sum(size for part, size in needs.bytes.items() if part != "activations")
     room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
     largest = int(needs.budget * room / needs.bytes["activations"])
+    unsuited = "bf16 is not for this GPU's tensor cores: set precision: fp16"
     return {
         "kind": "estimate",
         "gpu": name,
@@ -136,59 +145,38 @@ def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None)
         "hours": hours,
         "kwh_at_most": hours * gpu.watts / 1000,
         "cost": hours * price if price is not None else "not given: --price",
-        "note": "bf16 is not for this GPU's tensor cores: set precision: fp16"
-        if precision == "bf16" and not gpu.bf16
-        else "",
+        "note": unsuited if precision == "bf16" and not gpu.bf16 else "",
     }
 
 
 def advice(job: Job, needs: Needs, speed: Speed) -> list[str]:
     """What would make this training faster or fit, by rules on what was measured."""
-    on_gpu, train = needs.device.type == "cuda", job.train
-    section, shares = f"train_{job.recipe}", speed.shares
+    on_gpu, train, section, cores = needs.device.type == "cuda", job.train, f"train_{job.recipe}", usable_cores()
+    waiting, talking, updating = (speed.shares.get(phase, 0.0) for phase in ("data", "communication", "optimizer"))
+    idle = cores - speed.processes
     found = []
     if train["precision"] == "fp32":
-        found.append(
-            f"{section}.precision: bf16 halves what activations take and is faster wherever the processor has it"
-        )
-    if shares.get("data", 0.0) > 0.02:
-        found.append(f"data.preload: memory, or more data.workers: {shares['data']:.0%} of a step waits for data")
-    if shares.get("communication", 0.0) > 0.2:
-        found.append(
-            f"more {section}.micro_batches_per_step, or larger ones: "
-            f"{shares['communication']:.0%} of a step is communication"
-        )
-    if shares.get("optimizer", 0.0) > 0.15:
-        found.append(
-            f"larger micro-batches: the optimizer takes {shares['optimizer']:.0%} of a step, whatever their size"
-        )
+        found.append(f"{section}.precision: bf16 halves the activations and is faster wherever the processor has it")
+    if waiting > 0.02:
+        found.append(f"data.preload: memory, or more data.workers: {waiting:.0%} of a step waits for data")
+    if talking > 0.2:
+        more = f"more {section}.micro_batches_per_step, or larger ones"
+        found.append(f"{more}: {talking:.0%} of a step is communication")
+    if updating > 0.15:
+        found.append(f"larger micro-batches: the optimizer takes {updating:.0%} of a step, whatever their size")
     if on_gpu and needs.largest > 1.5 * needs.budget:
         found.append(f"a larger micro-batch: {needs.largest} fits, {needs.budget} is set; a GPU is faster for it")
     if needs.bytes["activations"] > 0.5 * needs.allowed:
         found.append(f"{section}.activation_checkpointing: true, for activations take more than half of the memory")
     if on_gpu and not train["compile"]:
         found.append(f"{section}.compile: true joins what is bound by memory; it costs a minute at the start")
-    cores = usable_cores()
-    if not on_gpu and speed.processes < cores:
-        found.append(
-            f"{section}.micro_batches_per_step: {cores}, smaller ones: {cores - speed.processes} cores are idle"
-        )
+    if not on_gpu and idle > 0:
+        found.append(f"{section}.micro_batches_per_step: {cores}, smaller ones: {idle} cores are idle")
     return found
 
 
-TITLES = {
-    "parameters": "parameters",
-    "memory_mib": "memory a process, MiB",
-    "micro_batch": "micro-batch",
-    "speed": "speed, measured here",
-    "until_the_end": "until the last step",
-    "work_a_step": "work a step, counted",
-    "estimate": "ESTIMATE, at best",
-}
-
-
 def table(forecast: dict[str, Any]) -> str:
-    """The forecast as aligned text, a block a part, advice last."""
+    """The forecast as aligned text, one block for each part, advice last."""
     lines = [f"plan of the {forecast['model']} model"]
     for part, title in TITLES.items():
         if part in forecast:
@@ -199,12 +187,10 @@ def table(forecast: dict[str, Any]) -> str:
 def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in values.items():
-        if isinstance(value, dict):
-            rows.append(
-                (name.replace("_", " "), ", ".join(f"{key} {_short(part, name)}" for key, part in value.items()))
-            )
-        elif value != "":
-            rows.append((name.replace("_", " "), _short(value, name)))
+        parts = value.items() if isinstance(value, dict) else [("", value)]
+        if value != "":
+            shown = ", ".join(f"{key} {_short(part, name)}".lstrip() for key, part in parts)
+            rows.append((name.replace("_", " "), shown))
     return rows
 
 

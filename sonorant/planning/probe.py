@@ -28,7 +28,7 @@ from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.worker import Job, recipe_of
 
 WARM_UP = 3
-"""Steps not counted: caches fill, kernels are chosen."""
+"""Steps not counted, while caches fill and kernels are chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""The work of a training step (arithmetic, memory traffic, operations) and what it keeps in memory, counted as it
-runs."""
+"""The work of a training step (arithmetic, memory traffic, operations) and its memory, counted as it runs."""
 
 from __future__ import annotations
 
@@ -68,8 +67,7 @@ def parameter_counts(recipe: Recipe) -> dict[str, int]:
 
 
 def bytes_by_component(trained: TrainStep) -> dict[str, int]:
-    """Bytes of weights with buffers, gradients, AdamW's two averages, the EMA, and the heaviest micro-batch's
-    activations."""
+    """Bytes of weights with buffers, gradients, AdamW's averages, EMA, and the heaviest micro-batch's activations."""
     modules = [phase.module for phase in trained.recipe.phases]
     gradients = sum(parameter.nbytes for module in modules for parameter in module.parameters())
     return {

@@ -1,4 +1,4 @@
-"""Carry a run directory to MLflow while it grows, each point once.
+"""Sends a run directory to MLflow while it grows, each point once.
 
 `tracking.json` beside the points records what was sent. Before a batch leaves, the file says "in doubt"; if it still
 does later (the answer was lost, the process killed), the store is asked what it has before anything is sent again.
@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from sonorant.tracking.store import Store, TrackingUnavailable, locked, open_sto
 log = logging.getLogger(__name__)
 STATE = "tracking.json"
 END = "tracking_end.json"
-"""How the stage ended, written by the stage itself: its thread may still be waiting for the store."""
-BATCH = 500  # points a request; MLflow takes 1000
+"""How the stage ended; written by the stage itself, as its thread may still be waiting for the store."""
+BATCH = 500
+"""Points a request; MLflow takes 1000."""
 
 
 @dataclass(kw_only=True)
@@ -52,16 +54,15 @@ class Delivery:
         """`spec` describes a new run; the directory remembers it later. Raises SonorantError if neither has it."""
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
-        self.arrived = 0  # batches, samples and files that the store has taken: a sign of progress to whoever waits
+        self.arrived = 0
+        """Batches, samples and files that the store has taken: a sign of progress."""
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
         with self._alone():
             saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
             if not saved and spec is None:
-                raise SonorantError(
-                    f"{directory}: was never tracked (no {STATE}); "
-                    "name a run directory such as runs/train_acoustic/<fingerprint>"
-                )
+                remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
+                raise SonorantError(f"{directory}: was never tracked (no {STATE}); {remedy}")
             remembered = RunSpec(**saved["spec"]) if saved else None
             if remembered:
                 spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
@@ -93,8 +94,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it is still running, or to be
-        resumed."""
+        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it is running or to be resumed."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -105,7 +105,7 @@ class Delivery:
         if self._store is None:
             store = open_store()
             run_id, new = open_run(store, self.spec, self.sent.run_id)
-            # A new run has nothing; one found only by its key may have anything.
+            # A new run is empty; one found only by its key may hold anything.
             if run_id != self.sent.run_id:
                 self.sent = Sent(run_id=run_id, in_doubt=not new)
                 self._save()
@@ -133,7 +133,7 @@ class Delivery:
     def _new_points(self) -> list[Point]:
         newest = dict(self.sent.steps)
         points = []
-        for point in [point for tail in self._tails for point in tail.read()]:
+        for point in chain.from_iterable(tail.read() for tail in self._tails):
             if point.step > newest.get(point.key, -1):
                 newest[point.key] = point.step
                 points.append(point)
@@ -141,9 +141,8 @@ class Delivery:
 
     @staticmethod
     def _without_known(client: Any, run_id: str, batch: list[Point]) -> list[Point]:
-        known = {
-            (key, metric.step) for key in {p.key for p in batch} for metric in client.get_metric_history(run_id, key)
-        }
+        keys = {point.key for point in batch}
+        known = {(key, metric.step) for key in keys for metric in client.get_metric_history(run_id, key)}
         return [point for point in batch if (point.key, point.step) not in known]
 
     def _send_samples(self, client: Any, run_id: str) -> None:
@@ -193,7 +192,7 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close, waiting while something arrives every `patience` seconds. True if everything did."""
+        """Send the rest and close; wait while something arrives every `patience` seconds. True if everything did."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()
@@ -226,15 +225,14 @@ def tracked_runs(folders: Iterable[Path]) -> list[Path]:
     for folder in folders:
         below = sorted(path.parent for path in folder.rglob(STATE))
         if not below:
-            raise SonorantError(
-                f"{folder}: holds no run that was ever tracked (no {STATE}); name runs/<stage>/<fingerprint>"
-            )
+            remedy = "name runs/<stage>/<fingerprint>"
+            raise SonorantError(f"{folder}: holds no run that was ever tracked (no {STATE}); {remedy}")
         found += below
     return found
 
 
 def sync(directory: Path) -> str:
-    """Send what a run directory still owes to MLflow and return the MLflow run's id.
+    """Send what MLflow still lacks of a run directory, and return the MLflow run's id.
 
     Raises SonorantError if the directory was never tracked, TrackingUnavailable if the store does not answer.
     """

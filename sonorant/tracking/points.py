@@ -1,4 +1,4 @@
-"""What is sent of a run directory: points of its curves, pictures of its samples, and the machine's load."""
+"""The content of a run directory: points of its curves, pictures of its samples, and the machine's load."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Point:
 class Tail:
     """Reads whole new lines of a growing file, and starts over if the file was truncated and rewritten.
 
-    A trainer that resumes from a checkpoint may drop the lines after it. The last line read is compared before reading
-    on, because the file's size alone cannot tell.
+    A trainer that resumes from a checkpoint may drop the lines after it. The file's size alone does not show that, so
+    the last line read is compared before reading on.
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,7 +91,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> None:
     if not arrays:
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # without pyplot: that one is not safe in a thread
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # without pyplot, which is not safe in a thread
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2.6 * len(arrays)), dpi=90, layout="constrained")

@@ -1,4 +1,4 @@
-"""MLflow runs that are found again: one a pipeline execution, with one a stage below it."""
+"""MLflow runs, made or found again: one for each pipeline execution, with one for each stage below it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
 SERVED_TAG = "sonorant.executions"
-"""Ids of all executions a run has served. It stands below the newest, which continued it."""
+"""Ids of all executions that a run has served. It is below the newest, which continued it."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
-"""Those of a stage's tags that hold for its whole execution."""
+"""Tags of a stage that hold for its whole execution."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class RunSpec:
     """Description of a run, independent of the store."""
 
     key: str
-    """Unique name, kept as a tag: a run whose creation was not answered is found by it instead of made twice."""
+    """Unique name, kept as a tag: a run whose creation was not answered is found by it, not made twice."""
     stage: str
     """The stage's name, also the run's."""
     execution: str | None = None
@@ -35,10 +35,8 @@ class RunSpec:
 
 
 def execution_id() -> str | None:
-    """Id of the pipeline execution that started this process, from SONORANT_EXECUTION or the `dvc` process above it, or
-    None."""
-    named = os.environ.get("SONORANT_EXECUTION")
-    if named:
+    """Id of the pipeline execution above this process, from SONORANT_EXECUTION or the `dvc` process; None without."""
+    if named := os.environ.get("SONORANT_EXECUTION"):
         return named
     import psutil
 
@@ -91,14 +89,13 @@ def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
 
     It takes the origin of its newest stage: the hash of the data is known only once the corpus is imported.
     """
+    client, name = store.client, f"pipeline {execution}"
     with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
         run = find_execution(store, execution)
         if run is None:
-            run = store.client.create_run(
-                store.experiment, run_name=f"pipeline {execution}", tags={EXECUTION_TAG: execution}
-            )
+            run = client.create_run(store.experiment, run_name=name, tags={EXECUTION_TAG: execution})
     if run.info.status != "RUNNING":
-        store.client.update_run(run.info.run_id, status="RUNNING")
+        client.update_run(run.info.run_id, status="RUNNING")
     add_origin(store, run, tags)
     return str(run.info.run_id)
 
@@ -109,7 +106,7 @@ def find_execution(store: Store, execution: str) -> Any:
 
 
 def add_origin(store: Store, run: Any, tags: Mapping[str, str]) -> None:
-    """Set those of `tags` that hold for a whole execution."""
+    """Set the `tags` that hold for a whole execution."""
     _add(store, run, {key: value for key, value in tags.items() if key in ORIGIN_TAGS}, {})
 
 
@@ -147,6 +144,5 @@ def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -
     new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
     new_params = [Param(key, value[:6000]) for key, value in params.items() if key not in run.data.params]
     for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # 100 of each is MLflow's limit a request
-        store.client.log_batch(
-            run.info.run_id, tags=new_tags[start : start + 100], params=new_params[start : start + 100]
-        )
+        end = start + 100
+        store.client.log_batch(run.info.run_id, tags=new_tags[start:end], params=new_params[start:end])

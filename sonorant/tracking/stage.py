@@ -10,7 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,22 @@ from sonorant.tracking.run import RunSpec, add_origin, execution_id, find_execut
 from sonorant.tracking.store import open_store, shown
 
 log = logging.getLogger(__name__)
-PATIENCE = 20.0  # seconds a finished stage waits for the store to accept something
+PATIENCE = 20.0
+"""Seconds that a finished stage waits for the store to accept something."""
 
 
 class StageRun:
-    """What a stage may add to its run. Nothing here waits for MLflow or raises because of it."""
+    """Adds metrics and files to a stage's run. Nothing here waits for MLflow or raises because of it."""
 
     def __init__(self, directory: Path, follower: Follower) -> None:
-        self.directory = directory
-        self._follower = follower
+        self.directory, self._follower = directory, follower
 
     def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
         """Add points; nested mappings become "a.b", values that are not finite numbers are left out."""
         numbers = {}
         for key, text in flat(dict(values)).items():
-            try:
+            with suppress(ValueError):
                 numbers[key] = float(text)
-            except ValueError:
-                continue
         numbers = {key: value for key, value in numbers.items() if math.isfinite(value)}
         with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
@@ -50,7 +48,7 @@ class StageRun:
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
     """Set the origin on the run above an execution's stages: DVC writes its lock only after a stage.
 
-    Does nothing if the execution has no run, because no stage had anything to do, or the store is away.
+    Does nothing if the execution has no run, as no stage had anything to do, or if the store is away.
     """
     try:
         store = open_store()
@@ -77,30 +75,23 @@ def stage_run(
         run_directory: folder with `metrics.jsonl` and `samples/` that is followed while it grows; the same folder later
             continues the same MLflow run. None: the run has only what `log_metrics` and `log_file` add.
 
-    If the store is away the stage goes on; what a run directory owes is sent by `sync` or the next time.
+    If the store is away the stage goes on; the rest of a run directory is sent by `sync` or the next time.
     """
-    spec = RunSpec(
-        key=uuid.uuid4().hex,
-        stage=stage,
-        execution=execution_id(),
-        params=flat(dict(params or {})),
-        tags={"stage": stage, **(tags or {})},
-    )
+    flat_params, all_tags = flat(dict(params or {})), {"stage": stage, **(tags or {})}
+    spec = RunSpec(key=uuid.uuid4().hex, stage=stage, execution=execution_id(), params=flat_params, tags=all_tags)
     with tempfile.TemporaryDirectory() as temporary:
-        follower = Follower(run_directory or Path(temporary), spec)
+        directory = run_directory or Path(temporary)
+        follower = Follower(directory, spec)
         follower.start()
         status = "FAILED"
         try:
-            yield StageRun(run_directory or Path(temporary), follower)
+            yield StageRun(directory, follower)
             status = "FINISHED"
         except (KeyboardInterrupt, Stopped):
             status = "KILLED"
             raise
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
-                rest = (
-                    f"send it later: sonorant sync-tracking {run_directory}"
-                    if run_directory
-                    else "this run will not be there"
-                )
+                later = f"send it later: sonorant sync-tracking {run_directory}"
+                rest = later if run_directory else "this run will not be there"
                 log.warning("%s: MLflow has not got everything; %s", stage, rest)

@@ -1,4 +1,4 @@
-"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project."""
+"""The MLflow store: the one that MLFLOW_TRACKING_URI names, or else an sqlite file in the project."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def place_of_artifacts(database: Path) -> str:
 def follow_move(database: Path, former: str) -> None:
     """After the project was moved or copied, point the store's artifacts at the folder beside `database`.
 
-    Only if `former` lay beside the database too. Otherwise new artifacts would go to the project's former place, or
-    into the project it was copied from.
+    Otherwise new artifacts would go to the project's former place, or into the project it was copied from. Only done if
+    `former` was beside the database too.
     """
     now = place_of_artifacts(database)
     if former == now or not former.endswith(f"/{ARTIFACTS}"):
@@ -84,7 +84,7 @@ def store_uri() -> str:
 
 
 def shown(text: object) -> str:
-    """`text` on one line, without user and password of any address in it."""
+    """`text` on one line, without the user and password of any address in it."""
     return re.sub(r"(\w+://)[^/@\s]+@", r"\1", " ".join(str(text).split()))
 
 
@@ -109,9 +109,8 @@ def open_store() -> Store:
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             return Store(client=client, uri=uri, experiment=_experiment(client, database))
     except ModuleNotFoundError as error:
-        raise TrackingUnavailable(
-            f"{error.name} is not installed: install the extra 'pipeline' to keep runs in MLflow"
-        ) from None
+        remedy = "install the extra 'pipeline' to keep runs in MLflow"
+        raise TrackingUnavailable(f"{error.name} is not installed: {remedy}") from None
     except SonorantError:
         raise
     except Exception as error:
@@ -120,7 +119,7 @@ def open_store() -> Store:
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """The store, for `what`: a missing answer becomes TrackingUnavailable, a refusal a SonorantError of one line."""
+    """The store, for `what`; no answer becomes TrackingUnavailable, a refusal a SonorantError of one line."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -151,12 +150,11 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
     if experiment is None:
         try:
             return str(client.create_experiment(EXPERIMENT, artifact_location=location))
-        except Exception:  # another process made it in between, or the store is gone: then this raises again
+        except Exception:  # another process has just made it; if the store is gone, the next line raises again
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
-        raise SonorantError(
-            f"the MLflow experiment '{EXPERIMENT}' was deleted: restore it (mlflow experiments restore)"
-        )
+        remedy = "restore it (mlflow experiments restore)"
+        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: {remedy}")
     if database:
         follow_move(database, str(experiment.artifact_location))
     return str(experiment.experiment_id)
