@@ -10,7 +10,7 @@ from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.tensorrt.engines import Engines
 from sonorant.tensorrt.key import EngineConfig, this_machine
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 
 def main() -> None:
@@ -22,30 +22,25 @@ def main() -> None:
         "Settings: params.yaml, section 'engine'.",
         epilog="Needs TensorRT 10 or 11 and a GPU: docs/deploy.md.",
     )
-    parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
+    add_inputs(parser, "voice")
     parser.add_argument("--variant", action="append", help="variant of the graphs, may be repeated (default: all)")
     parser.add_argument("--engines", type=Path, help="folder to write (default: the bundle's in the user's cache)")
     arguments = parser.parse_args()
     config, bundle = load("engine", EngineConfig), read_bundle(arguments.voice)
-    variants = arguments.variant or all_variants(bundle)
     engines = Engines(bundle, this_machine(), arguments.engines)
-    for variant in variants:
+    for variant in arguments.variant or all_variants(bundle):
         for graph in bundle.graphs:
             print(f"{engines.folder}: {graph} {variant}: {engines.build(graph, variant, config)}", flush=True)
 
 
 def all_variants(bundle: Bundle) -> list[str]:
     """The variants that all graphs have. Raises SonorantError if there is none."""
-    shared = [variant for variant in bundle.description.graphs["encoder"].variants if _has(bundle, variant)]
+    graphs = [bundle.description.graphs[graph].variants for graph in bundle.graphs]
+    shared = [variant for variant in graphs[0] if all(variant in variants for variants in graphs)]
     if not shared:
-        raise SonorantError(
-            f"{bundle.folder}: no variant is common to {', '.join(bundle.graphs)}; export the voice again"
-        )
+        graphs_named = ", ".join(bundle.graphs)
+        raise SonorantError(f"{bundle.folder}: no variant is common to {graphs_named}; export the voice again")
     return shared
-
-
-def _has(bundle: Bundle, variant: str) -> bool:
-    return all(variant in bundle.description.graphs[graph].variants for graph in bundle.graphs)
 
 
 if __name__ == "__main__":

@@ -51,11 +51,8 @@ OWNERS: dict[str, type] = {
 def owners() -> dict[str, type]:
     """Every section with the dataclass that owns it."""
     kinds = all_kinds()
-    return (
-        OWNERS
-        | {name: kind.sizes() for name, kind in kinds.items()}
-        | {f"train_{name}": kind.settings() for name, kind in kinds.items()}
-    )
+    sizes = {name: kind.sizes() for name, kind in kinds.items()}
+    return OWNERS | sizes | {f"train_{name}": kind.settings() for name, kind in kinds.items()}
 
 
 def check(path: Path = params.PARAMS) -> None:

@@ -10,7 +10,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
 from sonorant.runtime.bundle import read_bundle
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
     parser.add_argument("--variants", type=Path, required=True, help="bundle of all variants, from the stage export")
-    parser.add_argument("--metrics", type=Path, required=True, help="JSON the stage evaluate wrote")
+    add_inputs(parser, "metrics")
     parser.add_argument("--choice", type=Path, required=True, help="JSON to write: the choice and its table")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
     arguments = parser.parse_args()

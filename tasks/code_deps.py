@@ -1,8 +1,7 @@
 """The code dependencies in dvc.yaml, generated from the imports: `python -m tasks.code_deps --write`.
 
-DVC runs a stage again when a file it depends on changed, so each stage lists all the code it runs. Nobody writes those
-lines by hand, nor the names of the settings' sections that families bring: this command does, and a test says when it
-has to be run again.
+DVC runs a stage again when a file it depends on changed, so each stage lists all the code it runs. This command writes
+those lines, and the names of the settings' sections that families bring; a test says when it must be run again.
 """
 
 from __future__ import annotations
@@ -28,15 +27,23 @@ PLUMBING = (
     *(f"tasks/{name}.py" for name in ("__init__", "fingerprint", "initial", "origin", "params", "stage", "training")),
 )
 """Carries settings, results and messages but cannot change them: no stage runs again because of it."""
+REGISTRY = ROOT / "sonorant/families/__init__.py"
+FAMILIES = "sonorant/families/*/family.py"
+"""Each answers for its family, and imports in every method what that method needs."""
+OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
+    "tasks.train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
+    "tasks.train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
+    "tasks.quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
+}
+"""The sections of params.yaml that a task reads for each family."""
 
 
 @cache
 def syntax_of(file: Path) -> ast.Module:
     """The syntax tree of a file, without the imports that are for the type checker alone."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    tree.body = [
-        node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
-    ]
+    typing_only = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)]
+    tree.body = [node for node in tree.body if node not in typing_only]
     return tree
 
 
@@ -71,8 +78,7 @@ def project_files(names: set[str]) -> set[Path]:
 
 def closure(file: Path) -> set[Path]:
     """`file` and all project files that it imports, directly or not, or runs through the registry of families."""
-    seen: set[Path] = set()
-    waiting = {file}
+    seen, waiting = set[Path](), {file}
     while waiting:
         current = waiting.pop()
         seen.add(current)
@@ -82,11 +88,6 @@ def closure(file: Path) -> set[Path]:
         waiting |= imported - seen - set(ROOT.glob(FAMILIES))
         seen |= imported & set(ROOT.glob(FAMILIES))
     return seen
-
-
-REGISTRY = ROOT / "sonorant/families/__init__.py"
-FAMILIES = "sonorant/families/*/family.py"
-"""Each answers for its family, and imports in every method what that method needs."""
 
 
 def asked_of_families(file: Path) -> set[Path]:
@@ -140,14 +141,6 @@ def generated(graph: str) -> str:
     """The text of dvc.yaml with each stage's code dependencies renewed; all other lines stay as they are."""
     stages = re.split(r"^(?=  \w+:\n)", graph, flags=re.MULTILINE)
     return "".join(_renewed(stage) for stage in stages)
-
-
-OF_FAMILIES: dict[str, Callable[[Family], tuple[str, ...]]] = {
-    "tasks.train_waveform": lambda family: (family.waveform.name, f"train_{family.waveform.name}"),
-    "tasks.train_predictor": lambda family: (family.predictor.name, f"train_{family.predictor.name}"),
-    "tasks.quantize": lambda family: (f"train_{family.waveform.name}", f"train_{family.predictor.name}"),
-}
-"""The sections of params.yaml that a task reads for each family."""
 
 
 def _with_families(sections: str, module: str) -> str:

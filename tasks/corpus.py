@@ -1,5 +1,4 @@
-"""Stage `corpus`: import recordings of any kind into one folder with a manifest. Settings: params.yaml, section
-corpus."""
+"""Stage `corpus`: import recordings of any kind into one folder with a manifest."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from tasks.stage import run
 
 
 def main() -> None:
-    """Import the corpus that params.yaml describes."""
+    """Read section `corpus`, import the corpus that it describes."""
     parser = argparse.ArgumentParser(prog="python -m tasks.corpus", description=__doc__)
     source = "folder of prompts, corpus folder or table, as corpus.kind says"
     parser.add_argument("--source", type=Path, required=True, help=source)

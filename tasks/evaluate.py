@@ -10,7 +10,7 @@ from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.evaluation.samples import write_family, write_samples
 from sonorant.files import write_json
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 
 def main() -> None:
@@ -21,14 +21,7 @@ def main() -> None:
         "the recordings' own, distances, DNSMOS, speed, size, memory, and a test of the evaluator itself. "
         "Settings: params.yaml, sections 'recognizer' and 'evaluate'.",
     )
-    parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
-    parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
-    parser.add_argument("--recordings", type=Path, required=True, help="JSON the stage recognize_recordings wrote")
-    parser.add_argument("--voice", type=Path, required=True, help="the bundle with all variants")
-    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor, to time it under torch")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec, to time it too")
-    parser.add_argument("--codes", type=Path, required=True, help="token store the stage `train_waveform` wrote")
-    parser.add_argument("--parity", type=Path, required=True, help="JSON the stage verify wrote")
+    add_inputs(parser, "corpus", "prepared", "recordings", "voice", "predictor", "waveform", "codes", "parity")
     parser.add_argument("--metrics", type=Path, required=True, help="JSON to write: every figure")
     parser.add_argument("--out", type=Path, required=True, help="folder to write: sentences.jsonl, samples")
     family = "folder to write: the figures for the other family's report"

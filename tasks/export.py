@@ -12,7 +12,7 @@ from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import Sources, corpus_lengths, export_variants
 from sonorant.files import write_json
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 MEASURED = 3
 """Utterances on which the ranges of the 16-bit variants are measured: from the shortest to the longest."""
@@ -27,10 +27,8 @@ def main() -> None:
         "Settings: params.yaml, sections 'export' and 'decoding'.",
         epilog='Next: sonorant say "Hello." --voice <the bundle> -o hello.wav',
     )
-    parser.add_argument("--predictor", type=Path, required=True, help="trained acoustic model or language model")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
+    add_inputs(parser, "predictor", "waveform", "features")
     parser.add_argument("--quantized", type=Path, help="folder the stage quantize wrote; without it no int8")
-    parser.add_argument("--features", type=Path, required=True, help="feature store that they were trained on")
     parser.add_argument("--out", type=Path, required=True, help="the bundle to write; an older one is replaced")
     report = "JSON to write: which nodes of the 16-bit variants stay in float32, and why"
     parser.add_argument("--report", type=Path, help=report)

@@ -1,9 +1,8 @@
-"""Stage `external`: note by content what params.yaml names and DVC does not watch, so that a change makes a stage run
-again.
+"""Stage `external`: note the content of files that params.yaml names and DVC does not watch.
 
 DVC hashes `corpus.path`, but not the recordings that a table names, nor the weights of `init_from` and
-`codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage that takes them;
-the stage depends on its note.
+`codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage that takes them.
+The stage depends on its note, so it runs again when they change.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from sonorant.families import load_family
 from sonorant.families.family import ModelKind, VoiceConfig
 from sonorant.files import read_json, sha256_file, write_json
 from tasks import params
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 SEEN = "seen.json"
-"""Beside the notes: hashes by size and time of change, so that a corpus is read once. No stage depends on it."""
+"""Beside the notes: hashes with size and time of change, so that a corpus is read once. No stage depends on it."""
 
 
 @dataclass(frozen=True)
 class External:
-    """What one setting names."""
+    """A file or folder that a setting names."""
 
     named: str
     content: Callable[[], str]
-    """What it holds now, as a short text. Raises SonorantError where that cannot be told."""
+    """Returns a short text for what it holds now. Raises SonorantError if it cannot be read."""
 
 
 def main() -> None:
-    """Write a note for each stage that takes what DVC does not watch."""
+    """Write a note for each stage that takes files DVC does not watch."""
     parser = argparse.ArgumentParser(prog="python -m tasks.external", description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
+    add_inputs(parser, "runs")
     parser.add_argument("--models", type=Path, required=True, help="where the training stages leave their models")
     parser.add_argument("--out", type=Path, required=True, help="folder of the notes: <stage>.json")
     arguments = parser.parse_args()
@@ -54,9 +53,9 @@ def main() -> None:
 
 
 def write_note(note: Path, external: External | None) -> None:
-    """Note what `external` holds. Where that cannot be told any more, the note stays: what it made is still good.
+    """Note what `external` holds. If it can no longer be read, the note stays: what it made is still good.
 
-    Where it never could be told the note says so; the stage that needs it will run and say why it cannot.
+    If it never could be read, the note says so; the stage that needs it will run and say why it cannot.
     """
     if external is None:
         write_json(note, {})
@@ -113,7 +112,7 @@ def _initial(named: str, kind: ModelKind, runs: Path, out: Path) -> str:
 
 
 def _sha256(files: list[Path], folder: Path, seen: Path) -> str:
-    """Over names and bytes of `files`; what `seen` knows with the same size and time of change is not read again."""
+    """Hash names and bytes of `files`; those that `seen` has with the same size and time of change are not read."""
     known = read_json(seen) if seen.exists() else {}
     hashes: dict[str, tuple[int, int, str]] = {}
     for file in tqdm(files, desc="looking for changed recordings", unit="file", delay=2):

@@ -10,23 +10,22 @@ from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import read_manifest
 from sonorant.text import TextConfig
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 
 def main() -> None:
     """Read the manifest of `prepare` and write the feature store."""
     parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
-    parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
+    add_inputs(parser, "corpus", "prepared")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")
     processes = "worker processes (default: one a core); the result does not depend on it"
     parser.add_argument("--processes", type=int, help=processes)
-    options = parser.parse_args()
-    if options.processes is not None and options.processes < 1:
+    arguments = parser.parse_args()
+    if arguments.processes is not None and arguments.processes < 1:
         parser.error("--processes must be at least 1")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
-    utterances = read_manifest(options.prepared / "manifest.jsonl")
-    write_features(options.corpus, utterances, options.out, audio, text, options.processes)
+    utterances = read_manifest(arguments.prepared / "manifest.jsonl")
+    write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes)
 
 
 if __name__ == "__main__":

@@ -18,21 +18,21 @@ from sonorant.training import checkpoint
 def fingerprint(content: dict[str, Any]) -> str:
     """16 hex digits over settings, data and VERSION, which decide the outcome of a training: its run directory's name.
 
-    The same fingerprint means that a checkpoint may be resumed; any other one trains anew in a folder of its own.
+    With the same fingerprint a checkpoint may be resumed; any other trains anew in a folder of its own.
     """
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def code_in_use() -> str:
-    """16 hex digits over the code of the package: provenance, which a training survives."""
+    """16 hex digits over the code of the package: provenance alone, a training goes on under other code."""
     return sha256_tree([Path(sonorant.__file__).parent])[:16]
 
 
 def find_run(folder: Path, content: dict[str, Any], codec: dict[str, Any] | None) -> Path:
-    """The run directory below `folder` for a training of `content`; it may not be there yet.
+    """The run directory below `folder` for a training of `content`; it may not exist yet.
 
-    One that an earlier Sonorant made is named by another algorithm, so it is recognised by its `job.json`. `codec`:
-    what the token store says of its codec, for recipes that learn codes.
+    Earlier versions of Sonorant named it differently, so theirs is recognised by its `job.json`. `codec`: the token
+    store's description of its codec, for recipes that learn codes.
     """
     run = folder / fingerprint(content)
     if run.exists():
@@ -61,14 +61,14 @@ def _trains(job_file: Path, content: dict[str, Any], codec: dict[str, Any] | Non
             "codes": codes,
         }
     except (SonorantError, KeyError, TypeError, AttributeError):
-        return False  # not a job that can be compared: it stays where it is
+        return False  # cannot be compared: leave it where it is
     return found == content
 
 
 def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
-    """Whether the newest checkpoint in `run` learned the codes of `codec`: all that it says of its codec is the same.
+    """Whether the newest checkpoint in `run` learned the codes of `codec`, by its description of the codec.
 
-    A codec whose weights file was written anew is another one: their `sha256` is compared where the checkpoint has it.
+    A codec whose weights file was written anew is another one: `sha256` is compared if the checkpoint has it.
     """
     newest = checkpoint.existing(run / "checkpoints")[:1]
     if not newest or codec is None:

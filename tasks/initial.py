@@ -1,8 +1,4 @@
-"""What `init_from` of params.yaml names: files here, the run a voice bundle came from, or weights kept with a
-registered voice.
-
-Knows nothing of how weights are fitted to a model.
-"""
+"""Finds the weights that `init_from` names: files, the run of a voice bundle, or those of a registered voice."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ from sonorant.training.initial import Initial, read_initial
 
 
 def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
-    """Read the trained model of `kind` that `named` leads to; run directories are below `runs`, `out` is what the stage
-    will write.
+    """Read the trained model of `kind` that `named` leads to; run directories are in `runs`, the stage writes `out`.
 
     Raises SonorantError, in one line, if it leads nowhere, to another kind of model or to the stage's own output.
     """
@@ -28,9 +23,8 @@ def find_initial(named: str, kind: str, runs: Path, out: Path) -> Initial:
     path = Path(named)
     if path.resolve().is_relative_to(out.resolve()):
         raise SonorantError(
-            f"init_from: {named} is what this stage writes, and DVC removes it before the stage runs: name the run "
-            "it came from, "
-            f"below {runs / f'train_{kind}'}, or a copy"
+            f"init_from: {named} is what this stage writes, and DVC removes it before the stage runs: "
+            f"name the run it came from, below {runs / f'train_{kind}'}, or a copy"
         )
     if (path / "voice.json").is_file():
         path = _run_of(path, kind, runs)

@@ -1,4 +1,4 @@
-"""Where a run comes from: commit, data, settings, hashes of files. Knows nothing of MLflow."""
+"""Where a run comes from: commit, data, settings, hashes of files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import yaml
 
 from sonorant.files import sha256_file
 
-DATA = "data/corpus"  # the out of dvc.yaml that is the recordings
+DATA = "data/corpus"
+"""The recordings, an out of dvc.yaml."""
 
 
 def origin_tags(root: Path = Path()) -> dict[str, str]:
@@ -34,7 +35,7 @@ def origin_tags(root: Path = Path()) -> dict[str, str]:
 
 
 def hashes_of(paths: Collection[str], root: Path = Path()) -> dict[str, str]:
-    """DVC's hashes of those of `paths` that stages of the project folder `root` write, as its lock has them."""
+    """DVC's hashes, from its lock, of those `paths` that stages of the project folder `root` write."""
     lock = root / "dvc.lock"
     return _hashes(lock, paths) if lock.exists() else {}
 

@@ -1,4 +1,4 @@
-"""`sonorant plan`: what a training of params.yaml will take on this machine, measured by a short probe."""
+"""`sonorant plan`: the time, memory and cost of a training on this machine, measured by a short probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sonorant.planning.probe import needs_of, speed_of
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.worker import Job
 from tasks import params
-from tasks.stage import run
+from tasks.stage import INPUTS, add_inputs, run
 
 
 def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> Job:
@@ -64,9 +64,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="sonorant plan", description=__doc__)
     parser.add_argument("model", choices=all_kinds(), help="what to train: the sections <model> and train_<model>")
     parser.add_argument("--params", type=Path, default=params.PARAMS, help="settings (default params.yaml)")
-    parser.add_argument("--features", type=Path, required=True, help="feature store, the output of the stage features")
-    codes = "token store, an output of the stage train_waveform; for a language model"
-    parser.add_argument("--codes", type=Path, help=codes)
+    add_inputs(parser, "features")
+    parser.add_argument("--codes", type=Path, help=f"{INPUTS['codes']}; for a language model")
     parser.add_argument("--steps", type=int, metavar="N", help="optimizer steps to plan for (default: the settings')")
     probe = "steps to measure speed with (default 8)"
     parser.add_argument("--probe-steps", type=int, default=8, metavar="N", help=probe)

@@ -1,5 +1,4 @@
-"""Stage `prepare`: check every utterance, write out its text, split by id, report. Settings: sections text and
-prepare."""
+"""Stage `prepare`: check every utterance, write out its text, split by id, report."""
 
 from __future__ import annotations
 
@@ -9,13 +8,13 @@ from pathlib import Path
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.text import TextConfig
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 
 def main() -> None:
-    """Prepare an imported corpus as params.yaml says."""
+    """Read sections `text` and `prepare`, prepare an imported corpus."""
     parser = argparse.ArgumentParser(prog="python -m tasks.prepare", description=__doc__)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
+    add_inputs(parser, "corpus")
     out = "folder to write: manifest, rejected, summary.json, summary.html"
     parser.add_argument("--out", type=Path, required=True, help=out)
     arguments = parser.parse_args()

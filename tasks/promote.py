@@ -1,5 +1,4 @@
-"""Let the gates of params.yaml decide whether a registered voice becomes `champion`; a refused one stays
-`challenger`."""
+"""Let the gates of params.yaml decide if a registered voice becomes `champion`; a refused one stays `challenger`."""
 
 from __future__ import annotations
 

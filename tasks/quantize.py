@@ -20,21 +20,18 @@ from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
 from tasks.params import load
-from tasks.stage import run
-from tasks.training import train
+from tasks.stage import add_inputs, run
+from tasks.training import add_fresh, train
 
 
 def main() -> None:
     """Read section `quantize`, quantise both models, write them and the report."""
     parser = argparse.ArgumentParser(prog="python -m tasks.quantize", description=__doc__)
-    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
-    parser.add_argument("--features", type=Path, required=True, help="feature store both were trained on")
+    add_inputs(parser, "predictor", "waveform", "features", "runs")
     parser.add_argument("--codes", type=Path, help="token store of the codec, for a language model")
-    parser.add_argument("--runs", type=Path, required=True, help="where run directories are kept")
     parser.add_argument("--out", type=Path, required=True, help="folder of both int8 models; an older one is replaced")
     parser.add_argument("--report", type=Path, required=True, help="the figures, JSON")
-    parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
+    add_fresh(parser)
     arguments = parser.parse_args()
     config = load("quantize", QuantizeConfig)
     data = Data(arguments.features, arguments.codes, arguments.runs, arguments.fresh)
@@ -90,18 +87,8 @@ def train_on(
         model["quantization"] = initial.description["quantization"] | {"method": "qat"}
     changed = dataclasses.asdict(continued(settings, config))
     codes = data.codes if model_kind(kind).learns_codes else None
-    train(
-        kind,
-        model,
-        changed,
-        features=data.features,
-        runs=data.runs,
-        out=out,
-        codes=codes,
-        stage="quantize",
-        initial=initial,
-        fresh=data.fresh,
-    )
+    where: dict[str, Any] = {"features": data.features, "codes": codes, "runs": data.runs, "out": out}
+    train(kind, model, changed, **where, stage="quantize", initial=initial, fresh=data.fresh)
 
 
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:

@@ -10,7 +10,7 @@ from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.evaluation.recordings import recognize_recordings
 from sonorant.files import write_json
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 
 def main() -> None:
@@ -20,8 +20,7 @@ def main() -> None:
         description="Recognise the recordings of the held-out sentences: the word error rate that a voice is compared "
         "with. Settings: params.yaml, section 'recognizer'.",
     )
-    parser.add_argument("--corpus", type=Path, required=True, help="folder the stage corpus wrote")
-    parser.add_argument("--prepared", type=Path, required=True, help="folder the stage prepare wrote")
+    add_inputs(parser, "corpus", "prepared")
     parser.add_argument("--out", type=Path, required=True, help="JSON to write: sentences, transcripts, error rates")
     arguments = parser.parse_args()
     utterances = read_manifest(arguments.prepared / "manifest.jsonl")

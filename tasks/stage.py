@@ -1,7 +1,8 @@
-"""What every entry point shares: errors as one line, and stages as MLflow runs."""
+"""Shared by all entry points: errors as one line, options for paths, and stages as MLflow runs."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +18,37 @@ from tasks import params
 from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
+INPUTS = {
+    "choice": "JSON the stage choose wrote",
+    "codes": "token store the stage train_waveform wrote",
+    "corpus": "folder the stage corpus wrote",
+    "evaluation": "folder the stage evaluate wrote",
+    "families": "folder with the figures of each family, from the stage evaluate",
+    "features": "feature store the stage features wrote",
+    "metrics": "JSON the stage evaluate wrote",
+    "parity": "JSON the stage verify wrote",
+    "predictor": "trained predictor: acoustic model or language model",
+    "prepared": "folder the stage prepare wrote",
+    "quantization": "JSON the stage quantize wrote",
+    "quantized": "folder the stage quantize wrote",
+    "recordings": "JSON the stage recognize_recordings wrote",
+    "runs": "where run directories are kept; outside DVC, so that checkpoints survive",
+    "voice": "the voice bundle",
+    "waveform": "trained waveform model: vocoder or codec",
+}
+"""Paths that several stages read, and their help."""
+
+
+def add_inputs(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add a required option for each of these INPUTS."""
+    for name in names:
+        parser.add_argument(f"--{name}", type=Path, required=True, help=INPUTS[name])
 
 
 def run(main: Callable[[], None], stage: str | None = None) -> None:
     """Run a task's `main`; a SonorantError becomes one line and exit status 1.
 
-    A `stage` of dvc.yaml that is part of a pipeline execution is kept as an MLflow run, with its params, its metrics
-    and the pages among its outs.
+    A `stage` of dvc.yaml in a pipeline execution is kept as an MLflow run, with its params, metrics and HTML pages.
     """
     try:
         if stage is None or execution_id() is None:

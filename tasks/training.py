@@ -1,7 +1,8 @@
-"""What the training stages share: a run directory by fingerprint, a job, MLflow fed beside it."""
+"""Shared by the training stages: the command line, a run directory by fingerprint, a job, MLflow fed beside it."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from sonorant.data.codes import CodeStore, code_hash
 from sonorant.data.features import FeatureStore, store_hash
 from sonorant.families import all_families, model_kind
+from sonorant.families.family import ModelKind
 from sonorant.tracking import stage_run
 from sonorant.training.config import DataConfig, MachineConfig
 from sonorant.training.distributed.launch import Node, launch
@@ -21,7 +23,9 @@ from tasks import params
 from tasks.fingerprint import code_in_use, find_run, fingerprint, move_aside
 from tasks.initial import find_initial
 from tasks.origin import origin_tags
-from tasks.stage import stage_params
+from tasks.stage import add_inputs, stage_params
+
+Fields = dict[str, Any]
 
 
 def stage_of(kind: str) -> str:
@@ -29,10 +33,34 @@ def stage_of(kind: str) -> str:
     return "train_predictor" if any(kind == family.predictor.name for family in all_families()) else "train_waveform"
 
 
+def training_parser(stage: str, description: str | None, codes: str) -> argparse.ArgumentParser:
+    """The command line of a training stage; `codes` is the help of --codes."""
+    parser = argparse.ArgumentParser(prog=f"python -m tasks.{stage}", description=description)
+    add_inputs(parser, "features", "runs")
+    parser.add_argument("--codes", type=Path, required=True, help=codes)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
+    profile = "write a trace of these steps, by default a few"
+    parser.add_argument("--profile", nargs="?", const="auto", metavar="FIRST:LAST", help=profile)
+    add_fresh(parser)
+    return parser
+
+
+def add_fresh(parser: argparse.ArgumentParser) -> None:
+    """Add the option --fresh."""
+    parser.add_argument("--fresh", action="store_true", help="start anew; the old run directory is moved aside")
+
+
+def train_kind(kind: ModelKind, arguments: argparse.Namespace, codes: Path | None = None) -> bool:
+    """`train` a kind of model with its sections of params.yaml and the arguments of `training_parser`."""
+    sizes: Any = params.load(kind.name, kind.sizes())
+    settings = asdict(params.load(f"train_{kind.name}", kind.settings()))
+    return train(kind.name, asdict(sizes), settings, **{**vars(arguments), "codes": codes})
+
+
 def train(
     recipe: str,
-    model: dict[str, Any],
-    settings: dict[str, Any],
+    model: Fields,
+    settings: Fields,
     *,
     features: Path,
     runs: Path,
@@ -45,35 +73,26 @@ def train(
 ) -> bool:
     """Train `recipe` (a kind of model) to its last step and leave the model in `out`.
 
-    A training of the same data, settings and VERSION that has begun is gone on with, and a finished one only writes its
+    A training of the same data, settings and VERSION that has begun is continued, and a finished one only writes its
     model again, whatever code it was trained with.
 
     Args:
         codes: token store of `features`, for recipes that learn codes.
         stage: stage of dvc.yaml that this is part of, whose params are tracked; None: the one that trains such models.
-        initial: weights to start from, where it is not `settings` that name them.
-        fresh: start anew; a run directory that is there is moved aside.
+        initial: weights to start from, unless `settings` name them.
+        fresh: start anew; an existing run directory is moved aside.
 
-    Where several nodes train (PET_NNODES), each runs this; the first one alone has the run directory, feeds MLflow,
-    writes `out` and returns true.
+    With several nodes (PET_NNODES), each runs this; only the first has the run directory, feeds MLflow, writes `out`
+    and returns true.
     """
     name = f"{stage or 'train'}_{recipe}"
-    stage = stage or stage_of(recipe)
     codes_hash, codec = hash_of_codes(codes, features) if codes else (None, None)
     if settings["init_from"]:
         initial = find_initial(settings["init_from"], recipe, runs, out)
-    content: dict[str, Any] = {
-        "recipe": recipe,
-        "version": model_kind(recipe).VERSION,
-        "model": model,
-        "train": settings | {"init_from": None},
-        # By what it holds, not by its name: an alias of the registry moves, and a file may be another tomorrow.
-        "initial": initial.content() if initial else None,
-        "data": hash_of(features),
-        "codes": codes_hash,
-    }
-    run = find_run(runs / name, content, codec)
-    node = Node.of(os.environ)
+    # By content, not by name: an alias of the registry moves, and a file may change.
+    initial_hash = initial.content() if initial else None
+    content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
+    node, run = Node.of(os.environ), find_run(runs / name, content, codec)
     if fresh and node.first:
         run = _start_anew(run, content)
     job = Job(
@@ -92,23 +111,42 @@ def train(
         initial=str(run / "initial.ckpt") if initial else None,
         profile=parse_steps(profile) if profile else None,
     )
-    if not node.first:
-        print(f"training as node {node.rank} of {node.count} with the first node {node.host}", flush=True)
+    if node.first:
+        _launch_tracked(job, name, stage or stage_of(recipe), initial)
+    else:
+        _say(f"training as node {node.rank} of {node.count} with the first node {node.host}")
         launch(job)
-        return False
+    return node.first
+
+
+def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str | None, initial: str | None) -> Fields:
+    """Everything that decides a training's outcome: its fingerprint is a hash of it."""
+    return {
+        "recipe": recipe,
+        "version": model_kind(recipe).VERSION,
+        "model": model,
+        "train": settings | {"init_from": None},
+        "initial": initial,
+        "data": data,
+        "codes": codes,
+    }
+
+
+def _launch_tracked(job: Job, name: str, stage: str, initial: Initial | None) -> None:
+    """Train on the first node, with MLflow beside it, once no other trainer is at work in the run directory."""
+    run = Path(job.run)
     adopted = "" if run.name == job.fingerprint else " (begun by an earlier Sonorant: same data and settings)"
-    print(f"training in {run}{adopted}", flush=True)
+    _say(f"training in {run}{adopted}")
     # Before the MLflow run is opened: two processes of one run directory would both send its points.
     RunDirectory(run).wait_until_free(_say)
     if initial:
         initial.write(run / "initial.ckpt")
-    tags = {**origin_tags(), "code": job.provenance["code"], "fingerprint": run.name, "features": content["data"]}
-    with stage_run(name, stage_params(stage), tags, run):
+    kept = {"code": job.provenance["code"], "fingerprint": run.name, "features": job.provenance["data"]}
+    with stage_run(name, stage_params(stage), {**origin_tags(), **kept}, run):
         launch(job)
-    return True
 
 
-def _start_anew(run: Path, content: dict[str, Any]) -> Path:
+def _start_anew(run: Path, content: Fields) -> Path:
     if run.exists():
         RunDirectory(run).wait_until_free(_say)
         _say(f"starting anew: {run} is now {move_aside(run)}")
@@ -119,7 +157,7 @@ def _say(message: str) -> None:
     print(message, flush=True)
 
 
-def _provenance(key: str, content: dict[str, Any], initial: Initial | None) -> dict[str, Any]:
+def _provenance(key: str, content: Fields, initial: Initial | None) -> Fields:
     return {
         "git_commit": origin_tags().get("git_commit", "unknown"),
         "code": code_in_use(),
@@ -131,14 +169,14 @@ def _provenance(key: str, content: dict[str, Any], initial: Initial | None) -> d
 
 
 def hash_of(features: Path) -> str:
-    """`store_hash` of a feature store that can be opened; a damaged one is refused here, in one line."""
+    """`store_hash` of a feature store. Raises SonorantError, here and in one line, if it is damaged."""
     FeatureStore.open(features)
     return store_hash(features)
 
 
-def hash_of_codes(codes: Path, features: Path) -> tuple[str, dict[str, Any]]:
-    """`code_hash` of the token store of `features`, and what it says of its codec.
+def hash_of_codes(codes: Path, features: Path) -> tuple[str, Fields]:
+    """`code_hash` of the token store of `features`, and its description of the codec.
 
-    A store that is damaged or of other features is refused here, in one line.
+    Raises SonorantError, here and in one line, if the store is damaged or of other features.
     """
     return code_hash(codes), CodeStore.open(codes, FeatureStore.open(features)).codec

@@ -12,7 +12,7 @@ from sonorant.export.verify import verify_voice
 from sonorant.files import write_json
 from sonorant.runtime.bundle import read_bundle
 from tasks.params import load
-from tasks.stage import run
+from tasks.stage import add_inputs, run
 
 UTTERANCES = 8
 """Utterances compared, shortest to longest; before them come the first one and two phonemes of the shortest."""
@@ -27,11 +27,8 @@ def main() -> None:
         "What fails is named and dropped; if float32 under ONNX Runtime fails, so does this. "
         "Settings: params.yaml, section 'verify'.",
     )
-    parser.add_argument("--voice", type=Path, required=True, help="the voice bundle")
-    parser.add_argument("--predictor", type=Path, required=True, help="trained predictor")
-    parser.add_argument("--waveform", type=Path, required=True, help="trained vocoder or codec")
+    add_inputs(parser, "voice", "predictor", "waveform", "features")
     parser.add_argument("--quantized", type=Path, help="folder the stage quantize wrote; needed for int8")
-    parser.add_argument("--features", type=Path, required=True, help="feature store, for real phoneme sequences")
     parser.add_argument("--out", type=Path, required=True, help="JSON report to write")
     arguments = parser.parse_args()
     config = load("verify", VerifyConfig)

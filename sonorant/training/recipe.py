@@ -18,6 +18,9 @@ from sonorant.errors import SonorantError
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken
 
+Tensors = dict[str, torch.Tensor]
+"""By name: losses, gradient norms, a part of the state."""
+
 
 @dataclass(frozen=True)
 class Term:
@@ -113,7 +116,7 @@ def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
     return items
 
 
-def weighted(phase: Phase, losses: dict[str, torch.Tensor], totals: dict[str, float]) -> torch.Tensor:
+def weighted(phase: Phase, losses: Tensors, totals: dict[str, float]) -> torch.Tensor:
     """The scalar to minimise: each summed loss over its global count, weighted."""
     terms = [term.weight / totals[term.unit] * losses[name] for name, term in phase.terms.items()]
     return torch.stack(terms).sum()

@@ -20,7 +20,7 @@ from sonorant.errors import SonorantError
 from sonorant.training.checkpoint import Ema
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.networks import compile_blocks, distribute, optimizer_of, recompute_blocks
-from sonorant.training.recipe import Phase, Recipe, weighted
+from sonorant.training.recipe import Phase, Recipe, Tensors, weighted
 from sonorant.training.sub_batches import Passes, SubBatch, SubBatches
 from sonorant.training.telemetry.stopwatch import Stopwatch, timed
 
@@ -49,9 +49,7 @@ class TrainStep:
         self.computed: list[torch.Tensor] = []
         """The samples that this rank loaded in the last step: per micro-batch (B, 2) int64, item and first frame."""
 
-    def take(
-        self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]
-    ) -> dict[str, dict[str, torch.Tensor]]:
+    def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
         """Take optimizer step `step` over a global batch, of which this rank computes its share.
 
         Returns its share of each loss and each phase's gradient norm, as tensors: reading them makes a GPU wait.
@@ -62,16 +60,14 @@ class TrainStep:
         losses = self.gradients(step, micro_batches, batches)
         return {"losses": losses, "norms": self.update()}
 
-    def gradients(
-        self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]
-    ) -> dict[str, torch.Tensor]:
+    def gradients(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> Tensors:
         """Leave the gradients of a global batch, averaged over the ranks, in the parameters; change no weights.
 
         Returns this rank's share of each loss, and leaves the samples that count in `self.computed`.
         """
         own = shard(micro_batches, self.ranks.rank, self.ranks.world_size)
         totals = totals_of(self.recipe, micro_batches)
-        losses: dict[str, torch.Tensor] = {}
+        losses: Tensors = {}
         self.computed = []
         for optimizer in self.optimizers.values():
             optimizer.zero_grad(set_to_none=True)
@@ -93,7 +89,7 @@ class TrainStep:
         return losses
 
     @timed("optimizer")
-    def update(self) -> dict[str, torch.Tensor]:
+    def update(self) -> Tensors:
         """Clip the gradients, change the weights by them and update the EMA; return the norms."""
         norms = {}
         for phase in self.recipe.phases:

@@ -11,7 +11,6 @@ import gc
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import torch
 from torch import nn
@@ -19,7 +18,7 @@ from torch import nn
 from sonorant.data.batches import Batch
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, write_json
-from sonorant.training.recipe import Phase
+from sonorant.training.recipe import Phase, Tensors
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
 ALLOCATION_FAILED = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
@@ -132,7 +131,7 @@ class Passes:
         """`last`: whether this is the step's last micro-batch on this rank."""
         self.kept, self.phase, self.wrapped, self.batch, self.last = kept, phase, wrapped, batch, last
         self.stopwatch = stopwatch
-        self.losses: dict[str, torch.Tensor] = {}
+        self.losses: Tensors = {}
         """Summed over the passes so far, detached."""
 
     def __iter__(self) -> Iterator[Part]:
@@ -167,7 +166,7 @@ class Part:
         self.first, self.batch = sub_batch.first, dict(sub_batch.batch)
         self.weight = weight
         """Of its losses in the step: 1, or 0 if it only averages what others added."""
-        self.losses: dict[str, torch.Tensor] = {}
+        self.losses: Tensors = {}
         """Summed losses by name; kept here and in no variable, so that a failed pass leaves nothing in memory."""
         self.failed = False
 
@@ -188,9 +187,7 @@ class Part:
             else:
                 add_gradients(self._passes.phase.module, loss)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         self.failed = error is not None
         self.losses = {} if error else {name: value.detach() for name, value in self.losses.items()}
         if error is None or not out_of_memory(error):

@@ -17,7 +17,7 @@ from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers
 from sonorant.training.distributed.proof import Proof
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
-from sonorant.training.recipe import Recipe
+from sonorant.training.recipe import Recipe, Tensors
 from sonorant.training.run_directory import MetricsLog, RunDirectory
 from sonorant.training.step import TrainStep, seed_of, totals_of
 from sonorant.training.sub_batches import SubBatches
@@ -122,9 +122,7 @@ class Trainer:
         if self.log:
             self.log.write(self.step, row)
 
-    def take_step(
-        self, micro_batches: list[MicroBatch], batches: Iterator[Batch]
-    ) -> dict[str, dict[str, torch.Tensor]]:
+    def take_step(self, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
         """Take one optimizer step; see `TrainStep.take`."""
         taken = self.trained.take(self.step, micro_batches, batches)
         self.step += 1
@@ -167,7 +165,7 @@ class Trainer:
                 self.recipe.write_sample(model, unseen)
         return {f"validation/{name}": value for name, value in losses.items()}
 
-    def _refuse_divergence(self, norms: dict[str, torch.Tensor]) -> None:
+    def _refuse_divergence(self, norms: Tensors) -> None:
         """Stop before NaNs reach a checkpoint. All ranks do: the averaged gradient is the same on all."""
         scaler = self.trained.scaler
         remedy = f"lower train_{self.recipe.name}.learning_rate"

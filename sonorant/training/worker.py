@@ -6,6 +6,7 @@ torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from dataclasses import asdict, dataclass, field, replace
@@ -30,12 +31,8 @@ from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 
-PEER_GONE = (
-    "Connection closed by peer",
-    "Connection reset by peer",
-    "Timed out waiting",
-    "NCCL communicator was aborted",
-    "ncclRemoteError",
+PEER_GONE = re.compile(
+    "Connection (closed|reset) by peer|Timed out waiting|NCCL communicator was aborted|ncclRemoteError"
 )
 """In errors of gloo and NCCL if another rank has died or stands still; torchrun says which and why."""
 STOPPED = 75
@@ -174,7 +171,7 @@ def _explained(error: Exception, ranks: Ranks, run: RunDirectory) -> Exception:
         what = f"{error.filename or run.path}: {error.strerror or error}"
         remedy = "fix that, and the same command resumes from the last checkpoint"
         return SonorantError(f"rank {ranks.rank} on {ranks.host}: {what}; {remedy}")
-    if isinstance(error, RuntimeError) and any(words in str(error) for words in PEER_GONE):
+    if isinstance(error, RuntimeError) and PEER_GONE.search(str(error)):
         return PeerGone(f"rank {ranks.rank} on {ranks.host}: another rank is gone or no longer answers")
     return error
 

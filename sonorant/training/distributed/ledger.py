@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -84,9 +83,8 @@ class Ledger:
         for number, (epoch, place, batches) in enumerate(planned):
             shares = [page.computed[number] for page in pages]
             if sorted(chain.from_iterable(shares)) != sorted(samples_of(batches)):
-                raise AllRanksError(
-                    f"step {first + number} (epoch {epoch}): {self._fault(epoch, place, shares, pages)}; {HINT}"
-                )
+                fault = self._fault(epoch, place, shares, pages)
+                raise AllRanksError(f"step {first + number} (epoch {epoch}): {fault}; {HINT}")
 
     def _turned(self) -> tuple[int, int]:
         if self._place == len(self._steps):
@@ -143,60 +141,44 @@ def _refuse_other_plans(pages: list[Page]) -> None:
             )
 
 
-@dataclass(frozen=True)
-class Copy:
-    """What a rank was given to train with; hashes are empty where nothing can be read."""
-
-    host: str
-    features: str
-    """Hash of its feature store."""
-    codes: str
-    """Hash of its token store; empty without one."""
-    fingerprint: str
-    """Of settings, features and the recipe's VERSION."""
-    code: str
-    """Hash of the package."""
-    problem: str = ""
-    """Why its features or codes cannot be used; empty where they can."""
-
-
 def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, code: str, ranks: Ranks) -> None:
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's.
 
     Every rank must call it. With several nodes, one rank of each also reads the arrays through and compares them with
     their hash: copying the features may have been interrupted.
+
+    Args:
+        fingerprint: of settings, features and the recipe's VERSION.
+        code: hash of the package.
     """
     if ranks.world_size == 1:
         return
     several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
-    own = _copy(features, codes, fingerprint, code, verify=several and ranks.local_rank == 0)
-    first, *others = ranks.gather(own)
+    store_hashes, problem = _hashes_of(features, codes, verify=several and ranks.local_rank == 0)
+    # The keys are words of the message: "its features (<hash>) are not those of ...".
+    own = {**store_hashes, "settings (fingerprint ": fingerprint, "code (hash ": code}
+    copies = ranks.gather((ranks.host, own, problem))
+    first, wanted, _ = copies[0]
+    remedies = {"features (": f"there: dvc pull {features}", "codes (": f"there: dvc pull {codes}"}
     checkout = "check out the same commit with the same params.yaml there"
-    for copy in (first, *others):
-        if copy.problem:
+    for host, found, fault in copies:
+        if fault:
             folders = f"{features} {codes}" if codes else f"{features}"
-            raise AllRanksError(f"node {copy.host}: {copy.problem}; where features are fetched: dvc pull {folders}")
-        for what, its, wanted, remedy in (
-            ("features (", copy.features, first.features, f"there: dvc pull {features}"),
-            ("codes (", copy.codes, first.codes, f"there: dvc pull {codes}"),
-            ("settings (fingerprint ", copy.fingerprint, first.fingerprint, checkout),
-            ("code (hash ", copy.code, first.code, checkout),
-        ):
-            if its != wanted:
-                raise AllRanksError(
-                    f"node {copy.host}: its {what}{its[:16]}) are not those of the first node {first.host} "
-                    f"({wanted[:16]}); {remedy}"
-                )
+            raise AllRanksError(f"node {host}: {fault}; where features are fetched: dvc pull {folders}")
+        for what, its in found.items():
+            if its != wanted[what]:
+                other = f"its {what}{its[:16]}) are not those of the first node {first} ({wanted[what][:16]})"
+                raise AllRanksError(f"node {host}: {other}; {remedies.get(what, checkout)}")
 
 
-def _copy(features: Path, codes: Path | None, fingerprint: str, code: str, verify: bool) -> Copy:
-    host = platform.node()
+def _hashes_of(features: Path, codes: Path | None, verify: bool) -> tuple[dict[str, str], str]:
+    """Hashes of both stores, and why they cannot be used; empty where there is nothing to say."""
     try:
         if verify:
             store = FeatureStore.open(features)
             store.verify()
             if codes:
                 CodeStore.open(codes, store).verify()
-        return Copy(host, store_hash(features), code_hash(codes) if codes else "", fingerprint, code)
+        return {"features (": store_hash(features), "codes (": code_hash(codes) if codes else ""}, ""
     except (SonorantError, OSError) as error:
-        return Copy(host, "", "", fingerprint, code, str(error))
+        return {"features (": "", "codes (": ""}, str(error)

@@ -20,7 +20,7 @@ from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
 from sonorant.training.distributed.ledger import Ledger
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
-from sonorant.training.recipe import Recipe, weighted
+from sonorant.training.recipe import Recipe, Tensors, weighted
 from sonorant.training.step import TrainStep, seed_of, totals_of
 
 CHECK_EVERY = 100
@@ -28,8 +28,8 @@ CHECK_EVERY = 100
 TOLERANCE = 0.02
 """Distance of averaged gradients from their explicit average, relative to its norm: rounding gives 1e-3, a fault above
 0.1."""
-Part = dict[str, torch.Tensor]
-"""Tensors of the state by name."""
+Load = Callable[[list[list[MicroBatch]]], Iterator[Batch]]
+"""Reads this rank's share of some steps."""
 UNWRAPPED = "something calls a phase's module and not its DistributedDataParallel wrapper"
 CAUSES = {
     "gradients": f"gradients were not averaged: {UNWRAPPED}",
@@ -72,18 +72,8 @@ class Proof:
                 f"the ranks do not start from the same weights: {odd[1]}; every rank has to draw them from the seed"
             )
 
-    def before_first_step(
-        self,
-        trained: TrainStep,
-        step: int,
-        epoch: int,
-        place: int,
-        load: Callable[[list[list[MicroBatch]]], Iterator[Batch]],
-    ) -> None:
-        """Check state, plan, shares and averaging; changes nothing but gradients. Raises AllRanksError.
-
-        `load` reads this rank's share of some steps.
-        """
+    def before_first_step(self, trained: TrainStep, step: int, epoch: int, place: int, load: Load) -> None:
+        """Check state, plan, shares and averaging; changes nothing but gradients. Raises AllRanksError."""
         averages = {"average": _average(trained), "optimizer": _optimizer(trained)}
         self._one_state(step, _weights_and_buffers(self.recipe) | averages)
         first = self.ledger.open(self.recipe.plan, epoch, place)
@@ -107,12 +97,12 @@ class Proof:
         self._one_state(step, gradients | _weights_and_buffers(self.recipe) | {"average": _average(trained)})
         self.ledger.check(step)
 
-    def _one_state(self, step: int, parts: dict[str, Part]) -> None:
+    def _one_state(self, step: int, parts: dict[str, Tensors]) -> None:
         if odd := self._odd(parts):
             part, which = odd
             raise AllRanksError(f"step {step}: {which}; {CAUSES[part]}; start again from the last checkpoint")
 
-    def _odd(self, parts: dict[str, Part]) -> tuple[str, str] | None:
+    def _odd(self, parts: dict[str, Tensors]) -> tuple[str, str] | None:
         """The first part that is not equal to the bit on all ranks, and a sentence on where; None if all are equal."""
         if self.ranks.world_size == 1:
             return None
@@ -186,7 +176,7 @@ def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], ro
     return flat
 
 
-def _weights_and_buffers(recipe: Recipe) -> dict[str, Part]:
+def _weights_and_buffers(recipe: Recipe) -> dict[str, Tensors]:
     phases = recipe.phases
     return {
         "weights": {f"{of.name}.{name}": value for of in phases for name, value in of.module.named_parameters()},
@@ -194,16 +184,16 @@ def _weights_and_buffers(recipe: Recipe) -> dict[str, Part]:
     }
 
 
-def _gradients(recipe: Recipe) -> Part:
+def _gradients(recipe: Recipe) -> Tensors:
     weights = _weights_and_buffers(recipe)["weights"]
     return {name: torch.zeros_like(value) if value.grad is None else value.grad for name, value in weights.items()}
 
 
-def _average(trained: TrainStep) -> Part:
+def _average(trained: TrainStep) -> Tensors:
     return dict(trained.ema.state_dict())
 
 
-def _optimizer(trained: TrainStep) -> Part:
+def _optimizer(trained: TrainStep) -> Tensors:
     return {
         f"{of}.{number}.{name}": value
         for of, optimizer in trained.optimizers.items()

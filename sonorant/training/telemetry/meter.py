@@ -17,6 +17,7 @@ from sonorant.data.plan import MicroBatch
 from sonorant.gpu import NoNvml, Nvml
 from sonorant.processes import usable_cores
 from sonorant.training import memory
+from sonorant.training.recipe import Tensors
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry import loading
 from sonorant.training.telemetry.loading import Cost
@@ -156,9 +157,7 @@ class Meter:
         self.cost.forget()
         self.frames = self.padded = 0.0
 
-    def read(
-        self, step: int, epoch: int, losses: dict[str, torch.Tensor], norms: dict[str, torch.Tensor]
-    ) -> dict[str, float]:
+    def read(self, step: int, epoch: int, losses: Tensors, norms: Tensors) -> dict[str, float]:
         """The row after `step` steps, from this rank's share of the losses; every rank must call it. Starts anew."""
         summed = self.ranks.sum(floats(losses))
         wall, shares = self._shares()
@@ -223,6 +222,6 @@ class Meter:
                     print(f"warning: rank {rank}: {sentence}", file=sys.stderr, flush=True)
 
 
-def floats(values: dict[str, torch.Tensor]) -> dict[str, float]:
+def floats(values: Tensors) -> dict[str, float]:
     """Scalar tensors as numbers; makes a GPU finish its work."""
     return {name: float(value) for name, value in values.items()}
