@@ -12,7 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
@@ -187,8 +187,8 @@ class Follower(threading.Thread):
                     append_load(self.delivery.directory / "system.jsonl")
                 load_due = time.monotonic() + 2 * self._interval
             longer = min(max(2 * wait, self._interval), 12 * self._interval)
-            wait = self._interval if self._send() else longer
-        if self._send():
+            wait = self._interval if self._quietly(self.delivery.send) else longer
+        if self._quietly(self.delivery.send):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
@@ -202,10 +202,7 @@ class Follower(threading.Thread):
             self.join(patience)
         return not self.is_alive() and not self.behind
 
-    def _send(self) -> bool:
-        return self._quietly(self.delivery.send)
-
-    def _quietly(self, action: Any) -> bool:
+    def _quietly(self, action: Callable[[], None]) -> bool:
         try:
             action()
         except Exception as error:

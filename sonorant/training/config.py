@@ -42,8 +42,7 @@ class TrainConfig:
     log_every: int
     """Steps between rows of metrics.jsonl."""
     init_from: str | None = None
-    """Fine-tune these weights: a checkpoint, a trained model folder, a run directory, a voice bundle,
-    models:/<name>@<alias>."""
+    """Fine-tune these weights: a checkpoint, a trained model, a run directory, a bundle, models:/<name>@<alias>."""
     activation_checkpointing: bool = False
     """Compute activations again in the backward pass: less memory, about a quarter more time."""
     compile: bool = False

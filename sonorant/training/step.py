@@ -22,7 +22,7 @@ from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.networks import compile_blocks, distribute, optimizer_of, recompute_blocks
 from sonorant.training.recipe import Phase, Recipe, Tensors, weighted
 from sonorant.training.sub_batches import Passes, SubBatch, SubBatches
-from sonorant.training.telemetry.stopwatch import Stopwatch, timed
+from sonorant.training.telemetry.stopwatch import Stopwatch
 
 
 class TrainStep:
@@ -88,17 +88,17 @@ class TrainStep:
                     losses[name] = losses[name] + share if name in losses else share
         return losses
 
-    @timed("optimizer")
     def update(self) -> Tensors:
         """Clip the gradients, change the weights by them and update the EMA; return the norms."""
         norms = {}
-        for phase in self.recipe.phases:
-            optimizer = self.optimizers[phase.name]
-            self.scaler.unscale_(optimizer)
-            norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
-            self.scaler.step(optimizer)
-        self.scaler.update()
-        self.ema.update_parameters(self.recipe.model)
+        with self.stopwatch("optimizer"):
+            for phase in self.recipe.phases:
+                optimizer = self.optimizers[phase.name]
+                self.scaler.unscale_(optimizer)
+                norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
+                self.scaler.step(optimizer)
+            self.scaler.update()
+            self.ema.update_parameters(self.recipe.model)
         return norms
 
     def load(self, step: int, batches: Iterator[Batch], counted: bool) -> Batch:

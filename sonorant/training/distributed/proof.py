@@ -26,8 +26,7 @@ from sonorant.training.step import TrainStep, seed_of, totals_of
 CHECK_EVERY = 100
 """Steps between checks; the first step and each checkpoint are checked besides."""
 TOLERANCE = 0.02
-"""Distance of averaged gradients from their explicit average, relative to its norm: rounding gives 1e-3, a fault above
-0.1."""
+"""Relative distance of averaged gradients from their explicit average: rounding gives 1e-3, a fault above 0.1."""
 Load = Callable[[list[list[MicroBatch]]], Iterator[Batch]]
 """Reads this rank's share of some steps."""
 UNWRAPPED = "something calls a phase's module and not its DistributedDataParallel wrapper"

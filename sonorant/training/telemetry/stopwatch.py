@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 import torch
-
-Method = TypeVar("Method", bound=Callable[..., Any])
 
 REST = "rest"
 """Where no phase is named."""
@@ -62,20 +58,6 @@ class Stopwatch:
         self._seconds.clear()
         self._since = now
         return wall, shares
-
-
-def timed(phase: str) -> Callable[[Method], Method]:
-    """Time a method under `phase`, with the `stopwatch` of its object."""
-
-    def decorate(method: Method) -> Method:
-        @functools.wraps(method)
-        def with_time(self: Any, *given: Any, **named: Any) -> Any:
-            with self.stopwatch(phase):
-                return method(self, *given, **named)
-
-        return with_time  # type: ignore[return-value]
-
-    return decorate
 
 
 def _now() -> torch.cuda.Event:
