@@ -4,20 +4,12 @@ Tokens a second (a token is a step of a row, which makes a code of each stream),
 cold and with the compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on
 one thread. Decoders take turns, so ratios hold on a busy machine; each start is a process of its own. What cannot run
 says why.
-Knows nothing of how well it speaks.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,19 +17,11 @@ from typing import Any
 from tqdm import tqdm
 
 from benchmarks.decoding_worker import DYNAMIC, DYNAMIC_GPU, Job
-from benchmarks.latency import present
-from benchmarks.random_voice import LENGTHS, random_codec_lm
+from benchmarks.processes import ask
+from benchmarks.random_voice import shipped, voice_of
 from benchmarks.report import command, finish, options
-from sonorant.decoding.settings import DecodingConfig
-from sonorant.errors import SonorantError
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import export_voice
-from sonorant.runtime.bundle import DESCRIPTION, read_bundle
-from tasks.params import load
 from tasks.stage import run
 
-VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
-"""Taken if none is named: the bundle with all variants, or the one that ships."""
 STATIC, COMPILED, ONNX = "torch-static/fp32", "torch-compiled/fp32", "onnxruntime/fp32"
 DECODERS = (
     DYNAMIC,
@@ -64,26 +48,24 @@ SHORT = {"batches": [1], "buckets": [128], "decoders": [DYNAMIC, STATIC, ONNX], 
 def main() -> None:
     """Measure, print, judge."""
     parser = command(__doc__)
-    parser.add_argument("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
-    parser.add_argument(
-        "--speech", type=Path, default=Path("models/predictor"), help="its trained language model, for torch"
-    )
-    parser.add_argument("--sound", type=Path, default=Path("models/waveform"), help="its trained codec, for torch")
-    parser.add_argument("--quantized", type=Path, default=Path("models/quantized"), help="both of them in int8")
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8], help="rows (default 1 4 8)")
-    parser.add_argument(
-        "--buckets", type=int, nargs="+", default=[128, 256, 512], help="slots of the cache (default 128 256 512)"
-    )
-    parser.add_argument(
-        "--decoders", nargs="+", default=list(DECODERS), choices=DECODERS, metavar="DECODER", help="default: all"
-    )
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each race (default 20)")
-    arguments = options(parser, SHORT)
-    if DYNAMIC not in arguments.decoders:
+    add, models = parser.add_argument, Path("models")
+    add("--voice", type=Path, help="voice bundle; default: what the pipeline made, else random weights")
+    add("--speech", type=Path, default=models / "predictor", help="its trained language model, for torch")
+    add("--sound", type=Path, default=models / "waveform", help="its trained codec, for torch")
+    add("--quantized", type=Path, default=models / "quantized", help="both of them in int8")
+    add("--batches", type=int, nargs="+", default=[1, 4, 8], help="rows (default 1 4 8)")
+    add("--buckets", type=int, nargs="+", default=[128, 256, 512], help="slots of the cache (default 128 256 512)")
+    add("--decoders", nargs="+", default=list(DECODERS), choices=DECODERS, metavar="DECODER", help="default: all")
+    add("--seconds", type=float, default=20.0, help="of each race (default 20)")
+    given = options(parser, SHORT)
+    if DYNAMIC not in given.decoders:
         parser.error(f"--decoders must name {DYNAMIC} too: it is what the others are compared with")
-    with _voice(arguments) as (job, weights):
-        result = {"weights": weights} | measure(job, arguments.batches, arguments.buckets)
-    finish("decoding", result, claims(result), arguments)
+    bundle, trained = given.voice or shipped("codec_lm"), (given.speech, given.sound)
+    with voice_of(bundle, "codec_lm", trained, given.quantized) as (voice, weights):
+        shape: dict[str, Any] = {"batch": 0, "bucket": 0, "cache": "", "first_audio": False}
+        job = Job(**voice, **shape, decoders=given.decoders, seconds=given.seconds)
+        result = {"weights": weights} | measure(job, given.batches, given.buckets)
+    finish("decoding", result, claims(result), given)
 
 
 def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
@@ -101,7 +83,7 @@ def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
                     result["not_run"][name] = started["not_run"]
                 else:
                     cell["start"][name] = started
-            cell |= _process(replace(here, decoders=list(cell["start"])), "race")
+            cell |= _process("race", replace(here, decoders=list(cell["start"])))
         result["not_run"] |= cell.pop("not_run")
         result["cells"][f"batch_{batch}/bucket_{bucket}"] = cell
     return result
@@ -150,63 +132,15 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
 
 def _starts(job: Job) -> dict[str, Any]:
     """The figures of a start, and of a second one with what the first left on disk."""
-    started = _process(job, "start")
+    started = _process("start", job)
     if "not_run" not in started and job.decoders[0] in PREPARED:
-        started["second"] = _process(job, "start")
+        started["second"] = _process("start", job)
     return started
 
 
-def _process(job: Job, mode: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.decoding_worker"],
-        input=json.dumps(dataclasses.asdict(job) | {"mode": mode}),
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-    if done.returncode:
-        raise SonorantError(
-            f"decoding: the {mode} process of {', '.join(job.decoders)} ended with {done.returncode}; see above"
-        )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+def _process(task: str, job: Job) -> dict[str, Any]:
+    found: dict[str, Any] = ask("benchmarks.decoding_worker", task, job=dataclasses.asdict(job), OMP_NUM_THREADS="1")
     return found
-
-
-@contextmanager
-def _voice(arguments: argparse.Namespace) -> Iterator[tuple[Job, str]]:
-    """What every job has in common, and what the weights are."""
-    trained = (arguments.speech, arguments.sound)
-    quantized = (arguments.quantized / "predictor", arguments.quantized / "waveform")
-    bundle = arguments.voice or next((folder for folder in VOICES if _is_codec_lm(folder)), None)
-    common: dict[str, Any] = {
-        "decoders": arguments.decoders,
-        "batch": 0,
-        "bucket": 0,
-        "seconds": arguments.seconds,
-        "cache": "",
-        "first_audio": False,
-    }
-    if bundle is not None:
-        yield (
-            Job(bundle=str(bundle), trained={"float": present(trained), "quantized": present(quantized)}, **common),
-            "trained",
-        )
-        return
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        trained = random_codec_lm(folder)
-        export_voice(
-            *trained, folder / "voice", LENGTHS, load("export", ExportConfig), load("decoding", DecodingConfig)
-        )
-        folders = {"float": present(trained), "quantized": None}
-        yield (
-            Job(bundle=str(folder / "voice"), trained=folders, **common),
-            "random, of the sizes in params.yaml (no such voice found)",
-        )
-
-
-def _is_codec_lm(folder: Path) -> bool:
-    return (folder / DESCRIPTION).is_file() and read_bundle(folder).description.family == "codec_lm"
 
 
 if __name__ == "__main__":

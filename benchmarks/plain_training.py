@@ -1,7 +1,6 @@
-"""The recipe that training is compared with: what one writes first. Knows nothing of ranks, plans or of this project's
-engine.
+"""The recipe that training is compared with: what one writes first.
 
-    python -m benchmarks.plain_training job.json
+    python -m benchmarks.plain_training JOB STEPS WARMUP
 
 The same model, losses and data in torch's own layers, in fp32, with random batches of 32 padded to the longest, a plain
 loader, AdamW as it comes, one process with a thread a core. No average of the weights, no checkpoints: it may be as
@@ -10,11 +9,10 @@ fast as it likes. The alignment search is the compiled one.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,9 +21,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch
-from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
+from sonorant.files import read_json, write_json
 from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 from sonorant.training.recipe import Recipe, weighted
+from sonorant.training.worker import Job, recipe_of
 
 BATCH = 32
 
@@ -74,24 +73,29 @@ def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
     plain_layers(phase.module)
     optimizer = torch.optim.AdamW(phase.module.parameters(), lr=recipe.config.learning_rate)
     plan = random_batches(recipe)
-    dataset: Dataset[Batch] = recipe.dataset(plan)
-    frames, start = 0.0, time.perf_counter()
-    for number, (micro_batch, batch) in enumerate(zip(plan, DataLoader(dataset, batch_size=None), strict=True)):
-        if number == warmup:
-            frames, start = 0.0, time.perf_counter()
-        if number == warmup + steps:
-            break
-        counts = recipe.units(micro_batch)
-        loss = weighted(phase, phase.module(batch, number), counts)
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(phase.module.parameters(), recipe.config.clip_norm)
-        optimizer.step()
-        frames += counts["frames"]
-    else:
+    if len(plan) < warmup + steps:
         raise SystemExit(
             f"{len(plan)} batches of {BATCH} utterances are too few for {warmup + steps} steps: lower --steps"
         )
+    dataset: Dataset[Batch] = recipe.dataset(plan)
+    batches = enumerate(zip(plan, DataLoader(dataset, batch_size=None), strict=True))
+
+    def take(count: int) -> float:
+        """Frames that so many steps are computed from."""
+        frames = 0.0
+        for number, (micro_batch, batch) in islice(batches, count):
+            counts = recipe.units(micro_batch)
+            loss = weighted(phase, phase.module(batch, number), counts)
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(phase.module.parameters(), recipe.config.clip_norm)
+            optimizer.step()
+            frames += counts["frames"]
+        return frames
+
+    take(warmup)
+    start = time.perf_counter()
+    frames = take(steps)
     seconds = time.perf_counter() - start
     return {
         "audio_seconds_per_second": frames * recipe.seconds_per_frame / seconds,
@@ -100,13 +104,6 @@ def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Read what to train, train it, write what it reached."""
-    job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    build = AcousticRecipe if job["recipe"] == "acoustic" else VocoderRecipe
-    recipe = build(job["model"], job["train"], Path(job["features"]))
-    Path(job["out"]).write_text(json.dumps(train(recipe, job["steps"], job["warmup"])), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    file, steps, warmup = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    write_json(file.with_name("reached.json"), train(recipe_of(Job(**read_json(file))), steps, warmup))

@@ -1,73 +1,94 @@
-"""Voices of random weights, of the sizes in params.yaml: as fast as trained ones. They say nothing a person would
-understand."""
+"""The voice that a benchmark speaks with. Where there is none: random weights, of the sizes in params.yaml, as fast as
+trained ones. They say nothing a person would understand."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from sonorant.audio.mel import MelConfig
+from sonorant.decoding.settings import DecodingConfig
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
 from sonorant.families.codec_lm.codec import CodecConfig
 from sonorant.families.codec_lm.language_model import LanguageModelConfig
 from sonorant.families.parallel.acoustic import AcousticConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
 from sonorant.models import build, save_model
-from sonorant.runtime.bundle import Lengths
+from sonorant.runtime.bundle import DESCRIPTION, Lengths, read_bundle
 from sonorant.text import TextConfig, load_frontend
 from tasks.params import load
 
+VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
+"""Where the pipeline leaves bundles: the one with all variants, and the one that ships."""
 LENGTHS = Lengths(tokens=(10, 40, 90, 130), frames=(60, 240, 500, 750))
 """As those of the demo's corpus, about."""
+Folders = tuple[Path, Path]
+"""Trained folders of predictor and waveform model."""
 
 
-def random_models(folder: Path) -> tuple[Path, Path]:
-    """Write trained folders of an acoustic model and of a vocoder into `folder`, always the same weights."""
+def shipped(family: str | None = None) -> Path | None:
+    """The bundle that the pipeline left here, of this family if one is named."""
+    made = (folder for folder in VOICES if (folder / DESCRIPTION).is_file())
+    return next((one for one in made if family in (None, read_bundle(one).description.family)), None)
+
+
+@contextmanager
+def voice_of(
+    bundle: Path | None, family: str, trained: Folders | None = None, quantized: Path | None = None
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """`bundle` with its trained folders, as fields of `VoiceJob`, and what its weights are. Without a bundle it is one
+    of random weights. `quantized`: folder of both models in int8."""
+    if bundle is not None:
+        int8 = (quantized / "predictor", quantized / "waveform") if quantized else None
+        yield {"bundle": str(bundle), "trained": {"float": _present(trained), "quantized": _present(int8)}}, "trained"
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        made = random_models(folder, family)
+        decoding = load("decoding", DecodingConfig) if family == "codec_lm" else None
+        export_voice(*made, folder / "voice", LENGTHS, load("export", ExportConfig), decoding)
+        job = {"bundle": str(folder / "voice"), "trained": {"float": _present(made), "quantized": None}}
+        yield job, "random, of the sizes in params.yaml (no trained voice found)"
+
+
+def _present(folders: Folders | None) -> list[str] | None:
+    """Folders of trained models, None where one is absent."""
+    there = folders is not None and all((folder / "model.json").is_file() for folder in folders)
+    return [str(folder) for folder in folders] if folders and there else None
+
+
+def random_models(folder: Path, family: str) -> Folders:
+    """Write trained folders of both models of a family into `folder`, always the same weights."""
     torch.manual_seed(0)
-    acoustic = {**_common(), "kind": "acoustic", "config": dataclasses.asdict(load("acoustic", AcousticConfig))}
-    vocoder = {**_common(), "kind": "vocoder", "config": dataclasses.asdict(load("vocoder", VocoderConfig))}
-    return _save(folder, acoustic), _save(folder, vocoder)
-
-
-def random_codec_lm(folder: Path) -> tuple[Path, Path]:
-    """Write trained folders of a language model and of its codec into `folder`, always the same weights."""
-    torch.manual_seed(0)
+    if family == "parallel":
+        acoustic = _save(folder, "acoustic", load("acoustic", AcousticConfig))
+        return acoustic, _save(folder, "vocoder", load("vocoder", VocoderConfig))
     settings = load("codec", CodecConfig)
-    codec = _save(folder, {**_common(), "kind": "codec", "config": dataclasses.asdict(settings)})
+    codec = _save(folder, "codec", settings)
     spoken = {
         "codebooks": settings.codebooks,
         "codes": math.prod(settings.levels),
         "stride": settings.stride,
         "sha256": sha256_file(codec / "weights.pt"),
     }
-    language_model = {
-        **_common(),
-        "kind": "language_model",
-        "config": dataclasses.asdict(load("language_model", LanguageModelConfig)),
-        "codec": spoken,
-        "pace": {"frames_per_phoneme": {"median": 2.5, "p99": 3.3}},
-    }
-    made = _save(folder, language_model)
-    weights = torch.load(made / "weights.pt", weights_only=True)
-    weights["advance.bias"][:2] = torch.tensor([4.0, 3.0])  # about three frames a phoneme, as if it spoke
-    save_model(made, weights, language_model)
-    return made, codec
+    pace = {"frames_per_phoneme": {"median": 2.5, "p99": 3.3}}
+    return _save(folder, "language_model", load("language_model", LanguageModelConfig), codec=spoken, pace=pace), codec
 
 
-def _save(folder: Path, description: dict[str, Any]) -> Path:
-    made = folder / str(description["kind"])
-    save_model(made, build(description).state_dict(), description)
-    return made
-
-
-def _common() -> dict[str, Any]:
-    """What `model.json` says of all these models."""
+def _save(folder: Path, kind: str, config: Any, **more: Any) -> Path:
     frontend = load_frontend(load("text", TextConfig).frontend, "en-us")
-    return {
+    description = {
+        "kind": kind,
+        "config": dataclasses.asdict(config),
         "audio": dataclasses.asdict(load("audio", MelConfig)),
         "symbols": list(frontend.symbols),
         "speakers": ["speaker"],
@@ -75,4 +96,10 @@ def _common() -> dict[str, Any]:
         "mel_mean": -5.0,
         "mel_std": 2.0,
         "provenance": {},
+        **more,
     }
+    weights = build(description).state_dict()
+    if kind == "language_model":
+        weights["advance.bias"][:2] = torch.tensor([4.0, 3.0])  # about three frames a phoneme, as if it spoke
+    save_model(folder / kind, weights, description)
+    return folder / kind

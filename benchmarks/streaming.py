@@ -1,22 +1,17 @@
 """Time to first speech, and memory, by length of the text and by how many listen: `python -m benchmarks.streaming`.
 
-Knows nothing of how well the voice sounds.
-
 Texts take turns within each repeat and claims are ratios, so that what else the machine does falls on all of them
-alike. Memory is the peak of a process of its own that speaks a text whose sentences all differ.
+alike. Memory is the peak of a process of its own that speaks a text whose sentences all differ. Each listener hears in
+real time, as from a loudspeaker, sentence after sentence, in a thread of their own.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from benchmarks.latency_worker import TEXTS
-from benchmarks.listeners import AT_ONCE, listen_at_once
-from benchmarks.random_voice import LENGTHS, random_codec_lm, random_models
+from benchmarks.processes import ask
+from benchmarks.random_voice import voice_of
 from benchmarks.report import command, finish, options
-from benchmarks.streaming_worker import text
-from sonorant.decoding.settings import DecodingConfig
-from sonorant.export.onnx import ExportConfig
-from sonorant.export.voice import export_voice
+from benchmarks.speaking import TEXTS, text
 from sonorant.families import family_names
+from sonorant.runtime.bundle import DESCRIPTION
 from sonorant.runtime.voice import Voice
-from tasks.params import load
 from tasks.stage import run
 
 TOLERANCE = {"fp32": 1e-5, "fp16": 2e-3, "bf16": 1.6e-2, "int8": 1e-3}
@@ -47,58 +38,57 @@ FIRST_AUDIO_MS = 150.0
 AS_SOON = 1.4
 """How much later than a sentence alone a text that begins with it may be first heard: whether the sentence ends must be
 asked."""
+AT_ONCE = (1, 4, 8)
+"""Listeners."""
 SHORT = {"sentences": 1, "repeats": 2, "words": 500}
 
 
 def main() -> None:
     """Measure, print, judge."""
     parser = command(__doc__)
-    parser.add_argument(
-        "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent"
-    )
-    parser.add_argument("--family", choices=family_names(), default="parallel", help="that of the random voice")
-    parser.add_argument("--sentences", type=int, default=8, help="sentences that each listener hears, in real time")
-    parser.add_argument("--repeats", type=int, default=30, help="timed runs of each figure")
-    parser.add_argument("--words", type=int, default=10_000, help="length of the longest text")
-    arguments = options(parser, SHORT)
-    with _voice(arguments.voice, arguments.family) as (bundle, weights):
-        voice = Voice.load(bundle, threads=1)
-        first = _first_speech(voice, arguments)
-        memory = {f"words_{words}": _memory(bundle, words) for words in (arguments.words // 10, arguments.words)}
+    add = parser.add_argument
+    add("--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle; random weights where it is absent")
+    add("--family", choices=family_names(), default="parallel", help="that of the random voice")
+    add("--sentences", type=int, default=8, help="sentences that each listener hears, in real time")
+    add("--repeats", type=int, default=30, help="timed runs of each figure")
+    add("--words", type=int, default=10_000, help="length of the longest text")
+    given = options(parser, SHORT)
+    there = (given.voice / DESCRIPTION).is_file()
+    with voice_of(given.voice if there else None, given.family) as (job, weights):
+        voice = Voice.load(job["bundle"], threads=1)
         result: dict[str, Any] = {
             "family": voice.description.family,
             "weights": weights,
             "variant": voice.description.graphs["vocoder"].default_variant,
-            "first_speech": first,
-            "memory": memory,
-            "listeners": {str(count): listen_at_once(voice, count, arguments.sentences) for count in AT_ONCE},
+            "first_speech": _first_speech(voice, given),
+            "memory": {
+                f"words_{words}": ask("benchmarks.streaming_worker", job["bundle"], str(words))
+                for words in (given.words // 10, given.words)
+            },
+            "listeners": {str(count): listen_at_once(voice, count, given.sentences) for count in AT_ONCE},
             "largest_difference": _difference(voice),
         }
         if voice.description.decoding is not None:
             result["lookahead_db"] = _lookahead_db(voice)
-    finish(f"streaming_{result['family']}", result, _claims(result, arguments.words), arguments)
+    finish(f"streaming_{result['family']}", result, _claims(result, given.words), given)
 
 
 def _claims(result: dict[str, Any], words: int) -> dict[str, bool]:
     first, (few, many) = result["first_speech"], result["memory"].values()
     tolerance = TOLERANCE[result["variant"]]
+    all_words = f"{words} words are first heard as soon as their first sentence alone (ratio at most {AS_SOON})"
+    paragraph = f"a paragraph is first heard as soon as its first sentence alone (ratio at most {AS_SOON})"
+    memory = f"{words} words take at most {1 + MORE_MEMORY} times the memory of a tenth of them"
     claims = {
-        f"{words} words are first heard as soon as their first sentence alone (ratio at most {AS_SOON})": first[
-            "words_over_sentence"
-        ]
-        <= AS_SOON,
-        f"a paragraph is first heard as soon as its first sentence alone (ratio at most {AS_SOON})": first[
-            "paragraph_over_sentence"
-        ]
-        <= AS_SOON,
+        all_words: first["words_over_sentence"] <= AS_SOON,
+        paragraph: first["paragraph_over_sentence"] <= AS_SOON,
         "a long sentence is first heard in at most half the time it takes as a whole": first["long_over_whole"] <= 0.5,
-        f"{words} words take at most {1 + MORE_MEMORY} times the memory of a tenth of them": many["peak_mib"]
-        <= (1 + MORE_MEMORY) * few["peak_mib"],
+        memory: many["peak_mib"] <= (1 + MORE_MEMORY) * few["peak_mib"],
         f"streamed speech differs from one shot by at most {tolerance}": result["largest_difference"] <= tolerance,
     }
     if result["family"] == "codec_lm":
-        alone = result["listeners"]["1"]["first_p95_ms"]
-        claims[f"a sentence is first heard within {FIRST_AUDIO_MS:g} ms (p95)"] = alone <= FIRST_AUDIO_MS
+        p95 = result["listeners"]["1"]["first_p95_ms"]
+        claims[f"a sentence is first heard within {FIRST_AUDIO_MS:g} ms (p95)"] = p95 <= FIRST_AUDIO_MS
     return claims
 
 
@@ -133,9 +123,36 @@ def _ratio(one: list[float], other: list[float]) -> float:
     return round(float(np.median(np.array(one) / np.array(other))), 3)
 
 
-def _memory(bundle: Path, words: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.streaming_worker", str(bundle), str(words)]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, Any]:
+    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the share of sentences with a gap, over `sentences` for each
+    listener."""
+    spoken = list(text(10 * (sentences + 1)))[1:]
+
+    def listen(number: int) -> list[tuple[float, float]]:
+        # People do not begin at the same instant, nor one sentence apart.
+        time.sleep(np.random.default_rng(number).uniform(0, 1.5) if number else 0)
+        return [_listen(voice, sentence) for sentence in spoken]
+
+    with ThreadPoolExecutor(listeners) as pool:
+        heard = np.array([one for row in pool.map(listen, range(listeners)) for one in row])
+    p50, p95 = np.percentile(heard[:, 0] * 1000, [50, 95])
+    broke_off = float(np.mean(heard[:, 1] > 0))
+    return {"first_p50_ms": round(p50, 1), "first_p95_ms": round(p95, 1), "broke_off": round(broke_off, 3)}
+
+
+def _listen(voice: Voice, sentence: str) -> tuple[float, float]:
+    """Seconds until the first samples, and of silence in the middle because the next ones came too late."""
+    begin = time.perf_counter()
+    first = ends = waited = 0.0
+    for chunk in voice.stream(sentence):
+        now = time.perf_counter() - begin
+        if not first:
+            first = ends = now
+        waited += max(0.0, now - ends)
+        ends = max(now, ends) + len(chunk) / voice.sample_rate
+        # The next chunk is asked for while this one is heard.
+        time.sleep(max(0.0, begin + ends - len(chunk) / voice.sample_rate - time.perf_counter()))
+    return first, waited
 
 
 def _difference(voice: Voice) -> float:
@@ -171,22 +188,6 @@ def _taken_as_it_comes(voice: Voice) -> dict[str, Any]:
 
 def _largest(whole: NDArray[np.float32], chunks: Iterator[NDArray[np.float32]]) -> float:
     return float(np.abs(np.concatenate(list(chunks)) - whole).max())
-
-
-@contextmanager
-def _voice(bundle: Path, family: str) -> Iterator[tuple[Path, str]]:
-    """The bundle, or one of random weights where it is absent, and what its weights are."""
-    if (bundle / "voice.json").is_file():
-        yield bundle, "trained"
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "voice"
-        if family == "codec_lm":
-            decoding = load("decoding", DecodingConfig)
-            export_voice(*random_codec_lm(Path(folder)), made, LENGTHS, load("export", ExportConfig), decoding)
-        else:
-            export_voice(*random_models(Path(folder)), made, LENGTHS, load("export", ExportConfig))
-        yield made, "random, of the sizes in params.yaml (no trained voice found)"
 
 
 if __name__ == "__main__":

@@ -4,45 +4,46 @@ time goes.
     python -m benchmarks.training --features data/features
 
 Trains the models of params.yaml for a few steps with the engine that the stages use, under a real torchrun, and in turn
-with
-`benchmarks.plain_training`, both with as much audio in an optimizer step. What the stages do by default takes turns
-with it in every round, everything else in the first. Each figure is also a ratio to the plain recipe of its own round,
-so it holds on any machine.
+with `benchmarks.plain_training`, both with as much audio in an optimizer step. What the stages do by default takes
+turns with it in every round, everything else in the first. Each figure is also a ratio to the plain recipe of its own
+round, so it holds on any machine.
 Reference: FastPitch reaches 101,730 mel frames/s on one A100 (NVIDIA's published figure).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks.plain_training import BATCH, random_batches
+from benchmarks.processes import ROOT, torchrun
 from benchmarks.report import command, finish, options
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import padding_waste
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.acoustic import AcousticConfig
-from sonorant.families.parallel.training import AcousticRecipe, AcousticTrainConfig, VocoderTrainConfig
+from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
+from sonorant.files import read_json
 from sonorant.processes import usable_cores
 from sonorant.training.distributed.launch import environment
+from sonorant.training.worker import Job, recipe_of
 from tasks import params
 from tests.support.synthetic_corpus import SPEECH, write_corpus
 
-REPOSITORY = Path(__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 """Left to each recipe: ours has its launcher's, the plain one what torch does by itself."""
 SHORT = {"rounds": 1, "steps": 2, "models": ["regression"], "features": None}
 FIGURES = ("audio_seconds_per_second", "mel_frames_per_second", "steps_per_second")
+MODELS = ("regression", "flow", "vocoder")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class Case:
     """What is trained: a model, and how."""
 
     model: str
-    """Key of `settings`."""
+    """Key of `jobs`."""
     precision: str
     processes: int
     plain: bool = False
@@ -59,8 +60,8 @@ class Case:
         return f"{self.model} plain" if self.plain else f"{self.model} {self.precision} x{self.processes}"
 
 
-def settings(features: Path) -> dict[str, dict[str, Any]]:
-    """Job fields of each model, from params.yaml, with as much in an optimizer step as the plain recipe's batches
+def jobs(features: Path) -> dict[str, Job]:
+    """The training of each model, from params.yaml, with as much in an optimizer step as the plain recipe's batches
     hold."""
     acoustic, vocoder = asdict(params.load("acoustic", AcousticConfig)), asdict(params.load("vocoder", VocoderConfig))
     train = asdict(params.load("train_acoustic", AcousticTrainConfig))
@@ -69,11 +70,16 @@ def settings(features: Path) -> dict[str, dict[str, Any]]:
     frames = float(store.frames[store.indices("train")].mean()) * BATCH
     train["frames_per_micro_batch"] = round(frames / train["micro_batches_per_step"])
     of_vocoder["segments_per_micro_batch"] = BATCH // of_vocoder["micro_batches_per_step"]
-    return {
-        "regression": {"recipe": "acoustic", "model": {**acoustic, "decoder": "regression"}, "train": train},
-        "flow": {"recipe": "acoustic", "model": {**acoustic, "decoder": "flow"}, "train": train},
-        "vocoder": {"recipe": "vocoder", "model": vocoder, "train": of_vocoder},
-    }
+    found = {}
+    for name in MODELS:
+        kind, model, settings = ("acoustic", {**acoustic, "decoder": name}, train)
+        if name == "vocoder":
+            kind, model, settings = ("vocoder", vocoder, of_vocoder)
+        data = str(features.resolve())
+        found[name] = Job(
+            recipe=kind, model=model, train=settings, features=data, run="", out="", fingerprint="", provenance={}
+        )
+    return found
 
 
 def cases(model: str, rounds: int, processes: int) -> Iterator[list[Case]]:
@@ -81,58 +87,46 @@ def cases(model: str, rounds: int, processes: int) -> Iterator[list[Case]]:
     plain = Case(model=model, precision="fp32", processes=1, plain=True)
     default = Case(model=model, precision="bf16", processes=processes)
     every = [
-        Case(model=model, precision=precision, processes=count)
-        for precision in ("bf16", "fp32")
-        for count in {1, processes}
+        Case(model=model, precision=name, processes=count) for name in ("bf16", "fp32") for count in {1, processes}
     ]
     yield [plain, default, *(case for case in every if case != default)]
     for _ in range(rounds - 1):
         yield [plain, default]
 
 
-def run(case: Case, job: dict[str, Any], steps: int) -> dict[str, Any]:
+def run(case: Case, job: Job, steps: int) -> dict[str, Any]:
     """Train a case in processes of its own and return what it reached."""
+    given = {name: value for name, value in os.environ.items() if name not in THREADS}
     with tempfile.TemporaryDirectory() as folder:
-        out, file = Path(folder) / "out.json", Path(folder) / "job.json"
+        file, reached = Path(folder) / "job.json", Path(folder) / "reached.json"
         if case.plain:
-            job = {**job, "steps": max(2, steps // 3), "warmup": 1}  # it is about three times as slow
-            command = [sys.executable, "-m", "benchmarks.plain_training", str(file)]
-            env = {name: value for name, value in os.environ.items() if name not in THREADS}
+            few = max(2, steps // 3)  # it is about three times as slow
+            command, env = [sys.executable, "-m", "benchmarks.plain_training", str(file), str(few), "1"], given
         else:
-            job = {**job, "train": {**job["train"], "precision": case.precision}, "steps": steps, "warmup": 4}
-            command = [
-                sys.executable,
-                "-m",
-                "sonorant.training.distributed.agent",
-                "-m",
-                "benchmarks.training_worker",
-                str(file),
-            ]
-            given = {name: value for name, value in os.environ.items() if name not in THREADS}
-            env = environment(
-                {**given, "PET_NPROC_PER_NODE": str(case.processes)}, job["train"]["micro_batches_per_step"]
-            )
-        file.write_text(json.dumps({**job, "out": str(out)}), encoding="utf-8")
-        done = subprocess.run(command, cwd=REPOSITORY, env=env, capture_output=True, text=True)
-        if done.returncode or not out.exists():
+            job = replace(job, train={**job.train, "precision": case.precision})
+            command = torchrun(file, steps, 4, worker="benchmarks.training_worker")
+            given["PET_NPROC_PER_NODE"] = str(case.processes)
+            env = environment(given, job.train["micro_batches_per_step"])
+        job.write(file)
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+        if done.returncode or not reached.exists():
             raise SystemExit(f"{case} did not train:\n{done.stdout}{done.stderr}")
-        return json.loads(out.read_text(encoding="utf-8"))
+        return read_json(reached)
 
 
-def measure(jobs: dict[str, dict[str, Any]], rounds: int, steps: int, processes: int) -> dict[str, dict[str, Any]]:
+def measure(jobs: dict[str, Job], rounds: int, steps: int, processes: int) -> dict[str, dict[str, Any]]:
     """Medians over the rounds of each case, with its ratios to the plain recipe of the same round."""
     found: dict[str, dict[str, Any]] = {}
     for model, job in jobs.items():
         rows: dict[Case, list[dict[str, Any]]] = {}
         for turn in cases(model, rounds, processes):
             for case in turn:
-                rows.setdefault(case, []).append(run(case, job, steps))
+                row = run(case, job, steps)
+                speed = row["audio_seconds_per_second"]
+                rows.setdefault(case, []).append(row)
                 if not case.plain:
-                    plain = rows[turn[0]][-1]["audio_seconds_per_second"]
-                    rows[case][-1]["ratio_to_plain"] = rows[case][-1]["audio_seconds_per_second"] / plain
-                print(
-                    f"{case}: {rows[case][-1]['audio_seconds_per_second']:.0f} audio-s/s", file=sys.stderr, flush=True
-                )
+                    row["ratio_to_plain"] = speed / rows[turn[0]][-1]["audio_seconds_per_second"]
+                print(f"{case}: {speed:.0f} audio-s/s", file=sys.stderr, flush=True)
         found |= {str(case): summary(measured) for case, measured in rows.items()}
     return found
 
@@ -151,28 +145,21 @@ def summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def padding(features: Path, job: dict[str, Any]) -> dict[str, float]:
+def padding(job: Job) -> dict[str, float]:
     """Fraction of the frames computed that are padding, by the plan and in random batches."""
-    recipe = AcousticRecipe(job["model"], job["train"], features)
-    return {
-        "plan": round(padding_waste(recipe.plan.micro_batches(0), recipe.store.frames), 4),
-        "random": round(padding_waste(random_batches(recipe), recipe.store.frames), 4),
-    }
+    recipe = recipe_of(job)
+    planned = {"plan": recipe.plan.micro_batches(0), "random": random_batches(recipe)}
+    return {name: round(padding_waste(batches, recipe.store.frames), 4) for name, batches in planned.items()}
 
 
 def main() -> None:
     """Measure and print the verdict."""
     parser = command(__doc__)
-    parser.add_argument(
-        "--features", type=Path, default=Path("data/features"), help="feature store (default data/features)"
-    )
-    parser.add_argument("--steps", type=int, default=16, help="steps of each measurement (default 16)")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="how often ours and the plain recipe take turns (default 3)"
-    )
-    parser.add_argument(
-        "--models", nargs="+", choices=("regression", "flow", "vocoder"), default=["regression", "flow", "vocoder"]
-    )
+    add = parser.add_argument
+    add("--features", type=Path, default=Path("data/features"), help="feature store (default data/features)")
+    add("--steps", type=int, default=16, help="steps of each measurement (default 16)")
+    add("--rounds", type=int, default=3, help="how often ours and the plain recipe take turns (default 3)")
+    add("--models", nargs="+", choices=MODELS, default=MODELS)
     arguments = options(parser, SHORT)
     with tempfile.TemporaryDirectory() as folder:
         features = arguments.features or Path(folder) / "features"
@@ -188,17 +175,13 @@ def main() -> None:
 
 def judge(features: Path, arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bool]]:
     """Measure all cases on a feature store; the figures and the claims."""
-    jobs = {
-        name: {**job, "features": str(features.resolve())}
-        for name, job in settings(features).items()
-        if name in arguments.models
-    }
-    processes = min(usable_cores(), *(job["train"]["micro_batches_per_step"] for job in jobs.values()))
-    found = measure(jobs, arguments.rounds, arguments.steps, processes)
+    chosen = {name: job for name, job in jobs(features).items() if name in arguments.models}
+    processes = min(usable_cores(), *(job.train["micro_batches_per_step"] for job in chosen.values()))
+    found = measure(chosen, arguments.rounds, arguments.steps, processes)
 
     result: dict[str, Any] = {"cases": found}
-    ours = {name: found[str(Case(model=name, precision="bf16", processes=processes))] for name in jobs}
-    alone = {name: found[str(Case(model=name, precision="bf16", processes=1))] for name in jobs}
+    ours = {name: found[str(Case(model=name, precision="bf16", processes=processes))] for name in chosen}
+    alone = {name: found[str(Case(model=name, precision="bf16", processes=1))] for name in chosen}
     result["ratio_to_plain"] = {name: row["ratio_to_plain"] for name, row in ours.items()}
     result["scaling"] = {
         f"{name} 1 to {processes}": round(row["audio_seconds_per_second"] / alone[name]["audio_seconds_per_second"], 2)
@@ -208,12 +191,10 @@ def judge(features: Path, arguments: argparse.Namespace) -> tuple[dict[str, Any]
         "the loader is at least 10 times as fast as the step": min(row["feeding"] for row in ours.values()) >= 10.0,
         "waiting for data takes less than 2 % of the time": max(row["loader_stall"] for row in ours.values()) < 0.02,
     }
-    if "regression" in jobs:
-        result["padding"] = padding(features, jobs["regression"])
+    if "regression" in chosen:
+        result["padding"], ratio = padding(chosen["regression"]), result["ratio_to_plain"]["regression"]
         claims["the plan pads less than 5 %"] = result["padding"]["plan"] < 0.05
-        claims["the acoustic model trains at least 3 times as fast as by the plain recipe"] = (
-            result["ratio_to_plain"]["regression"] >= 3.0
-        )
+        claims["the acoustic model trains at least 3 times as fast as by the plain recipe"] = ratio >= 3.0
     return result, claims
 
 

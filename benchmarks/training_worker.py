@@ -1,9 +1,7 @@
-"""One rank of a measured training: what benchmarks.training starts under torchrun. Knows nothing of what it is compared
-with."""
+"""One rank of a measured training, which benchmarks.training starts under torchrun: JOB STEPS WARMUP."""
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -14,10 +12,11 @@ from typing import Any
 
 import torch.distributed as dist
 
-from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
+from sonorant.files import read_json, write_json
 from sonorant.training.distributed.ranks import join
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.trainer import Trainer
+from sonorant.training.worker import Job, recipe_of
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
@@ -25,9 +24,8 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     went.
 
     A step is what the training loop does for each: the optimizer step, the ledger's note, the question whether a rank
-    is to stop.
-    Left out is what it does every so many steps: a row of metrics (one is read, within the time), proofs, validation,
-    checkpoints.
+    is to stop. Left out is what it does every so many steps: a row of metrics (one is read, within the time), proofs,
+    validation, checkpoints.
     """
     stream = _loop(trainer)
     for _ in range(warmup):
@@ -40,15 +38,12 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     row = trainer.meter.read(trainer.step, trainer.epoch, taken["losses"], taken["norms"])
     seconds = time.perf_counter() - start  # only now has a GPU finished
     speed = row["speed/audio_seconds_per_second"]
+    shares = {name: value for name, value in row.items() if name.startswith("time/") and name.count("/") == 1}
     return {
         "audio_seconds_per_second": speed,
         "mel_frames_per_second": speed / trainer.recipe.seconds_per_frame,
         "steps_per_second": steps / seconds,
-        "shares": {
-            name.removeprefix("time/"): value
-            for name, value in row.items()
-            if name.startswith("time/") and name.count("/") == 1
-        },
+        "shares": {name.removeprefix("time/"): value for name, value in shares.items()},
     }
 
 
@@ -75,18 +70,16 @@ def feed(trainer: Trainer, micro_batches: int) -> float:
 
 
 def main() -> None:
-    """Join the others, train, write what was reached."""
-    job: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    ranks = join(120.0)
-    build = AcousticRecipe if job["recipe"] == "acoustic" else VocoderRecipe
+    """Join the others, train, and write beside the job what was reached."""
+    file, steps, warmup = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    ranks, recipe = join(120.0), recipe_of(Job(**read_json(file)))
     with tempfile.TemporaryDirectory() as folder:
-        recipe = build(job["model"], job["train"], Path(job["features"]))
         trainer = Trainer(recipe, ranks, RunDirectory(Path(folder)), "benchmark")
-        reached = train(trainer, job["steps"], job["warmup"])
+        reached = train(trainer, steps, warmup)
         own = reached["steps_per_second"] * recipe.config.micro_batches_per_step / ranks.world_size
         reached["feeding"] = feed(trainer, 100) / own
     if ranks.first:
-        Path(job["out"]).write_text(json.dumps(reached), encoding="utf-8")
+        write_json(file.with_name("reached.json"), reached)
     dist.barrier()
     dist.destroy_process_group()
 

@@ -187,13 +187,14 @@ def test_ten_thousand_words_take_no_more_memory_than_a_thousand(voice_bundle: Pa
     """Of a process of its own, in MiB above what it took once it had spoken a little; no sentence comes twice."""
     program = f"""
 import json
-from benchmarks.streaming_worker import peak_mib, text
+from benchmarks.processes import memory_mib
+from benchmarks.speaking import text
 from sonorant.runtime import Voice
 voice = Voice.load({str(voice_bundle)!r}, threads=1)
 peaks = []
 for words in (1_000, 1_000, 10_000):
     seconds = sum(map(len, voice.stream(text(words)))) / voice.sample_rate
-    peaks.append(peak_mib())
+    peaks.append(memory_mib("VmHWM"))
 print(json.dumps([peaks, seconds]))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
