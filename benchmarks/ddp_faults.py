@@ -21,13 +21,14 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.processes import ROOT, torchrun
 from benchmarks.report import command, finish, options
 from sonorant.training.distributed.launch import environment
 from sonorant.training.worker import Job
 from tests.support.ports import free_port
 from tests.support.tiny_training import RECIPES, tiny_features, tiny_job
+from tests.support.waiting import PATIENCE
 
-ROOT = Path(__file__).parents[1]
 CAUSES = {
     "wrapper_bypassed": r"does not average its gradients",
     "wrapper_bypassed_later": r"step 8: the gradients of .* were not averaged",
@@ -45,8 +46,6 @@ CAUSES = {
     "loader_runs_dry": r"step 2: rank 1 .* ran out of data before the others",
 }
 """What the error of each fault must say."""
-PATIENCE = 300
-"""Seconds after which a training has hung."""
 SHORT = {"only": ["none", "same_data_on_two_ranks"]}
 
 
@@ -83,33 +82,19 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
     """Train with a fault on two ranks of one node or, where that is the fault, on two nodes of one; exit code, output
     and seconds."""
     start = time.monotonic()
-    job_file = Path(job.run).parent / "job.json"
     common = {**os.environ, "OMP_NUM_THREADS": "1"}
     nodes = [common | {"PET_NPROC_PER_NODE": "2"}]
     if fault == "node_local_slicing":
-        meeting = {
-            "PET_NNODES": "2",
-            "PET_MASTER_ADDR": "127.0.0.1",
-            "PET_MASTER_PORT": str(free_port()),
-            "PET_NPROC_PER_NODE": "1",
-        }
-        nodes = [common | meeting | {"PET_NODE_RANK": str(number)} for number in range(2)]
-    words = ["sonorant.training.distributed.agent", "-m", "tests.support.faulty_worker", str(job_file), fault]
-    agents = [
-        subprocess.Popen(
-            [sys.executable, "-m", *words],
-            cwd=ROOT,
-            env=environment(node, 2),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        for node in nodes
-    ]
+        port = str(free_port())
+        common |= {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port}
+        nodes = [common | {"PET_NPROC_PER_NODE": "1", "PET_NODE_RANK": rank} for rank in "01"]
+    command = torchrun(Path(job.run).parent / "job.json", fault, worker="tests.support.faulty_worker")
+    pipes: dict[str, Any] = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    agents = [subprocess.Popen(command, cwd=ROOT, env=environment(node, 2), **pipes) for node in nodes]
     try:
         outputs = [agent.communicate(timeout=PATIENCE)[0] for agent in agents]
     except subprocess.TimeoutExpired:
-        outputs = [f"no end within {PATIENCE} s"]
+        outputs = [f"no end within {PATIENCE:g} s"]
     finally:
         for agent in agents:
             agent.terminate()
@@ -123,14 +108,10 @@ def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any
     if fault == "none":
         held = code == 0 and not said
     else:
-        worlds = (
-            2 if fault == "wrong_world_size" else 1
-        )  # each speaks for itself, unless torchrun ends it for the other's error before
-        held = (
-            code != 0
-            and 1 <= len(said) <= worlds
-            and all(re.search(CAUSES[fault], error) and names_a_rank(error) for error in said)
-        )
+        # Of two worlds each speaks for itself, unless torchrun ends it for the other's error before.
+        most = 2 if fault == "wrong_world_size" else 1
+        told = all(re.search(CAUSES[fault], error) and names_a_rank(error) for error in said)
+        held = code != 0 and 1 <= len(said) <= most and told
     return {"held": held, "said": " / ".join(said).replace(platform.node(), "<host>"), "seconds": round(seconds, 1)}
 
 

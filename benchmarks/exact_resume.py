@@ -10,7 +10,6 @@ undisturbed training with the same settings.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -28,16 +27,15 @@ import torch
 from benchmarks.report import command, finish, options
 from benchmarks.slow_disk_worker import PAUSE
 from sonorant.training import checkpoint
-from sonorant.training.distributed.launch import SHUTDOWN_SECONDS, environment
-from sonorant.training.run_directory import RunDirectory, read_metrics
-from tests.support.tiny_training import RECIPES, tiny_features, tiny_job
+from sonorant.training.distributed.launch import SHUTDOWN_SECONDS, WORKER
+from sonorant.training.run_directory import read_metrics
+from tests.support.tiny_training import RECIPES, tiny_features
+from tests.support.waiting import PATIENCE
+from tests.training.trainings import Training, ranks_of
 
-ROOT = Path(__file__).parents[1]
 STEPS_PER_KILL = 10
 SHORT = {"kills": 3, "recipes": ["codec", "language_model"]}
 KINDS = ("all processes", "one rank", "inside a write")
-PATIENCE = 240
-"""Seconds after which a training that should have moved on has hung."""
 
 
 @dataclass
@@ -70,99 +68,57 @@ def cases() -> list[Case]:
     ]
 
 
-class Training:
-    """A training in a folder of its own, started and interrupted as often as wanted."""
-
-    def __init__(self, case: Case, features: Path, folder: Path, steps: int) -> None:
-        self.case, self.folder, self.steps = case, folder, steps
-        self.run = RunDirectory(folder / "run")
-        self.job = tiny_job(
-            case.kind, features, folder, **case.changes, steps=steps, checkpoint_every=4, validate_every=15, log_every=1
-        )
-        folder.mkdir()
-        self.job.write(folder / "job.json")
-
-    def start(self, processes: int, worker: str = "sonorant.training.worker") -> subprocess.Popen[str]:
-        """Start or resume it under torchrun."""
-        env = environment(
-            {**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"]
-        )
-        env["OMP_NUM_THREADS"] = "1"
-        words = ["sonorant.training.distributed.agent", "-m", worker, str(self.folder / "job.json")]
-        log = (self.folder / "log.txt").open("a")
-        return subprocess.Popen(
-            [sys.executable, "-m", *words], env=env, cwd=ROOT, text=True, stdout=log, stderr=log, start_new_session=True
-        )
-
-    def logged_steps(self) -> list[int]:
-        """Steps with a training row, as they stand in the log."""
-        return [row["step"] for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"]]
-
-    def wait_for_step(self, agent: subprocess.Popen[str], step: int) -> None:
-        """Return when it has logged `step`."""
-        deadline = time.monotonic() + PATIENCE
-        while max(self.logged_steps(), default=0) < step:
-            if agent.poll() is not None or time.monotonic() > deadline:
-                agent.kill()
-                raise SystemExit(f"{self.case.name}: ended or hung before step {step}:\n{self.log()}")
-            time.sleep(0.01)
-
-    def finish(self, processes: int) -> None:
-        """Let it run to its end."""
-        agent = self.start(processes)
-        if agent.wait(PATIENCE):
-            raise SystemExit(f"{self.case.name}: failed:\n{self.log()}")
-
-    def log(self) -> str:
-        """What its processes said."""
-        return (self.folder / "log.txt").read_text()
-
-    def unfinished_write(self) -> list[Path]:
-        """The temporary file of a checkpoint that is being written."""
-        return list(self.run.checkpoints.glob(".*.ckpt.*.tmp"))
+def training_of(case: Case, features: Path, folder: Path, steps: int) -> Training:
+    """A training in a folder of its own, which can be started and interrupted as often as wanted."""
+    every: dict[str, Any] = {"checkpoint_every": 4, "validate_every": 15, "log_every": 1}
+    return Training(case.kind, features, folder, **case.changes, steps=steps, **every)
 
 
-def kill(training: Training, kind: str, step: int, dice: random.Random) -> bool:
-    """Start `training`, kill it with SIGKILL after `step`, wait for all to end; return whether it was hit as
-    planned."""
+def start_until(training: Training, case: Case, step: int, worker: str = WORKER) -> subprocess.Popen[bytes]:
+    """Start or resume it; return when it has logged `step`."""
+    agent = training.start(case.processes, worker)
+    training.wait_for(lambda: max(logged_steps(training), default=0) >= step, agent)
+    return agent
+
+
+def logged_steps(training: Training) -> list[int]:
+    """Steps with a training row, as they stand in the log."""
+    return [row["step"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
+
+
+def kill(training: Training, case: Case, kind: str, step: int, dice: random.Random) -> bool:
+    """Start it, kill it with SIGKILL after `step`, wait for all to end; return whether it was hit as planned."""
+
+    def unfinished_write() -> bool:
+        return any(training.run.checkpoints.glob(".*.ckpt.*.tmp"))
+
     inside = kind == "inside a write"
-    agent = training.start(
-        training.case.processes, "benchmarks.slow_disk_worker" if inside else "sonorant.training.worker"
-    )
-    training.wait_for_step(agent, step)
-    ranks = {
-        process.environ()["RANK"]: process
-        for process in psutil.Process(agent.pid).children()
-        if "RANK" in process.environ()
-    }
+    agent = start_until(training, case, step, "benchmarks.slow_disk_worker" if inside else WORKER)
+    ranks = ranks_of(agent)
     deadline = time.monotonic() + PATIENCE
-    while inside and not training.unfinished_write() and time.monotonic() < deadline:
+    while inside and not unfinished_write() and time.monotonic() < deadline:
         time.sleep(0.002)
     time.sleep(dice.uniform(0, 1.8 * PAUSE if inside else 0.1))
-    writer_too = inside or kind == "all processes"
-    killed = list(ranks.values()) if writer_too else [ranks[dice.choice(sorted(ranks))]]
-    for rank in killed:  # before torchrun, whose end would let them save
-        rank.kill()
+    for number in [dice.choice(sorted(ranks))] if kind == "one rank" else ranks:
+        ranks[number].kill()  # before torchrun, whose end would let them save
     if kind == "all processes":
         agent.kill()
-    hit = bool(training.unfinished_write()) if inside else True
+    hit = unfinished_write() if inside else True
     agent.wait(PATIENCE)
     psutil.wait_procs(list(ranks.values()), PATIENCE)
     return hit
 
 
-def stop(training: Training, step: int) -> dict[str, Any]:
-    """Start `training`, ask it to stop after `step`; return how it ended."""
-    agent = training.start(training.case.processes)
-    training.wait_for_step(agent, step)
+def stop(training: Training, case: Case, step: int) -> dict[str, Any]:
+    """Start it, ask it to stop after `step`; return how it ended."""
+    agent = start_until(training, case, step)
     start = time.monotonic()
     agent.send_signal(signal.SIGTERM)
     agent.wait(PATIENCE)
-    status = training.run.status()
     return {
         "seconds": round(time.monotonic() - start, 1),
-        "state": status["state"],
-        "steps_to_repeat": max(training.logged_steps()) - checkpoint.load(_newest(training))["step"],
+        "state": training.run.status()["state"],
+        "steps_to_repeat": max(logged_steps(training)) - _newest(training)["step"],
     }
 
 
@@ -171,37 +127,35 @@ def disturb(case: Case, features: Path, folder: Path, kills: int, first: int, se
     compare the ends."""
     dice = random.Random(seed)
     steps = STEPS_PER_KILL * (kills + 2)
-    peace = Training(case, features, folder / "peace", steps)
+    peace, disturbed = (training_of(case, features, folder / name, steps) for name in ("peace", "disturbed"))
     peace.finish(case.processes)
-    disturbed = Training(case, features, folder / "disturbed", steps)
     for number in range(kills):
         kind, step = KINDS[(first + number) % len(KINDS)], number * STEPS_PER_KILL + dice.randint(1, STEPS_PER_KILL - 4)
-        hit = kill(disturbed, kind, step, dice)
+        hit = kill(disturbed, case, kind, step, dice)
         case.kills[kind] += hit
         print(f"{case.name}: killed after step {step} ({kind}{'' if hit else ', missed'})", file=sys.stderr, flush=True)
-    case.stop = stop(disturbed, kills * STEPS_PER_KILL + dice.randint(1, STEPS_PER_KILL))
+    case.stop = stop(disturbed, case, kills * STEPS_PER_KILL + dice.randint(1, STEPS_PER_KILL))
     disturbed.finish(case.processes)
-    case.end = compare(peace, disturbed)
+    case.end = compare(peace, disturbed, steps)
     return case
 
 
-def compare(peace: Training, disturbed: Training) -> dict[str, Any]:
+def compare(peace: Training, disturbed: Training, last: int) -> dict[str, Any]:
     """What of the two ends is bit-identical, and how the logs differ."""
-    one, other = (checkpoint.load(_newest(training)) for training in (peace, disturbed))
-    steps = disturbed.logged_steps()
+    both = (peace, disturbed)
+    one, other = map(_newest, both)
+    saved = [torch.load(training.folder / "model/weights.pt", weights_only=True) for training in both]
+    best = [checkpoint.load(training.run.checkpoints / checkpoint.BEST) for training in both]
+    steps = logged_steps(disturbed)
     return {
         "weights": identical(one["phases"], other["phases"]),
         "average": identical(one["ema"], other["ema"]),
         "optimizers": identical(one["optimizers"], other["optimizers"]),
-        "saved_model": identical(
-            *(torch.load(training.folder / "model/weights.pt", weights_only=True) for training in (peace, disturbed))
-        ),
-        "best": identical(
-            *(checkpoint.load(training.run.checkpoints / checkpoint.BEST) for training in (peace, disturbed))
-        ),
+        "saved_model": identical(*saved),
+        "best": identical(*best),
         "curve": _losses(peace) == _losses(disturbed),
         "steps_logged_twice": len(steps) - len(set(steps)),
-        "steps_missing": len(set(range(1, disturbed.steps + 1)) - set(steps)),
+        "steps_missing": len(set(range(1, last + 1)) - set(steps)),
     }
 
 
@@ -219,22 +173,19 @@ def identical(one: Any, other: Any) -> bool:
 def other_world_size(features: Path, folder: Path) -> dict[str, float]:
     """Train half on two processes and half on one; the largest relative differences from all of it on one."""
     case = Case("acoustic", 2, {"precision": "fp32", "micro_batches_per_step": 4})
-    alone = Training(case, features, folder / "alone", 40)
+    alone, changed = (training_of(case, features, folder / name, 40) for name in ("alone", "changed"))
     alone.finish(1)
-    changed = Training(case, features, folder / "changed", 40)
-    stop(changed, 20)
+    stop(changed, case, 20)
     changed.finish(1)
     losses = [abs(a - b) / abs(a) for a, b in zip(_losses(alone), _losses(changed), strict=True)]
-    norms = [
-        float((a - b).norm() / a.norm().clamp(min=1e-12))
-        for a, b in zip(_weights(alone), _weights(changed), strict=True)
-        if a.any()
-    ]
+    pairs = zip(_weights(alone), _weights(changed), strict=True)
+    norms = [float((a - b).norm() / a.norm().clamp(min=1e-12)) for a, b in pairs if a.any()]
     return {"loss": max(losses), "weights": max(norms)}
 
 
-def _newest(training: Training) -> Path:
-    return checkpoint.existing(training.run.checkpoints)[0]
+def _newest(training: Training) -> dict[str, Any]:
+    """Its last checkpoint."""
+    return checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])
 
 
 def _losses(training: Training) -> list[float]:
@@ -243,8 +194,8 @@ def _losses(training: Training) -> list[float]:
 
 
 def _weights(training: Training) -> list[torch.Tensor]:
-    phases = checkpoint.load(_newest(training))["phases"]
-    return [value.double() for state in phases.values() for value in state.values() if value.is_floating_point()]
+    phases = _newest(training)["phases"].values()
+    return [value.double() for state in phases for value in state.values() if value.is_floating_point()]
 
 
 def main() -> None:
@@ -263,9 +214,8 @@ def main() -> None:
         for number, case in enumerate(chosen):
             (folder / str(number)).mkdir()
             kills = arguments.kills // len(chosen) + (number < arguments.kills % len(chosen))
-            running.append(
-                pool.submit(disturb, case, features, folder / str(number), kills, number, arguments.seed + number)
-            )
+            where, seed = folder / str(number), arguments.seed + number
+            running.append(pool.submit(disturb, case, features, where, kills, number, seed))
         differences = pool.submit(other_world_size, features, folder)
         done = [future.result() for future in running]
         rounding = differences.result()
@@ -284,19 +234,17 @@ def main() -> None:
         "other_world_size_relative_difference": rounding,
         "seconds": round(time.monotonic() - start),
     }
+    planned = sum(kills.values()) == arguments.kills
+    stopped = [case.stop["state"] == "stopped" and case.stop["steps_to_repeat"] == 0 for case in done]
     claims = {
         f"weights, average and optimizers are bit-identical in all {len(done)} trainings": all(
-            all(case.end[part] for part in kept) for case in done
+            case.end[part] for case in done for part in kept
         ),
-        f"all {arguments.kills} kills struck as planned, inside a write too": sum(kills.values()) == arguments.kills
+        f"all {arguments.kills} kills struck as planned, inside a write too": planned
         and (kills["inside a write"] > 0 or arguments.kills < len(KINDS)),
         "no step is logged twice and none is missing": result["steps_logged_twice"] == result["steps_missing"] == 0,
-        "SIGTERM saves within the grace time, and no step is repeated": all(
-            case.stop["state"] == "stopped"
-            and case.stop["seconds"] < SHUTDOWN_SECONDS
-            and case.stop["steps_to_repeat"] == 0
-            for case in done
-        ),
+        "SIGTERM saves within the grace time, and no step is repeated": all(stopped)
+        and max(case.stop["seconds"] for case in done) < SHUTDOWN_SECONDS,
         "another number of processes resumes to rounding": rounding["loss"] < 1e-3,
     }
     finish("exact_resume", result, claims, arguments, measures=False)

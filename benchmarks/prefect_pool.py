@@ -1,7 +1,4 @@
-"""A Prefect server between several machines and a worker on each: how `train-and-export` trains on all of them.
-
-Knows nothing of what the flow does.
-"""
+"""A Prefect server between several machines and a worker on each: how `train-and-export` trains on all of them."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ PREFECT = [sys.executable, "-m", "prefect"]
 
 
 class Pool:
-    """The first machine works for the pool of the flow, the others for the pool of nodes. A way to train
-    (benchmarks/two_nodes.py)."""
+    """The first machine works for the pool of the flow, the others for the pool of nodes. Trains as `ByHand` of
+    benchmarks/two_nodes.py does."""
 
     def __init__(
         self, copies: dict[Machine, Path], folder: Path, environment: Callable[[Path], dict[str, str]]
@@ -44,10 +41,8 @@ class Pool:
             for machine in self.copies:
                 self.revive(machine)
             first = next(iter(self.copies.values()))
-            deploy = [*PREFECT, "--no-prompt", "deploy", "--all"]
-            subprocess.run(
-                deploy, cwd=first, env=self.environment("deploy", first), stdout=subprocess.DEVNULL, check=True
-            )
+            deploy, env = [*PREFECT, "--no-prompt", "deploy", "--all"], self.environment("deploy", first)
+            subprocess.run(deploy, cwd=first, env=env, stdout=subprocess.DEVNULL, check=True)
         except BaseException:
             self.__exit__()
             raise
@@ -93,11 +88,8 @@ class Pool:
         """Run the deployment."""
         deployment = self.ask("/deployments/name/train-and-export/local")
         parameters = {"stages": ["train_predictor"], "register": False, "nodes": nodes}
-        run = self.ask(
-            f"/deployments/{deployment['id']}/create_flow_run",
-            {"parameters": parameters, "state": {"type": "SCHEDULED"}},
-        )
-        self._flow_run = run["id"]
+        scheduled = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
+        self._flow_run = self.ask(f"/deployments/{deployment['id']}/create_flow_run", scheduled)["id"]
 
     def ended(self) -> bool | None:
         """By the flow run's state."""

@@ -1,8 +1,5 @@
-"""A rank whose checkpoints reach the disk slowly, so that a kill can be aimed inside a write. Knows nothing of who
-kills it.
-
-Takes the arguments of `sonorant.training.worker`; started by torchrun in its place.
-"""
+"""A rank whose checkpoints reach the disk slowly, so that a kill can be aimed inside a write; torchrun starts it in the
+place of `sonorant.training.worker`."""
 
 from __future__ import annotations
 

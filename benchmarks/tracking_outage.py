@@ -28,12 +28,12 @@ from typing import Any
 
 import yaml
 
+from benchmarks.processes import ROOT, isolated
 from benchmarks.report import command, finish, options
 from sonorant.tracking import open_store
-from sonorant.training.run_directory import read_metrics
+from sonorant.training.run_directory import RunDirectory, read_metrics
 from tests.support.tiny_training import settings, tiny_features
 
-ROOT = Path(__file__).parents[1]
 PATIENCE = 240
 """Seconds after which something that should have happened has not."""
 SLOWER = 0.10
@@ -55,17 +55,11 @@ class Server:
 
     def start(self) -> None:
         """Start it, on the same files as before, and wait until it answers."""
+        store, artifacts = f"sqlite:///{self.folder}/server.db", f"{self.folder}/server"
         command = [sys.executable, "-m", "mlflow", "server", "--port", str(self.port), "--workers", "1"]
-        command += [
-            "--backend-store-uri",
-            f"sqlite:///{self.folder}/server.db",
-            "--artifacts-destination",
-            f"{self.folder}/server",
-        ]
+        command += ["--backend-store-uri", store, "--artifacts-destination", artifacts]
+        environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}  # processes that nothing here needs
         with (self.folder / "server.log").open("a") as log:
-            environment = os.environ | {
-                "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"
-            }  # processes that nothing here needs
             self.process = subprocess.Popen(command, start_new_session=True, env=environment, stdout=log, stderr=log)
         wait_until(self.answers, "the MLflow server answers")
 
@@ -104,9 +98,8 @@ class Stage:
         self.folder = folder
         folder.mkdir()
         sections = yaml.safe_load((ROOT / "params.yaml").read_text())
-        model, train = settings(
-            "acoustic", steps=steps, validate_every=max(1, steps // 6), checkpoint_every=steps, log_every=5
-        )
+        often = {"validate_every": max(1, steps // 6), "checkpoint_every": steps, "log_every": 5}
+        model, train = settings("acoustic", steps=steps, **often)
         sections["acoustic"] |= model
         sections["train_acoustic"] |= train
         (folder / "params.yaml").write_text(yaml.safe_dump(sections))
@@ -114,102 +107,75 @@ class Stage:
         tiny_features(folder)
 
     def start(self, uri: str) -> subprocess.Popen[str]:
-        """Start it, tracked by the server at `uri`."""
-        words = [
-            "tasks.train_predictor",
-            "--features",
-            "features",
-            "--codes",
-            "codes",
-            "--runs",
-            "runs",
-            "--out",
-            "model",
-        ]
-        return subprocess.Popen(
-            [sys.executable, "-m", *words],
-            cwd=self.folder,
-            env=self.environment(uri),
-            text=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
+        """Start it, tracked by the server at `uri`; its errors can be read."""
+        words = "tasks.train_predictor --features features --codes codes --runs runs --out model"
+        return self._python(words, uri, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def sync(self, uri: str) -> str:
         """Run `sonorant sync-tracking`; what it printed."""
-        command = [sys.executable, "-m", "sonorant.cli", "sync-tracking"]
-        done = subprocess.run(command, cwd=self.folder, env=self.environment(uri), text=True, capture_output=True)
-        return done.stdout + done.stderr
+        words = "sonorant.cli sync-tracking"
+        return self._python(words, uri, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).communicate()[0]
 
-    def environment(self, uri: str) -> dict[str, str]:
-        """This process's, without what could lead elsewhere."""
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("MLFLOW_", "SONORANT_", "PET_"))
-        }
-        return kept | {"PYTHONPATH": str(ROOT), "SONORANT_EXECUTION": "benchmark", "MLFLOW_TRACKING_URI": uri}
+    def _python(self, words: str, uri: str, **streams: Any) -> subprocess.Popen[str]:
+        env = isolated() | {"SONORANT_EXECUTION": "benchmark", "MLFLOW_TRACKING_URI": uri}
+        command = [sys.executable, "-m", *words.split()]
+        return subprocess.Popen(command, cwd=self.folder, env=env, text=True, **streams)
 
     @property
-    def run(self) -> Path:
+    def run(self) -> RunDirectory:
         """Its run directory, once it is there."""
         found = list((self.folder / "runs" / "train_acoustic").glob("*"))
-        return found[0] if found else self.folder / "absent"
+        return RunDirectory(found[0] if found else self.folder / "absent")
 
     def step(self) -> int:
         """The newest step logged."""
-        return max((row["step"] for row in read_metrics(self.run / "metrics.jsonl")), default=0)
+        return max((row["step"] for row in read_metrics(self.run.metrics)), default=0)
 
     def sent(self) -> int:
         """The newest step whose loss MLflow is known to have."""
         try:
-            return int(json.loads((self.run / "tracking.json").read_text())["sent"]["steps"].get("train/loss", 0))
+            return int(json.loads((self.run.path / "tracking.json").read_text())["sent"]["steps"].get("train/loss", 0))
         except (OSError, ValueError):
             return 0
 
     def steps_per_second(self, since: float, until: float) -> float:
         """Between two times (unix seconds), by the rows of metrics.jsonl."""
-        rows = [
-            row
-            for row in read_metrics(self.run / "metrics.jsonl")
-            if since <= row["time"] <= until and "train/loss" in row["metrics"]
-        ]
+        rows = [row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"]]
+        rows = [row for row in rows if since <= row["time"] <= until]
         if len(rows) < 3:
             raise RuntimeError("too few steps to measure a speed: give --seconds a larger number")
         return float((rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"]))
 
     def delivered(self) -> dict[str, Any]:
-        """What MLflow has, beside what the run directory has."""
+        """What MLflow has, beside what the run directory has. It may not even have a run yet."""
         store = open_store()
-        runs = [
-            run
-            for run in store.client.search_runs([store.experiment])
-            if run.data.tags.get("stage") == "train_predictor"
-        ]
-        rows = [row for name in ("metrics.jsonl", "system.jsonl") for row in read_metrics(self.run / name)]
+        client, known = store.client, store.client.search_runs([store.experiment])
+        runs = [run for run in known if run.data.tags.get("stage") == "train_predictor"]
+        rows = [row for name in ("metrics.jsonl", "system.jsonl") for row in read_metrics(self.run.path / name)]
         local = Counter((name, row["step"]) for row in rows for name in row["metrics"])
         there: Counter[tuple[str, int]] = Counter()
-        for key in {key for key, _ in local}:
-            there.update((key, point.step) for point in store.client.get_metric_history(runs[0].info.run_id, key))
-        samples = [Path(file.path).name for file in store.client.list_artifacts(runs[0].info.run_id, "samples")]
+        samples: set[str] = set()
+        for run in runs[:1]:
+            for key in {key for key, _ in local}:
+                there.update((key, point.step) for point in client.get_metric_history(run.info.run_id, key))
+            samples = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "samples")}
         return {
             "runs": len(runs),
-            "status": runs[0].info.status,
+            "status": runs[0].info.status if runs else None,
             "points": len(local),
             "missing": len(local - there),
             "repeated": sum(there.values()) - len(there),
             "samples": len(samples),
-            "samples_missing": len({path.name for path in (self.run / "samples").glob("step-*")} - set(samples)),
+            "samples_missing": len({path.name for path in (self.run.path / "samples").glob("step-*")} - samples),
         }
 
 
 def main() -> None:
     """Measure and print the verdict."""
     parser = command(__doc__)
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)"
-    )
-    parser.add_argument(
-        "--steps", type=int, default=600, help="steps of the training whose server never returns (default 600)"
-    )
+    add = parser.add_argument
+    add("--seconds", type=float, default=60.0, help="how long the server is away each time (default 60)")
+    add("--steps", type=int, default=600, help="steps of the training whose server never returns (default 600)")
     arguments = options(parser, SHORT)
     with tempfile.TemporaryDirectory() as folder:
         with served(Path(folder) / "first") as server:
@@ -232,15 +198,15 @@ def main() -> None:
 
 
 def never_returns(server: Server, steps: int) -> dict[str, Any]:
-    """Kill the server as soon as it has points, or a third of the steps is taken; start it again after the stage, send
-    the rest by hand."""
+    """Kill the server as soon as it has points or a third of the steps are done; start it again after the stage, and
+    send the rest by hand."""
     stage = Stage(server.folder / "project", steps)
     with running(stage.start(server.uri)) as process:
         wait_until(lambda: stage.sent() > 0 or stage.step() > steps / 3, "the first points are in MLflow", process)
         server.vanish("killed")
         killed_at = stage.sent()
         _, said = process.communicate(timeout=3600)
-    trained = [row["time"] for row in read_metrics(stage.run / "metrics.jsonl")]
+    trained = [row["time"] for row in read_metrics(stage.run.metrics)]
     server.start()
     before = stage.delivered()
     printed = stage.sync(server.uri)
@@ -257,7 +223,7 @@ def never_returns(server: Server, steps: int) -> dict[str, Any]:
 
 
 def goes_and_comes(server: Server, steps: int, seconds: float) -> dict[str, Any]:
-    """Let times with and without the server take turns in one training; compare each outage's speed with the times
+    """Take the server away and bring it back during one training; compare the speed of each outage with the times
     around it."""
     stage = Stage(server.folder / "project", steps)
     windows: list[tuple[str, float, float]] = []

@@ -1,8 +1,8 @@
 """That a training on two machines survives the loss of one: the other ends, nothing is left behind, and it resumes to
 the same bits.
 
-    python -m benchmarks.two_nodes              # through Prefect: a server, a worker on each machine, train-and-export
-    with nodes=2 python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
+    python -m benchmarks.two_nodes              # through Prefect: a server, a worker a machine, train-and-export
+    python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
 
 Two machines are made of network namespaces (tests/support/machines.py), each with a working copy of the project in a
 folder of its own and one core. A small voice is trained on both for real; in a second training one machine is killed
@@ -11,7 +11,6 @@ with all that runs on it. How much faster two machines are than one is printed t
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 import torch
@@ -29,13 +28,14 @@ import yaml
 
 from benchmarks.exact_resume import identical
 from benchmarks.prefect_pool import Pool
+from benchmarks.processes import ROOT, isolated
 from benchmarks.report import command, finish, options
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from tests.support.machines import Machine, enter, machines, why_not
+from tests.support.pipeline import copy_of_this_project, git
 from tests.support.tiny_training import settings, tiny_features
 
-ROOT = Path(__file__).parents[1]
 STAGE, RUNS = "train_predictor", "train_acoustic"
 """The stage that trains the acoustic model, and the folder of its run directories."""
 WITHIN = {"by hand": 60.0, "Prefect": 150.0}
@@ -44,30 +44,6 @@ PATIENCE = 300.0
 WARM_UP = 10
 """Steps that are left out where speed is measured."""
 SHORT = {"by_hand": True, "steps": 30}
-
-
-class Way(Protocol):
-    """How a training on several machines is started."""
-
-    def start(self, nodes: int) -> None:
-        """Start it; what is there already is resumed."""
-        ...
-
-    def ended(self) -> bool | None:
-        """Whether it succeeded; None while it goes on."""
-        ...
-
-    def said(self) -> str:
-        """All that was printed since the last start."""
-        ...
-
-    def revive(self, machine: Machine) -> None:
-        """Make a machine that was killed ready again."""
-        ...
-
-    def servants(self) -> set[int]:
-        """Processes that run on the machines also while nothing is trained."""
-        ...
 
 
 class ByHand:
@@ -84,10 +60,9 @@ class ByHand:
         self.running = []
         for rank, (machine, folder) in enumerate(list(self.copies.items())[:nodes]):
             meeting = {"PET_NNODES": str(nodes), "PET_NODE_RANK": str(rank), "PET_MASTER_ADDR": first.address}
-            self._log(machine).write_bytes(b"")
-            self.running.append(
-                machine.start([sys.executable, *command[1:]], folder, environment(folder) | meeting, self._log(machine))
-            )
+            words, log = [sys.executable, *command[1:]], self._log(machine)
+            log.write_bytes(b"")
+            self.running.append(machine.start(words, folder, environment(folder) | meeting, log))
 
     def ended(self) -> bool | None:
         """By the exit codes; all must be 0."""
@@ -117,7 +92,7 @@ class Scene:
     second: Machine
     project: Path
     """The first one's copy."""
-    way: Way
+    way: ByHand | Pool
 
     @property
     def run(self) -> RunDirectory:
@@ -147,9 +122,8 @@ class Scene:
 
     def steps_per_second(self) -> float:
         """Of the training that just ended, between its first steps and its last."""
-        rows = [
-            row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"] and row["step"] >= WARM_UP
-        ]
+        rows = [row for row in read_metrics(self.run.metrics) if "train/loss" in row["metrics"]]
+        rows = [row for row in rows if row["step"] >= WARM_UP]
         return (rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"])
 
     def forget(self) -> None:
@@ -160,13 +134,8 @@ class Scene:
 
     def trainers(self) -> list[psutil.Process]:
         """All processes on the machines that are there for a training."""
-        servants = self.way.servants()
-        return [
-            process
-            for machine in (self.first, self.second)
-            for process in machine.processes()
-            if process.pid not in servants
-        ]
+        running = [*self.first.processes(), *self.second.processes()]
+        return [process for process in running if process.pid not in self.way.servants()]
 
 
 def wait(condition: Callable[[], bool], scene: Scene) -> float:
@@ -232,19 +201,8 @@ def errors_in(said: str) -> list[str]:
 def project(folder: Path, steps: int) -> Path:
     """A working copy of this project in `folder` with a small voice to train, its features in DVC's remote beside
     it."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
-        if name.startswith(
-            ("sonorant/", "tasks/", "flows/", ".dvc", ".gitignore", "dvc.yaml", "params.yaml", "prefect.yaml")
-        ):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
+    copy_of_this_project(folder)
+    (folder / "dvc.lock").unlink(missing_ok=True)
     store = tiny_features(folder.parent)
     stage = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][STAGE]
     given = f"mkdir -p data/codes && touch data/codes/none && cp -r {store} data/features"
@@ -255,77 +213,53 @@ def project(folder: Path, steps: int) -> Path:
     model, train = settings("acoustic", channels=96, steps=steps, checkpoint_every=10, validate_every=steps)
     params["acoustic"], params[RUNS] = params["acoustic"] | model, params[RUNS] | train
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
-    dvc = [sys.executable, "-m", "dvc"]
-    git = ["git", "-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost"]
-    for words in (
-        ["git", "init", "-q"],
-        [*dvc, "remote", "add", "-q", "-d", "store", str(folder.parent / "remote")],
-        [*git, "add", "-A"],
-        [*git, "commit", "-qm", "a small voice"],
-        [*dvc, "repro", "-q", "features"],
-        [*dvc, "push", "-q", "features"],
-    ):
-        subprocess.run(words, cwd=folder, env=environment(folder), check=True)
+    dvc(folder, "remote", "add", "-q", "-d", "store", str(folder.parent / "remote"))
+    git(folder, "-c", "user.name=benchmark", "-c", "user.email=benchmark@localhost", "commit", "-qam", "a small voice")
+    dvc(folder, "repro", "-q", "features")
+    dvc(folder, "push", "-q", "features")
     return folder
 
 
 def copy_for(folder: Path, original: Path) -> Path:
     """The second machine's working copy: what git and DVC bring there."""
-    subprocess.run(["git", "clone", "-q", str(original), str(folder)], check=True)
+    git(original, "clone", "-q", str(original), str(folder))
     shutil.copy(original / "dvc.lock", folder)
-    subprocess.run(
-        [sys.executable, "-m", "dvc", "pull", "-q", "features"], cwd=folder, env=environment(folder), check=True
-    )
+    dvc(folder, "pull", "-q", "features")
     (folder / "dvc.lock").unlink()
     return folder
 
 
+def dvc(folder: Path, *words: str) -> None:
+    """Run DVC in `folder`."""
+    subprocess.run([sys.executable, "-m", "dvc", *words], cwd=folder, env=environment(folder), check=True)
+
+
 def environment(folder: Path) -> dict[str, str]:
-    """This process's, with the folder's own stores and this interpreter as `python`."""
-    outside = ("PREFECT", "MLFLOW", "SONORANT", "PET_", "DVC")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
-    return kept | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(folder),
-        "PYTHONUNBUFFERED": "1",
-        "DO_NOT_TRACK": "1",
-        "DVC_NO_ANALYTICS": "1",
-        "OMP_NUM_THREADS": "1",
-    }
+    """Of a command in a working copy."""
+    return isolated(folder) | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 
 
 def main() -> None:
     """Play it and print the verdict."""
     parser = command(__doc__)
-    parser.add_argument(
-        "--by-hand", action="store_true", help="without Prefect, and without the training on one machine"
-    )
+    without = "without Prefect, and without the training on one machine"
+    parser.add_argument("--by-hand", action="store_true", help=without)
     parser.add_argument("--steps", type=int, default=120, help="optimizer steps (default 120)")
     arguments = options(parser, SHORT)
-    reason = why_not()
-    if reason:
-        finish(
-            "two_nodes",
-            {"machines": f"not run: {reason}"},
-            {"two machines could be made": False},
-            arguments,
-            measures=False,
-        )
+    if reason := why_not():
+        found, claim = {"machines": f"not run: {reason}"}, {"two machines could be made": False}
+        finish("two_nodes", found, claim, arguments, measures=False)
     enter()
-    way = "by hand" if arguments.by_hand else "Prefect"
+    way, kill_at = "by hand" if arguments.by_hand else "Prefect", arguments.steps // 3
     with tempfile.TemporaryDirectory() as name, machines("node-a", "node-b") as (first, second):
         folder = Path(name)
         one = project(folder / "node-a", arguments.steps)
-        two = copy_for(folder / "node-b", one)
+        copies = {first: one, second: copy_for(folder / "node-b", one)}
         if arguments.by_hand:
-            result = play(
-                Scene(first, second, one, ByHand({first: one, second: two}, folder)),
-                arguments.steps // 3,
-                one_too=False,
-            )
+            result = play(Scene(first, second, one, ByHand(copies, folder)), kill_at, one_too=False)
         else:
-            with Pool({first: one, second: two}, folder, environment) as pool:
-                result = play(Scene(first, second, one, pool), arguments.steps // 3, one_too=True)
+            with Pool(copies, folder, environment) as pool:
+                result = play(Scene(first, second, one, pool), kill_at, one_too=True)
     claims = {
         f"when a machine dies the training ends within {WITHIN[way]:g} s": result["seconds_until_it_said_so"]
         <= WITHIN[way],

@@ -12,9 +12,7 @@ curves end is printed, but claims nothing.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -25,11 +23,10 @@ from tqdm import tqdm
 
 from benchmarks.report import command, finish, options
 from sonorant.training import checkpoint
-from sonorant.training.distributed.launch import environment
 from sonorant.training.run_directory import RunDirectory, read_metrics
-from tests.support.tiny_training import tiny_features, tiny_job
+from tests.support.tiny_training import tiny_features
+from tests.training.trainings import Training
 
-ROOT = Path(__file__).parents[1]
 MICRO_BATCHES = 4
 SLOWLY = {"learning_rate": 5e-5, "warmup_steps": 100}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -42,11 +39,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 FIRST_STEPS, FIRST_BOUND = 10, 1e-5
 """Largest relative difference of a loss in so many steps from one state: without averaging it is 6e-5 and more."""
-SHORT = {
-    "steps": 20,
-    "processes": [2],
-    "only": ["vocoder, adversarial", "codec", "acoustic, regression", "language model"],
-}
+QUICK = ["vocoder, adversarial", "codec", "acoustic, regression", "language model"]
+SHORT = {"steps": 20, "processes": [2], "only": QUICK}
 
 Curves = dict[str, np.ndarray]
 """The loss of each phase in each step, (steps,) float64."""
@@ -80,13 +74,13 @@ def differences(case: str, features: Path, folder: Path, steps: int, processes: 
     folder.mkdir()
     alone = curves(kind, features, folder / "1", 1, steps, **changes)
     state = checkpoint.path_of(RunDirectory(folder / "1" / "run").checkpoints, steps - FIRST_STEPS)
-    found = {}
+    first, last, found = slice(FIRST_STEPS), slice(-FIRST_STEPS, None), {}
     for count in processes:
         whole = curves(kind, features, folder / str(count), count, steps, **changes)
         resumed = curves(kind, features, folder / f"resumed on {count}", count, steps, state, **changes)
         found[f"{count} processes"] = {
-            "first_steps": difference(first(alone), first(whole)),
-            "resumed": difference({name: losses[-FIRST_STEPS:] for name, losses in alone.items()}, resumed),
+            "first_steps": difference(part(alone, first), part(whole, first)),
+            "resumed": difference(part(alone, last), resumed),
             "all_steps": difference(alone, whole),
         }
     return found
@@ -96,28 +90,20 @@ def curves(
     kind: str, features: Path, folder: Path, processes: int, steps: int, start: Path | None = None, **changes: Any
 ) -> Curves:
     """Train to step `steps` on so many processes, from the checkpoint `start` where one is given."""
-    every = {"validate_every": steps, "checkpoint_every": max(1, steps - FIRST_STEPS), "log_every": 1}
-    job = tiny_job(kind, features, folder, steps=steps, micro_batches_per_step=MICRO_BATCHES, **every, **changes)
-    run = RunDirectory(Path(job.run))
-    run.checkpoints.mkdir(parents=True)
+    changes |= {"validate_every": steps, "checkpoint_every": max(1, steps - FIRST_STEPS), "log_every": 1}
+    training = Training(kind, features, folder, steps=steps, micro_batches_per_step=MICRO_BATCHES, **changes)
+    training.run.checkpoints.mkdir(parents=True)
     if start:
-        shutil.copy(start, run.checkpoints)
-    job.write(folder / "job.json")
-    given = {**os.environ, "PET_NNODES": "1", "PET_NPROC_PER_NODE": str(processes), "OMP_NUM_THREADS": "1"}
-    words = ["sonorant.training.distributed.agent", "-m", "sonorant.training.worker", str(folder / "job.json")]
-    done = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, env=environment(given, MICRO_BATCHES), capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    rows = [row["metrics"] for row in read_metrics(run.metrics) if "train/loss" in row["metrics"]]
+        shutil.copy(start, training.run.checkpoints)
+    training.finish(processes)
+    rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
     names = [name for name in ("train/loss", "train/discriminator") if name in rows[0]]
     return {name: np.array([row[name] for row in rows]) for name in names}
 
 
-def first(losses: Curves) -> Curves:
-    """Those of the first steps."""
-    return {name: values[:FIRST_STEPS] for name, values in losses.items()}
+def part(losses: Curves, steps: slice) -> Curves:
+    """Some of the steps."""
+    return {name: values[steps] for name, values in losses.items()}
 
 
 def difference(alone: Curves, together: Curves) -> float:
