@@ -34,7 +34,7 @@ from tests.support.waiting import PATIENCE
 from tests.training.trainings import Training, ranks_of
 
 STEPS_PER_KILL = 10
-SHORT = {"kills": 3, "recipes": ["codec", "language_model"]}
+SHORT = {"kills": 3, "recipes": ["codec"]}
 KINDS = ("all processes", "one rank", "inside a write")
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,17 +27,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.gpu_engines import CLAIM as ENGINES
-from benchmarks.gpu_engines import engines
 from benchmarks.gpu_tokens import CLAIM as TOKENS
 from benchmarks.gpu_tokens import tokens
+from benchmarks.gpu_voices import ENGINES, SIZES, Answer, Check, device_of
+from benchmarks.processes import torchrun
 from benchmarks.report import command, finish, options
-from sonorant.families.parallel.training import AcousticRecipe, VocoderRecipe
+from sonorant.families import model_kind
 from sonorant.layers.alignment import align
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.sub_batches import SubBatches
 from sonorant.training.trainer import Trainer
@@ -47,22 +46,9 @@ from tests.support.tiny_training import settings, tiny_features, tiny_job
 
 FASTPITCH = 101_730
 """Mel frames a second in training on one A100, as NVIDIA publishes for FastPitch."""
-SIZES: dict[str, dict[str, Any]] = {
-    "acoustic": {
-        "decoder": "regression",
-        "channels": 384,
-        "expansion": 4,
-        "encoder_blocks": 6,
-        "encoder_kernel": 5,
-        "decoder_blocks": 10,
-        "decoder_kernel": 7,
-        "dropout": 0.05,
-        "flow_steps": 4,
-    },
-    "vocoder": {"channels": 512, "expansion": 3, "blocks": 8, "kernel": 7},
-}
-"""About 24 M parameters and about 13 M, as FastPitch and Vocos are; the demo's are ten times smaller."""
+KINDS = ("acoustic", "vocoder")
 FRAMES, SEGMENTS = 48_000, 256
+ENDLESS = dict.fromkeys(("steps", "checkpoint_every", "validate_every"), 100_000)
 SHORT = {"dry_run": True}
 ROUNDING_FACTOR, ROUNDING = 4.0, 1e-6
 """A resumed training may be so many times as far from an undisturbed one as two undisturbed ones are from each other,
@@ -75,11 +61,8 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=2.0, help="length of the synthetic corpus (default 2)")
     parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
     arguments = options(parser, SHORT)
-    if not (arguments.dry_run or torch.cuda.is_available()):
-        finish("gpu_check", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
-    if arguments.dry_run:
-        arguments.hours = 0.05
-    result, claims = run_all(arguments.hours, torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0))
+    device = device_of("gpu_check", arguments)
+    result, claims = run_all(0.05 if arguments.dry_run else arguments.hours, device)
     finish("gpu_check", result, {} if arguments.dry_run else claims, arguments)
 
 
@@ -105,24 +88,10 @@ def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[st
     return result, claims
 
 
-Answer = tuple[dict[str, Any], bool]
-
-
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
     """The suite's own tests that a machine without a GPU skips."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/training",
-        "tests/decoding",
-        "-k",
-        "gpu",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = "-m pytest -q -p no:cacheprovider tests/training tests/decoding -k gpu"
+    done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
     return {"pytest": done.stdout.strip().splitlines()[-1:]}, done.returncode == 0
 
@@ -131,37 +100,27 @@ def together(folder: Path, place: Path, device: torch.device) -> Answer:
     """Every model and precision through torchrun and NCCL, all proofs before the first step and after it; each must
     learn."""
     found = {}
-    for kind, changes in (
-        ("acoustic", {}),
-        ("acoustic", {"decoder": "flow"}),
-        ("vocoder", {}),
-        ("vocoder", {"adversarial": True}),
-    ):
+    flow, adversarial = {"decoder": "flow"}, {"adversarial": True}
+    models: list[tuple[str, dict[str, Any]]]
+    models = [("acoustic", {}), ("acoustic", flow), ("vocoder", {}), ("vocoder", adversarial)]
+    for kind, changes in models:
         for precision in ("fp32", "bf16", "fp16") if device.type == "cuda" else ("bf16",):
             name = " ".join([kind, *map(str, changes), precision])
-            job = tiny_job(
-                kind,
-                folder / "tiny" / "features",
-                place / name.replace(" ", "-"),
-                steps=40,
-                checkpoint_every=20,
-                **changes,
-                precision=precision,
-            )
+            changed = changes | {"precision": precision, "steps": 40, "checkpoint_every": 20}
+            job = tiny_job(kind, folder / "tiny" / "features", place / name.replace(" ", "-"), **changed)
             launch(job)
             rows = [row["metrics"] for row in read_metrics(RunDirectory(Path(job.run)).metrics)]
-            losses = [
-                row["train/mel"] for row in rows if "train/mel" in row
-            ]  # an adversary's terms may rise as it learns
+            # Of the mel alone: an adversary's terms may rise as it learns.
+            losses = [row["train/mel"] for row in rows if "train/mel" in row]
             found[name] = {"first_loss": round(fmean(losses[:5]), 4), "last_loss": round(fmean(losses[-5:]), 4)}
     return found, all(losses["last_loss"] < losses["first_loss"] for losses in found.values())
 
 
 def resume(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A training killed with SIGKILL and resumed, as far from one left alone as another one left alone is: a GPU adds
-    in any order."""
+    """A training killed with SIGKILL and resumed: as far from one left alone as another one left alone is, since a GPU
+    adds in any order."""
     found: dict[str, Any] = {}
-    for kind in ("acoustic", "vocoder"):
+    for kind in KINDS:
         changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
         whole, again, cut = (
             tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-{name}", **changes)
@@ -179,10 +138,8 @@ def resume(folder: Path, place: Path, device: torch.device) -> Answer:
             "largest_relative_difference": _distance(first, second),
             "of_two_undisturbed": _distance(first, control),
         }
-    return found, all(
-        one["largest_relative_difference"] <= ROUNDING_FACTOR * one["of_two_undisturbed"] + ROUNDING
-        for one in found.values()
-    )
+    most = {kind: ROUNDING_FACTOR * one["of_two_undisturbed"] + ROUNDING for kind, one in found.items()}
+    return found, all(one["largest_relative_difference"] <= most[kind] for kind, one in found.items())
 
 
 def _kill_after_a_checkpoint(job: Job, file: Path) -> None:
@@ -198,17 +155,13 @@ def _kill_after_a_checkpoint(job: Job, file: Path) -> None:
 
 def _start(job: Job, file: Path) -> subprocess.Popen[bytes]:
     job.write(file)
-    command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", "sonorant.training.worker", str(file)]
-    return subprocess.Popen(
-        command, env=environment(os.environ, job.train["micro_batches_per_step"]), start_new_session=True
-    )
+    env = environment(os.environ, job.train["micro_batches_per_step"])
+    return subprocess.Popen(torchrun(file), env=env, start_new_session=True)
 
 
 def stop(folder: Path, place: Path, device: torch.device) -> Answer:
     """A SIGTERM to a training with loader processes, as on a GPU by default."""
-    job = tiny_job(
-        "acoustic", folder / "tiny" / "features", place, steps=100_000, checkpoint_every=100_000, validate_every=100_000
-    )
+    job = tiny_job("acoustic", folder / "tiny" / "features", place, **ENDLESS)
     run = RunDirectory(Path(job.run))
     agent = _start(replace(job, data={"workers": 2}), place / "job.json")
     try:
@@ -222,17 +175,13 @@ def stop(folder: Path, place: Path, device: torch.device) -> Answer:
             agent.wait()
     status, kept = run.status(), checkpoint.existing(run.checkpoints)
     saved = checkpoint.load(kept[0])["step"] if kept else None
-    return {"state": status["state"], "step": status["step"], "saved": saved}, status[
-        "state"
-    ] == "stopped" and saved == status["step"]
+    stopped = status["state"] == "stopped" and saved == status["step"]
+    return {"state": status["state"], "step": status["step"], "saved": saved}, stopped
 
 
 def _distance(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> float:
-    return max(
-        float((first[n] - second[n]).norm() / first[n].norm().clamp(min=1e-9))
-        for n in first
-        if first[n].is_floating_point()
-    )
+    pairs = [(value, second[name]) for name, value in first.items() if value.is_floating_point()]
+    return max(float((one - other).norm() / one.norm().clamp(min=1e-9)) for one, other in pairs)
 
 
 def _weights(run: Path) -> dict[str, torch.Tensor]:
@@ -242,18 +191,15 @@ def _weights(run: Path) -> dict[str, torch.Tensor]:
 def speed(folder: Path, place: Path, device: torch.device) -> Answer:
     """Steps of models of the published size, given budgets: mel frames a second by precision, compiled or not."""
     found: dict[str, Any] = {}
-    for kind in SIZES:
-        for precision, compiled in (("fp32", False), ("fp16", False), ("bf16", False), ("bf16", True)):
-            if device.type == "cpu" and (precision != "bf16" or compiled):
-                continue
-            with _alone(place / f"{kind}-{precision}-{compiled}") as run:
-                recipe = _recipe(kind, folder / "speech", device, precision=precision, compile=compiled)
-                trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
+    on_gpu = device.type == "cuda"
+    ways = (("fp32", False), ("fp16", False), ("bf16", False), ("bf16", True)) if on_gpu else (("bf16", False),)
+    for kind in KINDS:
+        for precision, compiled in ways:
+            changes = {"precision": precision, "compile": compiled}
+            with _alone(place / f"{kind}-{precision}-{compiled}", kind, folder, device, **changes) as (trainer, _):
                 name = f"{kind} {precision}{' compiled' if compiled else ''}"
-                found[name] = _measured(
-                    trainer, warm_up=40 if compiled else 10, steps=40 if device.type == "cuda" else 2
-                )
-                found["parameters " + kind] = sum(p.numel() for p in recipe.model.parameters())
+                found[name] = _measured(trainer, warm_up=40 if compiled else 10, steps=40 if on_gpu else 2)
+                found["parameters " + kind] = sum(p.numel() for p in trainer.recipe.model.parameters())
     best = max(one["mel_frames_per_second"] for name, one in found.items() if name.startswith("acoustic"))
     return found | {"to_beat": FASTPITCH, "ratio": round(best / FASTPITCH, 2)}, best > FASTPITCH
 
@@ -287,12 +233,11 @@ def _settle() -> None:
 
 def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
     """What the alignment search takes of an acoustic step, timed on one of its batches."""
-    with _alone(place) as run:
-        recipe = _recipe("acoustic", folder / "speech", device)
-        trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
+    with _alone(place, "acoustic", folder, device) as (trainer, _):
         steps = 20 if device.type == "cuda" else 2
         step = 1 / _measured(trainer, warm_up=steps, steps=steps)["steps_per_second"]
-        batch = {name: value.to(device) for name, value in next(trainer.load(recipe.plan.steps(0)[:1])).items()}
+        planned = trainer.recipe.plan.steps(0)[:1]
+        batch = {name: value.to(device) for name, value in next(trainer.load(planned)).items()}
         (tokens, frames), mel = (batch["token_lengths"], batch["mel_lengths"]), batch["mel"]
         prior = torch.randn(len(mel), batch["tokens"].shape[1], mel.shape[2], device=device)
         times = []
@@ -302,42 +247,29 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
             align(prior, mel, tokens, frames)
             _settle()
             times.append(time.perf_counter() - start)
-    share = median(times) / step
-    return {
-        "step_ms": round(1000 * step, 2),
-        "search_ms": round(1000 * median(times), 2),
-        "share": round(share, 4),
-    }, share < 0.05
+    search = median(times)
+    found = {"step_ms": round(1000 * step, 2), "search_ms": round(1000 * search, 2), "share": round(search / step, 4)}
+    return found, search / step < 0.05
 
 
 def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
     """A budget found for a small share of the memory, and the heaviest steps taken with it."""
     share, found = 0.1, {}
-    for kind in SIZES:
-        with _alone(place / kind) as run:
-            amount = {"frames_per_micro_batch": "auto"} if kind == "acoustic" else {"segments_per_micro_batch": "auto"}
-            recipe = _recipe(kind, folder / "speech", device, **amount)
-            trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
-            amount_found = memory.find_budget(trainer.trained, share)
+    for kind, amount in zip(KINDS, ("frames_per_micro_batch", "segments_per_micro_batch"), strict=True):
+        with _alone(place / kind, kind, folder, device, **{amount: "auto"}) as (trainer, _):
+            budget = memory.find_budget(trainer.trained, share)
             memory.forget_peak(device)
             _measured(trainer, warm_up=0, steps=20)
-            allowed = memory.allowance(device, share)
-            peak = memory.peak(device)
-            found[kind] = {
-                "budget": amount_found,
-                "peak_gib": round(peak / 2**30, 2),
-                "allowed_gib": round(allowed / 2**30, 2),
-            }
+            peak, allowed = (round(size / 2**30, 2) for size in (memory.peak(device), memory.allowance(device, share)))
+            found[kind] = {"budget": budget, "peak_gib": peak, "allowed_gib": allowed}
     return found, all(one["peak_gib"] <= 1.05 * one["allowed_gib"] for one in found.values())
 
 
 def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A GPU made small: memory really runs out, phrases are halved, training goes on and learns."""
+    """A GPU made small: memory really runs out, micro-batches are halved, and training goes on."""
     if device.type == "cpu":
         return {"not run": "a CPU's memory cannot be made small for one process"}, True
-    with _alone(place) as run:
-        recipe = _recipe("acoustic", folder / "speech", device)
-        trainer = Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check")
+    with _alone(place, "acoustic", folder, device) as (trainer, run):
         first = _measured(trainer, warm_up=0, steps=2)
         total = torch.cuda.get_device_properties(0).total_memory / 2**30
         memory.forget_peak(device)
@@ -348,7 +280,7 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
             torch.cuda.set_per_process_memory_fraction(1.0)
         kept = SubBatches("rank 0", run.sub_batches(0))
         shrunk = bool(kept._largest)
-        finite = all(bool(parameter.isfinite().all()) for parameter in recipe.model.parameters())
+        finite = all(bool(parameter.isfinite().all()) for parameter in trainer.recipe.model.parameters())
     return {"before": first, "after": after, "phrases": kept._largest}, shrunk and finite
 
 
@@ -369,41 +301,36 @@ def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
     return {"exit_code": done.returncode, "lines": done.stdout.strip().splitlines()[-12:]}, done.returncode == 0
 
 
-def _recipe(kind: str, features: Path, device: torch.device, **changes: Any) -> Recipe:
-    small, _ = settings(kind)
-    _, train = settings(
-        kind,
-        steps=100_000,
-        micro_batches_per_step=1,
-        validate_every=100_000,
-        checkpoint_every=100_000,
-        precision="bf16",
-    )
-    frames, segments = (FRAMES, SEGMENTS) if device.type == "cuda" else (2000, 8)
-    train |= {"frames_per_micro_batch": frames} if kind == "acoustic" else {"segments_per_micro_batch": segments}
-    train |= changes
-    return (AcousticRecipe if kind == "acoustic" else VocoderRecipe)(
-        SIZES[kind] if device.type == "cuda" else small, train, features
-    )
+def engines(folder: Path, place: Path, device: torch.device) -> Answer:
+    """`benchmarks.gpu_engines`, imported here: without the packages of the export it alone fails."""
+    from benchmarks import gpu_engines
+
+    return gpu_engines.engines(folder, place, device)
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[RunDirectory]:
-    """This process as a group of one, with a run directory in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    dist.init_process_group(
-        "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
-        init_method=f"file://{folder}/group",
-        rank=0,
-        world_size=1,
-    )
+def _alone(
+    place: Path, kind: str, folder: Path, device: torch.device, **changes: Any
+) -> Iterator[tuple[Trainer, RunDirectory]]:
+    """A training of a model of the published size on the corpus of speech in this process, a group of one, and its run
+    directory in `place`."""
+    small, _ = settings(kind)
+    _, train = settings(kind, **ENDLESS, micro_batches_per_step=1, precision="bf16")
+    on_gpu = device.type == "cuda"
+    frames, segments = (FRAMES, SEGMENTS) if on_gpu else (2000, 8)
+    train |= {"frames_per_micro_batch": frames} if kind == "acoustic" else {"segments_per_micro_batch": segments}
+    model = SIZES["published"][kind] if on_gpu else small
+    place.mkdir(parents=True, exist_ok=True)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, init_method=f"file://{place}/group", rank=0, world_size=1)
     try:
-        yield RunDirectory(folder)
+        recipe, run = model_kind(kind).recipe(model, train | changes, folder / "speech", None), RunDirectory(place)
+        yield Trainer(recipe, Ranks(0, 1, 0, device), run, "gpu-check"), run
     finally:
         dist.destroy_process_group()
 
 
-CHECKS: dict[str, Callable[[Path, Path, torch.device], Answer]] = {
+CHECKS: dict[str, Check] = {
     "the suite's tests that need a GPU pass": tests,
     "every model trains in every precision through NCCL, with all proofs": together,
     "a killed training resumes to within what two undisturbed ones differ by": resume,

@@ -2,14 +2,12 @@
 benchmarks.gpu_engines`.
 
 Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of
-two sizes, because neither values nor speed depend on what they say. `--dry-run` walks through it on a CPU with tiny
-models: nothing is claimed then.
+two sizes. `--dry-run` walks through it on a CPU with tiny models: nothing is claimed then.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,8 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu_voices import REHEARSAL, SIZES, export, write_voice
-from benchmarks.report import command, finish, options
+from benchmarks.gpu_voices import ENGINES, REHEARSAL, SIZES, Answer, Size, describe, run_alone, write_model
 from benchmarks.turns import CONTROL, figures, ratio, take_turns
 from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
@@ -28,7 +25,7 @@ from sonorant.export.comparison import batches
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
 from sonorant.runtime.buckets import Bucketed
-from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.bundle import Bundle, Lengths, ReceptiveField, read_bundle
 from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime, runtime_row
 
@@ -38,6 +35,8 @@ TOLERANCES = {
     "bf16": Tolerance(max_abs_diff=0.5, relative_error=0.03, log_mel_db=1.5, correlation=0.95, frames=(2.0, 0.02)),
 }
 """Of the section `verify` in params.yaml; reading that would take packages that a GPU machine may lack."""
+VOICE_LENGTHS = Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024))
+"""Two sizes a graph: compiling takes half a minute for each."""
 LADDER = (3, 17, 64, 128)
 """Tokens: the least there are, an odd number, the usual, the most."""
 LENGTHS = {"short": (12,), "medium": (48,), "long": (128,), "paragraph": (48, 96, 64, 80, 120, 40)}
@@ -56,43 +55,40 @@ ON_GPU = {
 }
 ON_CPU = {"torch": ("fp32", "bf16"), "torch-compiled": ("fp32",), "onnxruntime": ("fp32",)}
 BASELINE = {"cuda": "torch-cuda/fp32", "cpu": "torch/fp32"}
-SHORT = {"dry_run": True}
 GRAPHS = "torch-cuda-graphs/fp32"
 """Must be faster than the baseline on short texts."""
 
 Trained = tuple[Path, Path]
 
 
-def main() -> None:
-    """Run this part alone and print the verdict."""
-    parser = command(__doc__)
-    parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
-    arguments = options(parser, SHORT)
-    if not (arguments.dry_run or torch.cuda.is_available()):
-        finish("gpu_engines", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        device = torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
-        result, holds = engines(Path(folder), Path(folder), device)
-    finish("gpu_engines", result, {} if arguments.dry_run else {CLAIM: holds}, arguments)
-
-
-CLAIM = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
-
-
-def engines(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, Any], bool]:
+def engines(folder: Path, place: Path, device: torch.device) -> Answer:
     """Every runtime and precision of the device, by size of the models: the ladder's values, then the latency table."""
     result: dict[str, Any] = {}
-    holds = []
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         bundle, trained = write_voice(place / name, size)
-        result[name], good = _one_size(
-            export(bundle, trained, [_tokens(count)[0] for count in LADDER]), trained, device
-        )
-        holds.append(good)
-    return result, all(holds)
+        result[name] = _one_size(bundle, trained, device)
+    return result, not any(found["failed"] for found in result.values())
 
 
-def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> tuple[dict[str, Any], bool]:
+def write_voice(folder: Path, size: Size) -> tuple[Bundle, Trained]:
+    """A bundle of models of that size and their trained folders; with its graphs in float, where the packages of the
+    export are installed."""
+    torch.manual_seed(0)
+    acoustic, vocoder = (write_model(folder, kind, size[kind]) for kind in ("acoustic", "vocoder"))
+    sees = ReceptiveField(decoder=acoustic.receptive_field, vocoder=vocoder.receptive_field)  # type: ignore[arg-type]
+    bundle = describe(folder, "parallel", sees, VOICE_LENGTHS, None)
+    trained = (folder / "acoustic", folder / "vocoder")
+    try:
+        from sonorant.export.onnx import ExportConfig
+        from sonorant.export.voice import Sources, export_variants
+    except ModuleNotFoundError:
+        return bundle, trained
+    said = [_tokens(count)[0] for count in LADDER]  # the ranges of the 16-bit graphs are measured on it
+    export_variants(Sources(*trained, utterances=said), bundle.folder, VOICE_LENGTHS, ExportConfig(opset=20))
+    return read_bundle(bundle.folder), trained
+
+
+def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> dict[str, Any]:
     found: dict[str, Any] = {"ladder": {}, "memory": {}, "spoken": {}, "first_audio": {}, "batch": {}}
     reference = load_runtime("torch", bundle, LoadOptions(trained=trained))
     runtimes: dict[str, Runtime] = {}
@@ -105,15 +101,14 @@ def _one_size(bundle: Bundle, trained: Trained, device: torch.device) -> tuple[d
                 loaded = _load(runtime, precision, bundle, trained)
                 found["ladder"][candidate] = _ladder(loaded, reference, bundle, precision)
             except (SonorantError, RuntimeError) as error:  # torch raises the latter where a GPU refuses
-                found["ladder"][candidate] = f"not run: {' '.join(str(error).split())[:300]}".replace(
-                    f"{bundle.folder}/", ""
-                )
+                why = " ".join(str(error).split())[:300].replace(f"{bundle.folder}/", "")
+                found["ladder"][candidate] = f"not run: {why}"
                 continue
             runtimes[candidate] = loaded
             found["memory"][candidate] = _peak_mib(before)
     _latency(found, runtimes, bundle, BASELINE[device.type])
     found["failed"] = _failures(found, on_gpu=device.type == "cuda")
-    return found, not found["failed"]
+    return found
 
 
 def _failures(found: dict[str, Any], *, on_gpu: bool) -> list[str]:
@@ -147,12 +142,11 @@ def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str
     audio = MelConfig(**vars(bundle.description.audio))
     cases = [follow(reference, inputs) for inputs in batches([_tokens(count)[0] for count in LADDER], 1)]
     tolerance = TOLERANCES[precision]
+    longest, sees = max(cases, key=lambda case: len(case.time)), bundle.description.receptive_field
     try:
         graphs = check_values(runtime, Expected(reference, cases, "torch on the CPU"), audio, tolerance)
         padding = check_padding(runtime, cases, audio, tolerance)
-        parts = check_chunks(
-            runtime, max(cases, key=lambda case: len(case.time)), bundle.description.receptive_field, audio, tolerance
-        )
+        parts = check_chunks(runtime, longest, sees, audio, tolerance)
     except Fault as fault:
         return {"passed": False, "failed": str(fault)}
     largest = {graph: row["max_abs_diff"] for graph, row in graphs.items()}
@@ -167,10 +161,8 @@ def _latency(found: dict[str, Any], runtimes: dict[str, Runtime], bundle: Bundle
         sentences = [_tokens(count) for count in counts]
         found["spoken"][length] = _cell(runtimes, partial(_speak, bundle, sentences), seconds_per_frame, baseline)
         found["first_audio"][length] = _cell(runtimes, partial(_first_audio, bundle, sentences[0]), None, baseline)
-    batch = [np.repeat(_tokens(48), TOGETHER, axis=0)]
-    found["batch"][f"{TOGETHER} of medium"] = _cell(
-        runtimes, partial(_speak, bundle, batch), seconds_per_frame, baseline
-    )
+    batch = partial(_speak, bundle, [np.repeat(_tokens(48), TOGETHER, axis=0)])
+    found["batch"][f"{TOGETHER} of medium"] = _cell(runtimes, batch, seconds_per_frame, baseline)
 
 
 def _cell(
@@ -200,11 +192,10 @@ def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int
 
 def _first_audio(bundle: Bundle, tokens: np.ndarray, runtime: Runtime) -> int:
     states, ends = _encode(runtime, tokens)
-    receptive_field = bundle.description.receptive_field
-    mel = decode_chunks(
-        runtime, states, ends, receptive_field.decoder, (FIRST_PARTS[0] + receptive_field.vocoder, *FIRST_PARTS[1:])
-    )
-    return next(vocode_chunks(runtime, mel, ends[:, -1], receptive_field.vocoder, FIRST_PARTS)).shape[1]
+    sees = bundle.description.receptive_field
+    parts = (FIRST_PARTS[0] + sees.vocoder, *FIRST_PARTS[1:])
+    mel = decode_chunks(runtime, states, ends, sees.decoder, parts)
+    return next(vocode_chunks(runtime, mel, ends[:, -1], sees.vocoder, FIRST_PARTS)).shape[1]
 
 
 def _encode(runtime: Runtime, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -233,4 +224,4 @@ def _peak_mib(before: int) -> float | str:
 
 
 if __name__ == "__main__":
-    main()
+    run_alone("gpu_engines", __doc__, ENGINES, engines)

@@ -2,19 +2,16 @@
 
     python -m benchmarks.gpu_tokens
 
-Needs torch with CUDA and numpy. Weights are random, of two sizes, because neither tokens' equality nor speed depends on
-what they say.
-`--dry-run` walks through it on a CPU with a tiny model: nothing is claimed then.
+Needs torch with CUDA and numpy. Weights are random, of two sizes. `--dry-run` walks through it on a CPU with a tiny
+model: nothing is claimed then.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -23,28 +20,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.gpu_voices import AUDIO
-from benchmarks.report import command, finish, options
+from benchmarks.gpu_voices import Answer, describe, run_alone, write_model
+from benchmarks.processes import ask
 from benchmarks.turns import figures, ratio, take_turns
 from sonorant.decoding.session import Stepper
-from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
+from sonorant.decoding.settings import DecodingDescription, Pace
 from sonorant.decoding.state import Rules, State, make_rules, start_state
 from sonorant.families.codec_lm.saved import load_language_model
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.torch_runtime import StaticTokenRuntime
 from sonorant.families.codec_lm.torch_static import StaticStepper
 from sonorant.layers.cache import DynamicCache
-from sonorant.models import build, save_model
-from sonorant.runtime.bundle import (
-    SCHEMA_VERSION,
-    AudioSettings,
-    Bundle,
-    FrontendSettings,
-    Lengths,
-    ReceptiveField,
-    VoiceDescription,
-)
+from sonorant.runtime.bundle import Bundle, Lengths, ReceptiveField
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
+from tests.support.tiny_voice import DECODING
 
 SIZES = {"demo": (256, 6, 4, 704), "larger": (768, 16, 12, 2048)}
 """Channels, layers, heads, hidden width of the MLP: the demo's 7 M parameters, and about 130 M."""
@@ -58,33 +47,13 @@ FASTER = {WRITTEN_OUT: 4.5, SDPA: 3.0}
 """How many times as fast the fastest prepared decoder is at least, one row at a time."""
 FROM_DISK = 30.0
 """Seconds that a warm-up takes at most where the folder has what it compiles."""
-SHORT = {"dry_run": True}
 CLAIM = (
     "tokens on the GPU are the CPU's, prepared decoders are 4.5 times as fast as eager attention and 3 times as eager "
     "SDPA, start from disk in 30 s, recompile nothing and wait for nothing between tokens"
 )
 
 
-def main() -> None:
-    """Run this part alone and print the verdict."""
-    parser = command(__doc__)
-    parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
-    parser.add_argument(
-        "--start", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS
-    )  # what a second start is given
-    arguments = options(parser, SHORT)
-    if arguments.start:
-        print(json.dumps({"load_s": _loaded(arguments.start[0], Path(arguments.start[1]))[1]}))
-        return
-    if not (arguments.dry_run or torch.cuda.is_available()):
-        finish("gpu_tokens", {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        device = torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
-        result, holds = tokens(Path(folder), Path(folder), device)
-    finish("gpu_tokens", result, {} if arguments.dry_run else {CLAIM: holds}, arguments)
-
-
-def tokens(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, Any], bool]:
+def tokens(folder: Path, place: Path, device: torch.device) -> Answer:
     """Every decoder of the device, by size of the model."""
     result: dict[str, Any] = {}
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
@@ -94,9 +63,8 @@ def tokens(folder: Path, place: Path, device: torch.device) -> tuple[dict[str, A
 
 
 def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
-    names = (
-        ("torch-cuda-graphs", "torch-cuda-compiled") if device.type == "cuda" else ("torch-static", "torch-compiled")
-    )
+    on_gpu = device.type == "cuda"
+    names = ("torch-cuda-graphs", "torch-cuda-compiled") if on_gpu else ("torch-static", "torch-compiled")
     found: dict[str, Any] = {"start": {}, "rows": {}}
     model, _ = load_language_model(folder / "language_model")
     step = TorchStep(model.to(device), device)
@@ -106,9 +74,8 @@ def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
         print(f"  {folder.name} {name}", file=sys.stderr, flush=True)
         prepared[name], cold = _loaded(name, folder)
         steppers[name] = prepared[name].stepper()
-        command = [sys.executable, "-m", "benchmarks.gpu_tokens", "--start", name, str(folder)]
-        again = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        found["start"][name] = {"cold_s": cold, "from_disk_s": json.loads(again.stdout.splitlines()[-1])["load_s"]}
+        again = ask("benchmarks.gpu_tokens", "--start", name, str(folder))
+        found["start"][name] = {"cold_s": cold, "from_disk_s": again}
     reference = DynamicStepper(TorchStep(load_language_model(folder / "language_model")[0], torch.device("cpu")))
     for rows in ROWS:
         decode = partial(_decode, request(rows, model.config.channels))
@@ -222,19 +189,8 @@ def _decode(asked: Request, stepper: Stepper) -> np.ndarray:
     return grid
 
 
-GREEDY = DecodingConfig(
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    repetition_penalty=1.0,
-    repetition_window=16,
-    advance="median",
-    budget=3.0,
-    longest_phoneme=60.0,
-    longest_silence=60.0,
-    longest_repeat=60.0,
-    retries=0,
-)
+GREEDY = replace(DECODING, budget=3.0, longest_phoneme=60.0, longest_silence=60.0, longest_repeat=60.0, retries=0)
+"""No guard ends a row early."""
 
 
 def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
@@ -262,82 +218,26 @@ def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
 def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
     """Write trained folders of a language model of that size, which stays on each phoneme for long, and of the demo's
     codec."""
-    channels, layers, heads, feed_forward = size
-    common: dict[str, Any] = {
-        "audio": AUDIO,
-        "symbols": [f"p{number}" for number in range(60)],
-        "speakers": ["speaker"],
-        "mel_mean": -5.0,
-        "mel_std": 2.0,
-        "frontend": {"name": "none", "version": "none", "language": "none"},
-    }
-    codec = {
-        **common,
-        "kind": "codec",
-        "config": {
-            "channels": 64,
-            "expansion": 3,
-            "kernel": 7,
-            "encoder_blocks": 1,
-            "decoder_blocks": 1,
-            "stride": 2,
-            "codebooks": 2,
-            "levels": [8, 5, 5, 5],
-            "codebook_dropout": 0.0,
-            "pretrained": None,
-        },
-    }
-    language_model = {
-        **common,
-        "kind": "language_model",
-        "codec": {"codebooks": 2, "codes": 1000},
-        "config": {
-            "channels": channels,
-            "expansion": 3,
-            "encoder_blocks": 1,
-            "encoder_kernel": 5,
-            "layers": layers,
-            "heads": heads,
-            "feed_forward": feed_forward,
-            "dropout": 0.0,
-            "text": "pointer",
-            "attention": "full",
-            "window": 128,
-            "most_advance": 3,
-            "prompt_frames": 0,
-        },
-    }
     torch.manual_seed(0)
-    for description in (codec, language_model):
-        model = build(description)
-        if description is language_model:
-            with torch.no_grad():  # stay for about 14 frames a phoneme
-                model.get_parameter("advance.bias").copy_(torch.tensor([4.0, 0.0, 0.0, 0.0]))
-                model.get_parameter("logits.weight").mul_(10.0)
-        save_model(folder / str(description["kind"]), model.state_dict(), description)
+    codec: dict[str, Any] = {"channels": 64, "expansion": 3, "kernel": 7, "encoder_blocks": 1, "decoder_blocks": 1}
+    codec |= {"stride": 2, "codebooks": 2, "levels": [8, 5, 5, 5], "codebook_dropout": 0.0, "pretrained": None}
+    write_model(folder, "codec", codec)
+    config: dict[str, Any] = dict(zip(("channels", "layers", "heads", "feed_forward"), size, strict=True))
+    config |= {"expansion": 3, "encoder_blocks": 1, "encoder_kernel": 5, "dropout": 0.0, "text": "pointer"}
+    config |= {"attention": "full", "window": 128, "most_advance": 3, "prompt_frames": 0}
+    write_model(folder, "language_model", config, codec={"codebooks": 2, "codes": 1000})
 
 
 def voice(folder: Path) -> Bundle:
     """A bundle without graphs that describes those models."""
     config = load_language_model(folder / "language_model")[0].config
-    return Bundle(
-        folder / "voice",
-        VoiceDescription(
-            schema_version=SCHEMA_VERSION,
-            family="codec_lm",
-            audio=AudioSettings(**AUDIO),  # type: ignore[arg-type]
-            frontend=FrontendSettings(name="none", version="none", language="none"),
-            symbols=tuple(f"p{number}" for number in range(60)),
-            speakers=("speaker",),
-            graphs={},
-            receptive_field=ReceptiveField(decoder=0, vocoder=8),
-            lengths=Lengths(tokens=(4, 8, 12, 12), frames=(8, 64, 128, 256)),
-            decoding=decoding(config.channels, config.layers, config.heads),
-            choice={},
-            provenance={},
-        ),
-    )
+    lengths = Lengths(tokens=(4, 8, 12, 12), frames=(8, 64, 128, 256))
+    decoded = decoding(config.channels, config.layers, config.heads)
+    return describe(folder, "codec_lm", ReceptiveField(decoder=0, vocoder=8), lengths, decoded)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--start"]:  # what `ask` starts: a runtime's name and the folder of the models
+        print(json.dumps(_loaded(sys.argv[2], Path(sys.argv[3]))[1]))
+    else:
+        run_alone("gpu_tokens", __doc__, CLAIM, tokens)

@@ -1,16 +1,19 @@
-"""Voices of random weights for machines without a text frontend. Knows nothing of what is measured with them."""
+"""What the parts of `gpu_check` share: how they run alone, and voices of random weights, which need no text frontend.
+
+Neither values nor speed depend on what a voice says.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from sonorant.families.parallel.saved import build_acoustic, build_vocoder, load_acoustic, load_vocoder
-from sonorant.models import save_model
+from benchmarks.report import command, finish, options
+from sonorant.models import build, save_model
 from sonorant.runtime.bundle import (
     SCHEMA_VERSION,
     AudioSettings,
@@ -19,31 +22,29 @@ from sonorant.runtime.bundle import (
     Lengths,
     ReceptiveField,
     VoiceDescription,
-    read_bundle,
 )
 
-AUDIO = {"sample_rate": 22050, "n_fft": 1024, "hop": 256, "n_mels": 80, "f_min": 0.0, "f_max": 8000.0}
-LENGTHS = Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024))
-"""Two sizes a graph: compiling takes half a minute for each."""
+ENGINES = "engines on the GPU compute what the CPU computes, and CUDA graphs answer sooner than single operators"
+"""The claim of `gpu_engines`: here, because that module needs the packages of the export."""
+SHORT_FORM = {"dry_run": True}
+AUDIO: dict[str, Any] = {"sample_rate": 22050, "n_fft": 1024, "hop": 256, "n_mels": 80, "f_min": 0.0, "f_max": 8000.0}
+FRONTEND = {"name": "none", "version": "none", "language": "none"}
+SYMBOLS = [f"p{number}" for number in range(60)]
+
+Answer = tuple[dict[str, Any], bool]
+"""What a check found, and whether its claim holds."""
+Size = dict[str, dict[str, Any]]
+"""Settings of an acoustic model and of a vocoder."""
+Check = Callable[[Path, Path, torch.device], Answer]
+"""Of the folder with the corpora, a folder of its own, and the device."""
 
 
-def _size(
-    channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple[int, int]
-) -> dict[str, dict[str, Any]]:
-    return {
-        "acoustic": {
-            "decoder": "regression",
-            "channels": channels,
-            "expansion": expansion,
-            "encoder_blocks": blocks[0],
-            "encoder_kernel": 5,
-            "decoder_blocks": blocks[1],
-            "decoder_kernel": 7,
-            "dropout": 0.05,
-            "flow_steps": 4,
-        },
-        "vocoder": {"channels": vocoder[0], "expansion": 3, "blocks": vocoder[1], "kernel": 7},
-    }
+def _size(channels: int, expansion: int, blocks: tuple[int, int], vocoder: tuple[int, int]) -> Size:
+    acoustic: dict[str, Any] = {"decoder": "regression", "channels": channels, "expansion": expansion}
+    acoustic |= {"dropout": 0.05, "flow_steps": 4}
+    acoustic |= {"encoder_blocks": blocks[0], "encoder_kernel": 5, "decoder_blocks": blocks[1], "decoder_kernel": 7}
+    sizes = {"channels": vocoder[0], "expansion": 3, "blocks": vocoder[1], "kernel": 7}
+    return {"acoustic": acoustic, "vocoder": sizes}
 
 
 SIZES = {"demo": _size(192, 3, (4, 6), (192, 5)), "published": _size(384, 4, (6, 10), (512, 8))}
@@ -51,51 +52,51 @@ SIZES = {"demo": _size(192, 3, (4, 6), (192, 5)), "published": _size(384, 4, (6,
 REHEARSAL = {"tiny": _size(16, 2, (1, 1), (16, 1))}
 
 
-def write_voice(folder: Path, size: dict[str, dict[str, Any]]) -> tuple[Bundle, tuple[Path, Path]]:
-    """Write trained folders of that size. Returns them and a bundle that describes them, still without graphs."""
-    symbols = [f"p{number}" for number in range(60)]
-    common: dict[str, Any] = {
-        "audio": AUDIO,
-        "symbols": symbols,
-        "speakers": ["speaker"],
-        "mel_mean": -5.0,
-        "mel_std": 2.0,
-        "frontend": {"name": "none", "version": "none", "language": "none"},
-        "provenance": {},
-    }
-    torch.manual_seed(0)
-    for kind, build in (("acoustic", build_acoustic), ("vocoder", build_vocoder)):
-        model = {**common, "kind": kind, "config": size[kind]}
-        save_model(folder / kind, build(model).state_dict(), model)
-    trained = (folder / "acoustic", folder / "vocoder")
+def device_of(name: str, arguments: Any) -> torch.device:
+    """The GPU, or the CPU for a dry run. Without a GPU the verdict says so and the program ends with status 1."""
+    if not (arguments.dry_run or torch.cuda.is_available()):
+        finish(name, {"not run": "torch sees no GPU on this machine"}, {"torch sees a GPU": False}, arguments)
+    return torch.device("cpu") if arguments.dry_run else torch.device("cuda", 0)
+
+
+def run_alone(name: str, doc: str | None, claim: str, check: Check) -> None:
+    """One check with a command line of its own."""
+    parser = command(doc)
+    parser.add_argument("--dry-run", action="store_true", help="go through the script on a CPU; results mean nothing")
+    arguments = options(parser, SHORT_FORM)
+    device = device_of(name, arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        result, holds = check(Path(folder), Path(folder), device)
+    finish(name, result, {} if arguments.dry_run else {claim: holds}, arguments)
+
+
+def write_model(folder: Path, kind: str, config: dict[str, Any], **more: Any) -> torch.nn.Module:
+    """Write the trained folder of a model of random weights as `folder/kind`; the model."""
+    description: dict[str, Any] = {"kind": kind, "config": config, "audio": AUDIO, "frontend": FRONTEND, **more}
+    description |= {"symbols": SYMBOLS, "speakers": ["speaker"], "mel_mean": -5.0, "mel_std": 2.0, "provenance": {}}
+    model = build(description)
+    if kind == "language_model":
+        with torch.no_grad():  # stay for about 14 frames a phoneme
+            model.get_parameter("advance.bias").copy_(torch.tensor([4.0, 0.0, 0.0, 0.0]))
+            model.get_parameter("logits.weight").mul_(10.0)
+    save_model(folder / kind, model.state_dict(), description)
+    return model.eval()
+
+
+def describe(folder: Path, family: str, receptive_field: ReceptiveField, lengths: Lengths, decoding: Any) -> Bundle:
+    """A bundle without graphs that describes such models."""
     description = VoiceDescription(
         schema_version=SCHEMA_VERSION,
-        family="parallel",
-        audio=AudioSettings(**AUDIO),  # type: ignore[arg-type]
-        frontend=FrontendSettings(**common["frontend"]),
-        symbols=tuple(symbols),
+        family=family,
+        audio=AudioSettings(**AUDIO),
+        frontend=FrontendSettings(**FRONTEND),
+        symbols=tuple(SYMBOLS),
         speakers=("speaker",),
         graphs={},
-        receptive_field=ReceptiveField(
-            decoder=load_acoustic(trained[0])[0].receptive_field, vocoder=load_vocoder(trained[1])[0].receptive_field
-        ),
-        lengths=LENGTHS,
-        decoding=None,
+        receptive_field=receptive_field,
+        lengths=lengths,
+        decoding=decoding,
         choice={},
         provenance={},
     )
-    return Bundle(folder / "voice", description), trained
-
-
-def export(bundle: Bundle, trained: tuple[Path, Path], utterances: list[NDArray[np.integer]]) -> Bundle:
-    """The bundle with its graphs in float, where the packages for that are installed; else as it was.
-
-    `utterances`: token ids (N, 3) that the ranges of the 16-bit graphs are measured on.
-    """
-    try:
-        from sonorant.export.onnx import ExportConfig
-        from sonorant.export.voice import Sources, export_variants
-    except ModuleNotFoundError:
-        return bundle
-    export_variants(Sources(*trained, utterances=utterances), bundle.folder, LENGTHS, ExportConfig(opset=20))
-    return read_bundle(bundle.folder)
+    return Bundle(folder / "voice", description)
