@@ -40,16 +40,11 @@ NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models
 def main() -> None:
     """Train, export, listen, print the verdict."""
     parser = command(__doc__)
-    parser.add_argument(
-        "--project",
-        type=Path,
-        help="folder of a finished demo (default: here, or the demo's copy below runs/workspaces)",
-    )
-    parser.add_argument("--tiny", action="store_true", help="train a tiny voice first and take that project")
-    parser.add_argument(
-        "--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all"
-    )
-    parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
+    add, where = parser.add_argument, "(default: here, or the demo's copy below runs/workspaces)"
+    add("--project", type=Path, help=f"folder of a finished demo {where}")
+    add("--tiny", action="store_true", help="train a tiny voice first and take that project")
+    add("--options", nargs="+", default=list(OPTIONS), choices=OPTIONS, metavar="OPTION", help="default: all")
+    add("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
     arguments = options(parser, SHORT)
     given = [arguments.project] if arguments.project else [Path(), *newest_first(Path("runs/workspaces"))]
     with tempfile.TemporaryDirectory() as temporary:
@@ -58,9 +53,8 @@ def main() -> None:
             given = [tiny_project(folder, "train_predictor", voice={"family": "codec_lm"})]
         project = project_of(given)
         trained = {AS_IT_IS: project / "models/predictor"}
-        trained |= {
-            name: train_with(OPTIONS[name], project, folder / str(i)) for i, name in enumerate(arguments.options)
-        }
+        for number, name in enumerate(arguments.options):
+            trained[name] = train_with(OPTIONS[name], project, folder / str(number))
         systems = {name: export(project, model, folder / f"voice-{name}") for name, model in trained.items()}
         heard = listen(project, systems, arguments.sentences)
         steps = load("train_language_model", LanguageModelTrainConfig, project / "params.yaml").steps
@@ -98,22 +92,14 @@ def newest_first(workspaces: Path) -> list[Path]:
 
 def train_with(changes: dict[str, Any], project: Path, folder: Path) -> Path:
     """The folder of a language model that was trained as the project's params.yaml says but for `changes`."""
-    file = project / "params.yaml"
+    file, data, out = project / "params.yaml", project / "data", folder / "acoustic"
     as_it_is = (
         load("language_model", LanguageModelConfig, file),
         load("train_language_model", LanguageModelTrainConfig, file),
     )
     model, settings = ({key: changes.get(key, value) for key, value in asdict(section).items()} for section in as_it_is)
-    out, data = folder / "acoustic", project / "data"
-    train(
-        "language_model",
-        model,
-        settings,
-        features=data / "features",
-        codes=data / "codes",
-        runs=folder / "runs",
-        out=out,
-    )
+    stores: dict[str, Any] = {"features": data / "features", "codes": data / "codes"}
+    train("language_model", model, settings, **stores, runs=folder / "runs", out=out)
     return out
 
 

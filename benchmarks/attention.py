@@ -12,11 +12,7 @@ codec's rate showed as 48 or 71.)
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +23,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from tqdm import tqdm
 
+from benchmarks.processes import answer, ask
 from benchmarks.report import command, finish, options
 from sonorant.layers.attention import attend
 
@@ -45,61 +42,36 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 def main() -> None:
     """Measure every cell and print the verdict."""
     parser = command(__doc__)
-    parser.add_argument("--rows", type=int, default=2, help="utterances of a batch (default 2)")
-    parser.add_argument(
-        "--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)"
-    )
-    parser.add_argument(
-        "--seconds", type=int, nargs="+", default=SECONDS, help="lengths; claims need 20 (default 5 10 20 40)"
-    )
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--cell", help=argparse.SUPPRESS)  # what a cell's process is given
-    arguments = options(parser, SHORT)
-    if arguments.cell:
-        print(json.dumps(measure(**json.loads(arguments.cell))))
-        return
-    cells = [(rate, seconds, way) for rate in RATES for seconds in arguments.seconds for way in WAYS]
-    result: dict[str, Any] = {
-        "window_s": WINDOW,
-        "rows": arguments.rows,
-        "heads": HEADS,
-        "width": WIDTH,
-        "device": arguments.device,
-    }
+    add = parser.add_argument
+    add("--rows", type=int, default=2, help="utterances of a batch (default 2)")
+    add("--rounds", type=int, default=5, help="forward and backward passes timed in each cell (default 5)")
+    add("--seconds", type=int, nargs="+", default=SECONDS, help="lengths; claims need 20 (default 5 10 20 40)")
+    add("--device", default="cpu", choices=("cpu", "cuda"))
+    given = options(parser, SHORT)
+    result: dict[str, Any] = {"window_s": WINDOW, "rows": given.rows, "heads": HEADS, "width": WIDTH}
+    result |= {"device": given.device}
+    cells = [(rate, seconds, way) for rate in RATES for seconds in given.seconds for way in WAYS]
     for rate, seconds, way in tqdm(cells, desc="attention", unit="cell"):
         row = result.setdefault(rate, {}).setdefault(f"{seconds} s", {"positions": round(seconds * RATES[rate])})
-        row[way] = in_own_process(
-            {"way": way, "positions": row["positions"], "window": round(WINDOW * RATES[rate]), "rows": arguments.rows,
-             "rounds": arguments.rounds, "device": arguments.device}
-        )  # fmt: skip
-    for rate in RATES:
-        for row in result[rate].values():
-            for way in WAYS:
-                row[way]["memory_saved_percent"] = round(
-                    100 * (1 - row[way]["peak_mib"] / row["written_out"]["peak_mib"]), 1
-                )
-                row[way]["over_sdpa"] = {key: round(row[way][key] / row["sdpa"][key], 2) for key in ("peak_mib", "ms")}
-    finish("attention", result, claims(result), arguments)
+        cell = {"way": way, "positions": row["positions"], "window": round(WINDOW * RATES[rate])}
+        cell |= {"rows": given.rows, "rounds": given.rounds, "device": given.device}
+        row[way] = ask("benchmarks.attention", "measure", job=cell, OMP_NUM_THREADS="1")
+    for row in (row for rate in RATES for row in result[rate].values()):
+        for found in [row[way] for way in WAYS]:
+            saved = 1 - found["peak_mib"] / row["written_out"]["peak_mib"]
+            found["memory_saved_percent"] = round(100 * saved, 1)
+            found["over_sdpa"] = {key: round(found[key] / row["sdpa"][key], 2) for key in ("peak_mib", "ms")}
+    finish("attention", result, claims(result), given)
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:
     """Block-local attention against written-out scores, at each frame rate."""
-    cells = {rate: result[rate].get(f"{CLAIM_SECONDS} s") for rate in RATES}
-    return {
-        f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks take at most {MOST_MEMORY:.0%} "
-        "of written-out memory":
-        cell["block"]["peak_mib"] <= MOST_MEMORY * cell["written_out"]["peak_mib"]
-        for rate, cell in cells.items() if cell
-    }  # fmt: skip
-
-
-def in_own_process(cell: dict[str, Any]) -> dict[str, float]:
-    """`measure` in a fresh process with one thread."""
-    command = [sys.executable, "-m", "benchmarks.attention", "--cell", json.dumps(cell)]
-    done = subprocess.run(
-        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True, check=True
-    )
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    found = {}
+    for rate in RATES:
+        what = f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks"
+        if cell := result[rate].get(f"{CLAIM_SECONDS} s"):
+            least = cell["block"]["peak_mib"] <= MOST_MEMORY * cell["written_out"]["peak_mib"]
+            found[f"{what} take at most {MOST_MEMORY:.0%} of written-out memory"] = least
     return found
 
 
@@ -164,4 +136,7 @@ def peak_of(call: Callable[[], None], device: str) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["measure"]:  # a cell's process, which `ask` starts
+        answer(dict, {"measure": lambda cell: measure(**cell)})
+    else:
+        main()

@@ -1,5 +1,4 @@
-"""How fast the stage `features` is, and which part of it takes the time: audio-seconds per second and core. Trains
-nothing.
+"""How fast the stage `features` is, and which part of it takes the time: audio-seconds per second and core.
 
 Claims: the mel of the project is at least as fast as a plain loop of NumPy Fourier transforms over the frames, measured
 beside it; and gives the same values.
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -47,9 +46,10 @@ Result = TypeVar("Result")
 def main() -> None:
     """Measure on a prepared corpus, or on a small one made for the purpose."""
     parser = command(__doc__)
-    parser.add_argument("--corpus", type=Path, help="folder written by tasks.corpus; without it a small corpus is made")
-    parser.add_argument("--prepared", type=Path, help="folder written by tasks.prepare, with manifest.jsonl")
-    parser.add_argument("--utterances", type=int, default=60, help="how many utterances to measure (default 60)")
+    add = parser.add_argument
+    add("--corpus", type=Path, help="folder written by tasks.corpus; without it a small corpus is made")
+    add("--prepared", type=Path, help="folder written by tasks.prepare, with manifest.jsonl")
+    add("--utterances", type=int, default=60, help="how many utterances to measure (default 60)")
     arguments = options(parser, SHORT)
     if (arguments.corpus is None) != (arguments.prepared is None):
         parser.error("give both --corpus and --prepared, or neither")
@@ -84,21 +84,15 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
         ours.append(duration)
         duration, references = timed(lambda samples: looped_log_mel(samples, audio), recordings)
         theirs.append(duration)
-    difference = max(
-        float(np.abs(mel.numpy() - reference).max()) for mel, reference in zip(mels, references, strict=True)
-    )
+    pairs = zip(mels, references, strict=True)
+    difference = max(float(np.abs(mel.numpy() - reference).max()) for mel, reference in pairs)
     training = [replace(u, split="train") for u in utterances]  # the first of a corpus may all be of another split
     whole, _ = timed(lambda _: write_features(folder, training, out, audio, text, processes=1), [None])
+    parts = {"read": reading, "text": speaking, "mel": median(ours), "mel_numpy_loop": median(theirs), "stage": whole}
     result = {
         "utterances": len(utterances),
         "audio_seconds": round(seconds, 1),
-        "audio_seconds_per_second_per_core": {
-            "read": round(seconds / reading, 1),
-            "text": round(seconds / speaking, 1),
-            "mel": round(seconds / median(ours), 1),
-            "mel_numpy_loop": round(seconds / median(theirs), 1),
-            "stage": round(seconds / whole, 1),
-        },
+        "audio_seconds_per_second_per_core": {name: round(seconds / took, 1) for name, took in parts.items()},
         "mel_max_abs_diff": difference,
     }
     claims = {
@@ -118,9 +112,8 @@ def timed(function: Callable[[Item], Result], items: Iterable[Item]) -> tuple[fl
 def looped_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
     """The same log-mel (M, T) as a plain loop over frames."""
     frames = -(-len(samples) // config.hop)
-    padded = np.pad(
-        np.pad(samples, (0, frames * config.hop - len(samples))), (config.n_fft - config.hop) // 2, mode="reflect"
-    )
+    whole = np.pad(samples, (0, frames * config.hop - len(samples)))
+    padded = np.pad(whole, (config.n_fft - config.hop) // 2, mode="reflect")
     window = np.hanning(config.n_fft + 1)[:-1].astype(np.float32)
     filters = mel_filterbank(config)
     columns = [filters @ np.abs(np.fft.rfft(window * padded[t * config.hop :][: config.n_fft])) for t in range(frames)]
@@ -140,16 +133,10 @@ def make_corpus(folder: Path, count: int) -> tuple[list[Utterance], str]:
         if flite:
             subprocess.run([flite, "-voice", "rms", "-t", text, "-o", str(file)], check=True)
         else:
-            write_wav(
-                file,
-                np.random.default_rng(number).uniform(-0.3, 0.3, 16000 * len(text) // 15).astype(np.float32),
-                16000,
-            )
-        utterances.append(
-            Utterance(
-                id=file.stem, audio=f"audio/{file.name}", text=text, speaker="demo", language="en-us", split="train"
-            )
-        )
+            noise = np.random.default_rng(number).uniform(-0.3, 0.3, 16000 * len(text) // 15)
+            write_wav(file, noise.astype(np.float32), 16000)
+        said: dict[str, Any] = {"text": text, "speaker": "demo", "language": "en-us", "split": "train"}
+        utterances.append(Utterance(id=file.stem, audio=f"audio/{file.name}", **said))
     return utterances, "flite" if flite else "noise"
 
 

@@ -102,8 +102,8 @@ def together(folder: Path, place: Path, device: torch.device) -> Answer:
     found = {}
     flow, adversarial = {"decoder": "flow"}, {"adversarial": True}
     models: list[tuple[str, dict[str, Any]]]
-    models = [("acoustic", {}), ("acoustic", flow), ("vocoder", {}), ("vocoder", adversarial)]
-    for kind, changes in models:
+    models = [("acoustic", flow), ("vocoder", adversarial), ("acoustic", {}), ("vocoder", {})]
+    for kind, changes in models if device.type == "cuda" else models[:2]:
         for precision in ("fp32", "bf16", "fp16") if device.type == "cuda" else ("bf16",):
             name = " ".join([kind, *map(str, changes), precision])
             changed = changes | {"precision": precision, "steps": 40, "checkpoint_every": 20}
@@ -120,7 +120,7 @@ def resume(folder: Path, place: Path, device: torch.device) -> Answer:
     """A training killed with SIGKILL and resumed: as far from one left alone as another one left alone is, since a GPU
     adds in any order."""
     found: dict[str, Any] = {}
-    for kind in KINDS:
+    for kind in KINDS if device.type == "cuda" else KINDS[:1]:
         changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
         whole, again, cut = (
             tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-{name}", **changes)

@@ -11,7 +11,6 @@ because a neighbour on the machine only ever adds.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,9 +20,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from benchmarks.processes import isolated
 from benchmarks.report import command, finish, options
 
-ROOT = Path(__file__).parents[1]
 STAGES = ("first", "second", "third")
 STAGE = """\
 import contextlib, os, pathlib, sys, time
@@ -59,12 +58,11 @@ def main() -> None:
             rounds.append(measure(Path(folder) / str(number), arguments.work, bar))
     result = summary({way: min(measured[way] for measured in rounds) for way in rounds[0]})
     most = max(result[f"added_s_per_stage_{way}"] for way in ADDING)
+    nothing = f"a run with nothing to do takes at most {MAX_NOTHING:g} s"
     claims = {
         f"MLflow, DVC and Prefect together add at most {MAX_ADDED:g} s to a stage": most <= MAX_ADDED,
-        f"a run with nothing to do takes at most {MAX_NOTHING:g} s by dvc repro": result["nothing_to_do_s_dvc"]
-        <= MAX_NOTHING,
-        f"a run with nothing to do takes at most {MAX_NOTHING:g} s in the flow": result["nothing_to_do_s_flow"]
-        <= MAX_NOTHING,
+        f"{nothing} by dvc repro": result["nothing_to_do_s_dvc"] <= MAX_NOTHING,
+        f"{nothing} in the flow": result["nothing_to_do_s_flow"] <= MAX_NOTHING,
     }
     finish("overhead", result, claims, arguments)
 
@@ -91,15 +89,10 @@ def measure(folder: Path, work: float, bar: Any) -> dict[str, float]:
 def summary(found: dict[str, float]) -> dict[str, float]:
     """What each way adds to a bare stage, and what a run with nothing to do takes."""
     count = len(STAGES)
-    added = {f"added_s_per_stage_{way}": (found[way] - found["bare"]) / count for way in ADDING}
-    figures = {
-        "stages": count,
-        "bare_s_per_stage": found["bare"] / count,
-        **added,
-        "flow_start_s": found["flow_start"],
-        "nothing_to_do_s_dvc": found["nothing_dvc"],
-        "nothing_to_do_s_flow": found["nothing_flow"],
-    }
+    figures = {"stages": count, "bare_s_per_stage": found["bare"] / count}
+    figures |= {f"added_s_per_stage_{way}": (found[way] - found["bare"]) / count for way in ADDING}
+    figures |= {"flow_start_s": found["flow_start"]}
+    figures |= {f"nothing_to_do_s_{way}": found[f"nothing_{way}"] for way in ("dvc", "flow")}
     return {name: round(value, 2) for name, value in figures.items()}
 
 
@@ -126,38 +119,26 @@ def run_flow(root: Path) -> dict[str, Any]:
     """The flow in a process of its own, which starts a Prefect server for itself: seconds of each stage, of import, of
     the whole run."""
     (root / "runs" / "prefect").mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(
-        [sys.executable, "-c", FLOW],
-        cwd=root,
-        env=environment(root, tracked=True),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(run([sys.executable, "-c", FLOW], root, tracked=True).splitlines()[-1])
 
 
 def seconds(command: list[str], root: Path, tracked: bool) -> float:
     """Wall time of a command."""
     start = time.perf_counter()
-    subprocess.run(command, cwd=root, env=environment(root, tracked), stdout=subprocess.DEVNULL, check=True)
+    run(command, root, tracked)
     return time.perf_counter() - start
 
 
-def environment(root: Path, tracked: bool) -> dict[str, str]:
-    """This process's, with the project's own stores and this interpreter as `python`."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MLFLOW", "SONORANT"))}
-    return kept | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+def run(command: list[str], root: Path, tracked: bool) -> str:
+    """Run a command in a project that has stores of its own; what it printed."""
+    env = isolated() | {
         "PREFECT_HOME": str(root / "runs" / "prefect"),
         "PREFECT_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "DVC_NO_ANALYTICS": "1",
         **({"TRACKED": "1"} if tracked else {}),
     }
+    return subprocess.run(command, cwd=root, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 if __name__ == "__main__":

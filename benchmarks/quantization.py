@@ -43,6 +43,7 @@ from tests.support.pipeline import tiny_project
 KINDS = {"acoustic": "predictor", "vocoder": "waveform"}
 """The models and their folders in `models`."""
 NEEDED = ("data/corpus", "data/prepared", "data/features", "models/predictor", "models/waveform")
+PARAMS = "params.yaml"
 RESAMPLES = 1000
 SHORT: dict[str, Any] = {"project": None, "repeats": 3}
 
@@ -63,9 +64,10 @@ class System:
 def main() -> None:
     """Quantise, train on, export, listen, print the verdict."""
     parser = command(__doc__)
-    parser.add_argument("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
-    parser.add_argument("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
-    parser.add_argument("--repeats", type=int, default=40, help="timed runs of each voice")
+    add = parser.add_argument
+    add("--project", type=Path, default=Path(), help="folder of a finished demo (data/, models/)")
+    add("--sentences", type=int, help="held-out sentences to judge (default: recognizer.sentences)")
+    add("--repeats", type=int, default=40, help="timed runs of each voice")
     arguments = options(parser, SHORT)
     with tempfile.TemporaryDirectory() as temporary:
         project = arguments.project or tiny_project(Path(temporary), "train_predictor", "train_waveform")
@@ -105,26 +107,22 @@ def measure(project: Path, temporary: Path, sentences: int | None, repeats: int)
 
 def claims_of(result: dict[str, Any]) -> dict[str, bool]:
     """What int8 as shipped has to be."""
+    words, speed = result["wer"]["shipped"]["above_float"], result["speed"]["shipped"]
     return {
-        "int8 as shipped: WER at most 2 points above float": result["wer"]["shipped"]["above_float"]["wer"] <= 2.0,
+        "int8 as shipped: WER at most 2 points above float": words["wer"] <= 2.0,
         "int8 as shipped: at most a third of float's size": result["size_over_float"] <= 1 / 3,
-        "int8 as shipped: certainly faster than float on one thread": result["speed"]["shipped"]["speedup_ci95"][0]
-        > 1.0,
+        "int8 as shipped: certainly faster than float on one thread": speed["speedup_ci95"][0] > 1.0,
     }
 
 
 def what_qat_brought(result: dict[str, Any]) -> str:
-    """One line: what training in int8 changed over calibration alone, in words understood, and of how much the control
-    is capable too."""
+    """One line: what training in int8 changed over calibration alone, in words wrong, and what as much training in
+    float changed."""
     words, control = result["qat_above_ptq"], result["wer"]["control"]["above_float"]
     low, high = words["wer_ci95"]
-    verdict = (
-        "fewer words wrong"
-        if high < 0
-        else "more words wrong"
-        if low > 0
-        else "nothing that these sentences could show"
-    )
+    verdict = "nothing that these sentences could show"
+    if high < 0 or low > 0:
+        verdict = "fewer words wrong" if high < 0 else "more words wrong"
     return (
         f"QAT over PTQ: {verdict} ({words['wer']:+.1f} points, paired 95 % interval {low:+.1f} to {high:+.1f}); "
         f"float trained on for as long: {control['wer']:+.1f} points "
@@ -134,10 +132,10 @@ def what_qat_brought(result: dict[str, Any]) -> str:
 
 def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]], dict[str, Any], dict[str, str]]:
     """Trained folders by system and kind, validation figures by kind, and which of `ptq` and `qat` ships, by kind."""
-    config = dataclasses.replace(load("quantize", QuantizeConfig, project / "params.yaml"), method="auto")
+    config = dataclasses.replace(load("quantize", QuantizeConfig, project / PARAMS), method="auto")
     settings = {
-        "acoustic": load("train_acoustic", AcousticTrainConfig, project / "params.yaml"),
-        "vocoder": load("train_vocoder", VocoderTrainConfig, project / "params.yaml"),
+        "acoustic": load("train_acoustic", AcousticTrainConfig, project / PARAMS),
+        "vocoder": load("train_vocoder", VocoderTrainConfig, project / PARAMS),
     }
     folders = {name: {kind: temporary / name / kind for kind in KINDS} for name in ("ptq", "qat", "control")}
     folders["float"] = {kind: project / "models" / role for kind, role in KINDS.items()}
@@ -147,9 +145,8 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
         ptq = post_train(kind, folders["float"][kind], data.features, dataclasses.asdict(settings[kind]), config)
         ptq.save(folders["ptq"][kind])
         for start, end in (("ptq", "qat"), ("float", "control")):
-            train_on(
-                kind, folders[start][kind], folders["float"][kind], data, folders[end][kind], settings[kind], config
-            )
+            begin, out = folders[start][kind], folders[end][kind]
+            train_on(kind, begin, folders["float"][kind], data, out, settings[kind], config)
         compared = decide(ptq, folders["qat"][kind], config)[1]["figures"]
         needed = config.why_not_trained(kind, ptq.above_float) is None
         shipped[kind], report = decide(ptq, folders["qat"][kind] if needed else None, config)
@@ -172,16 +169,10 @@ def export_all(
     methods = set(shipped.values())
     folders = folders | {"mixture": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
     store = FeatureStore.open(project / "data" / "features")
-    lengths, config = (
-        corpus_lengths(store.tokens_count, store.frames),
-        load("export", ExportConfig, project / "params.yaml"),
-    )
+    lengths, config = corpus_lengths(store.tokens_count, store.frames), load("export", ExportConfig, project / PARAMS)
     systems: dict[str, System] = {}
-    for as_float, int8 in (
-        ("float", "ptq"),
-        ("control", "qat"),
-        *((("float", "mixture"),) if len(methods) > 1 else ()),
-    ):
+    pairs = [("float", "ptq"), ("control", "qat")] + ([("float", "mixture")] if len(methods) > 1 else [])
+    for as_float, int8 in pairs:
         bundle = temporary / "voices" / int8
         quantized = folders[int8]["acoustic"], folders[int8]["vocoder"]
         sources = Sources(folders[as_float]["acoustic"], folders[as_float]["vocoder"], quantized=quantized)
@@ -192,10 +183,9 @@ def export_all(
 
 def listen(project: Path, systems: dict[str, System], sentences: int | None) -> dict[str, ErrorCounts]:
     """What the recogniser gets wrong of each system, on the same sentences."""
-    config = load("recognizer", RecognizerConfig, project / "params.yaml")
-    utterances = held_out(
-        read_manifest(project / "data" / "prepared" / "manifest.jsonl"), sentences or config.sentences
-    )
+    config = load("recognizer", RecognizerConfig, project / PARAMS)
+    manifest = read_manifest(project / "data" / "prepared" / "manifest.jsonl")
+    utterances = held_out(manifest, sentences or config.sentences)
     references = [spoken_text(utterance) for utterance in utterances]
     language = utterances[0].language
     counts: dict[System, ErrorCounts] = {}
@@ -221,9 +211,8 @@ def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
     tokens = speaker.symbols.to_tokens(speaker.frontend.speak(text).phonemes).astype(np.int64)[None]
     one = np.ones(1, np.int64)
     inputs = (tokens, one * tokens.shape[1], 0 * one, one.astype(np.float32))
-    took = take_turns(
-        {name: partial(voice.synthesize, *inputs) for name, voice in voices.items()}, seconds=0.0, least=repeats
-    )
+    work = {name: partial(voice.synthesize, *inputs) for name, voice in voices.items()}
+    took = take_turns(work, seconds=0.0, least=repeats)
     as_float = took[systems["float"].name]
     return {
         name: {"ms": round(1000 * float(np.median(took[system.name])), 2)} | ratio(as_float, took[system.name])
