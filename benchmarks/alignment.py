@@ -1,10 +1,10 @@
-"""What helps a language model to find its way through a text in little time: each option changed alone, trained for the
-same steps.
+"""Which options help a language model to find its way through a text: each one changed alone, trained for the same
+steps.
 
     python -m benchmarks.alignment        # after `make demo FAMILY=codec_lm`
 
-Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime; differences are paired, from the
-model that the demo's params.yaml trains, which is taken from its models/predictor.
+Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtime. Differences are paired, against the
+model that the demo trained (models/predictor).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def main() -> None:
 
 
 def claims_of(speech: dict[str, Any]) -> dict[str, bool]:
-    """What must hold of the options that were tried: what params.yaml has is not worse, and the pointer is better for
-    certain."""
+    """The claims about the options that were tried: none is certainly better than params.yaml's, and the pointer is
+    certainly better than a prefix."""
     above = {name: found["above_as_it_is"]["wer_ci95"] for name, found in speech.items() if "above_as_it_is" in found}
     claims = {f"{name} has not certainly fewer words wrong": high >= 0 for name, (_, high) in above.items()}
     if PREFIX in above:
@@ -75,8 +75,7 @@ def claims_of(speech: dict[str, Any]) -> dict[str, bool]:
 
 
 def project_of(folders: list[Path]) -> Path:
-    """The first of the folders that holds a language model and what it learned from. Raises SonorantError where none
-    does."""
+    """The first folder that holds a language model and its training data. Raises SonorantError if none does."""
     for folder in folders:
         if all((folder / name).is_dir() for name in NEEDED) and family_of(folder / "models/predictor") == "codec_lm":
             return folder
@@ -86,12 +85,12 @@ def project_of(folders: list[Path]) -> Path:
 
 
 def newest_first(workspaces: Path) -> list[Path]:
-    """The copies of the project that runs with other settings left."""
+    """Copies of the project that runs with other settings left behind."""
     return sorted(workspaces.glob("*"), key=lambda folder: folder.stat().st_mtime, reverse=True)
 
 
 def train_with(changes: dict[str, Any], project: Path, folder: Path) -> Path:
-    """The folder of a language model that was trained as the project's params.yaml says but for `changes`."""
+    """Train a language model with the project's params.yaml and these `changes`; its folder."""
     file, data, out = project / "params.yaml", project / "data", folder / "acoustic"
     as_it_is = (
         load("language_model", LanguageModelConfig, file),

@@ -1,13 +1,13 @@
-"""What attention takes of memory and time against length: written out, torch's SDPA, a sliding window, blocks.
+"""Memory and time of attention against length: written out, torch's SDPA, a sliding window, blocks.
 
     python -m benchmarks.attention
 
-Forward and backward of the attention alone, queries, keys and values given, one thread, float32: --rows utterances of 4
-heads of 64 channels, 5 to 40 seconds long, at the frame rate of the demo's codec and of its mels, windows of 4 seconds.
-`written_out` builds the scores as peers do that compute attention operator by operator. Each cell is a process of its
-own. Memory is what torch's allocator had given away at most, beyond what stood before: the same in every run. (Resident
-memory was not: the C library keeps what was freed, and the peak of 37 MiB of the written-out scores of 20 s at the
-codec's rate showed as 48 or 71.)
+Forward and backward of the attention alone, with queries, keys and values given, on one thread in float32: --rows
+utterances of 4 heads of 64 channels, 5 to 40 seconds long, at the frame rates of the demo's codec and of its mels, in
+windows of 4 seconds. `written_out` computes the scores operator by operator, as peers do. Each cell is a process of its
+own. Memory is the peak of torch's allocator above what it held before, which is the same in every run. (Resident memory
+is not: the C library keeps what was freed, and the peak of 37 MiB of the written-out scores of 20 s at the codec's rate
+showed as 48 or 71.)
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:
-    """Block-local attention against written-out scores, at each frame rate."""
+    """Blocks against written-out scores, at each frame rate."""
     found = {}
     for rate in RATES:
         what = f"{CLAIM_SECONDS} s at the {rate}'s frame rate in {WINDOW:g} s blocks"
@@ -76,7 +76,7 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
 
 
 def measure(way: str, positions: int, window: int, rows: int, rounds: int, device: str) -> dict[str, float]:
-    """Peak memory of a pass above what stood before, and the median time of those after it."""
+    """Peak memory of one pass, and the median time of the passes after it."""
     attention = WAYS[way](window)
     warm = _inputs(1, 2 * window + 1, device)
     _pass(attention, warm)  # libraries load and threads start
@@ -121,7 +121,7 @@ WAYS: dict[str, Callable[[int], Callable[..., torch.Tensor]]] = {
 
 
 def peak_of(call: Callable[[], None], device: str) -> int:
-    """Bytes that torch's allocator has given away at most during `call`, beyond what it had before."""
+    """Peak bytes of torch's allocator during `call`, above what it held before."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

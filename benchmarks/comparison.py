@@ -1,9 +1,8 @@
-"""A benchmark's times against those of an earlier result: what moved beyond noise. Knows nothing of what was timed.
+"""A benchmark's times against those of an earlier result: which ones moved beyond noise.
 
-Noise is what blocks of consecutive rounds show within each run (see `benchmarks.turns`): the ratio of the two medians,
+Noise is read from blocks of consecutive rounds within each run (see `benchmarks.turns`): the ratio of the two medians,
 divided by how much slower the control was, gets a 99 % interval by drawing blocks of both runs. Less than `LEAST` is
-never called a change, because a run also differs from the next in ways that no block within it shows, such as where
-memory came to lie.
+never called a change, because two runs also differ in ways that no block shows, such as where memory came to lie.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ AUDIO, BLOCKS = "audio_s", "blocks_ms"
 
 
 def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Two verdicts as `benchmarks.report.finish` writes them -> what moved, or `{"not comparable": why}`.
+    """Two verdicts of `benchmarks.report.finish` -> what moved, or `{"not comparable": why}`.
 
-    Each row: `{what, ratio, ci99}`; ratio is time now over time then, above 1 = slower.
+    Each row: `{what, ratio, ci99}`; ratio is time now over time then, so above 1 is slower.
     """
     machines = earlier.get("machine", {}), now["machine"]
     for key in SAME:
@@ -79,8 +78,8 @@ def _medians(blocks: NDArray[np.float64], draw: np.random.Generator) -> NDArray[
 
 
 def _cells(found: Any, key: str, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every place in a result that has this key, by its path, whose last part is who was timed (`onnxruntime:int8`: /
-    divides parts)."""
+    """Every value of this key in a result, with its path. The path's last part is who was timed; a / in a name becomes
+    a colon."""
     if isinstance(found, dict):
         if key in found:
             yield path, found[key]

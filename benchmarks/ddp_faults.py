@@ -1,10 +1,10 @@
-"""That training on several ranks notices every way in which they may fail to train together.
+"""Does training on several ranks notice every way in which they can fail to train together?
 
     python -m benchmarks.ddp_faults
 
-Plants each fault (see `tests.support.faulty_worker`) in a training of a tiny model of every recipe on two processes
-under torchrun. It is caught if the training ends by itself, with one error that names a rank, its machine and the
-cause. Without a fault it must run to its end.
+Plants each fault (see `tests.support.faulty_worker`) in a training of a tiny model of every recipe, on two processes
+under torchrun. A fault is caught if the training ends by itself with one error that names a rank, its machine and the
+cause. Without a fault the training must finish.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def faulty_job(features: Path, folder: Path, recipe: str = "acoustic") -> Job:
 
 
 def train(fault: str, job: Job) -> tuple[int, str, float]:
-    """Train with a fault on two ranks of one node or, where that is the fault, on two nodes of one; exit code, output
-    and seconds."""
+    """Train with a fault on two ranks of one node, or on two nodes if the fault needs them; exit code, output and
+    seconds."""
     start = time.monotonic()
     common = {**os.environ, "OMP_NUM_THREADS": "1"}
     nodes = [common | {"PET_NPROC_PER_NODE": "2"}]
@@ -103,7 +103,7 @@ def train(fault: str, job: Job) -> tuple[int, str, float]:
 
 
 def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any]:
-    """Whether the training ended as it must with this fault, and the error it ended with."""
+    """Whether the training ended as it must with this fault, and its error."""
     said = sorted({line.removeprefix("error: ") for line in output.splitlines() if line.startswith("error: ")})
     if fault == "none":
         held = code == 0 and not said
@@ -116,7 +116,7 @@ def verdict(fault: str, code: int, output: str, seconds: float) -> dict[str, Any
 
 
 def names_a_rank(error: str) -> bool:
-    """Whether an error says on which rank, machine and device it was."""
+    """Whether an error names a rank, its machine and its device."""
     return re.search(rf"rank \d on {re.escape(platform.node())} \((cpu|cuda)", error) is not None
 
 

@@ -1,8 +1,8 @@
 """How fast a codec language model is decoded: `python -m benchmarks.decoding`.
 
-Tokens a second (a token is a step of a row, which makes a code of each stream), real-time factor, first audio, start
-cold and with the compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on
-one thread. Decoders take turns, so ratios hold on a busy machine; each start is a process of its own. What cannot run
+Tokens a second (a token is one step of one row: a code of each stream), real-time factor, first audio, start without
+and with compiled artefacts on disk, recompilations and peak memory, by decoder, batch and length bucket, on one thread.
+Decoders take turns, so ratios hold on a busy machine; each start is a process of its own. A decoder that cannot run
 says why.
 """
 
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
-    """Every start and every race. A decoder that does not start is told once, and left out of the rest."""
+    """All starts and races. A decoder that does not start is reported once and left out of the rest."""
     result: dict[str, Any] = {"not_run": {}, "cells": {}}
     cells = [(batch, bucket) for batch in batches for bucket in buckets]
     for batch, bucket in tqdm(cells, desc="decoding", unit="cell"):
@@ -90,7 +90,7 @@ def measure(job: Job, batches: list[int], buckets: list[int]) -> dict[str, Any]:
 
 
 def claims(result: dict[str, Any]) -> dict[str, bool]:
-    """What must hold of the cells that were measured."""
+    """The claims about the cells that were measured."""
     cells = {tuple(int(part.split("_")[1]) for part in name.split("/")): cell for name, cell in result["cells"].items()}
     raced = [found for cell in cells.values() for found in cell["decoders"].items()]
     twice = [start for cell in cells.values() for name, start in cell["start"].items() if name in PREPARED]
@@ -131,7 +131,7 @@ def claims(result: dict[str, Any]) -> dict[str, bool]:
 
 
 def _starts(job: Job) -> dict[str, Any]:
-    """The figures of a start, and of a second one with what the first left on disk."""
+    """A first start, and a second one with the artefacts that the first left on disk."""
     started = _process("start", job)
     if "not_run" not in started and job.decoders[0] in PREPARED:
         started["second"] = _process("start", job)

@@ -30,7 +30,7 @@ DYNAMIC_GPU = "torch-cuda/fp32"
 
 @dataclass(frozen=True, kw_only=True)
 class Job(VoiceJob):
-    """What one process measures, of a voice of the family codec_lm."""
+    """What to measure, of a voice of the family codec_lm."""
 
     decoders: list[str]
     """`<runtime>/<variant>`."""
@@ -50,7 +50,7 @@ class Decoder:
     """A loaded runtime with a stepper of its own."""
 
     def __init__(self, job: Job, name: str) -> None:
-        """Load it for the job's batch and bucket alone, and warm up. Raises SonorantError saying why it cannot run."""
+        """Load and warm up, for the job's batch and bucket alone. Raises SonorantError saying why it cannot run."""
         shapes: dict[str, Any] = {"batches": (job.batch,), "slots": (job.bucket,)}
         self.voice = load(job, name, threads=1, cache_folder=Path(job.cache), **shapes)
         self._runtime = cast(TokenRuntime, self.voice.runtime)
@@ -74,7 +74,7 @@ class Decoder:
         return spoken
 
     def counters(self) -> dict[str, int] | None:
-        """What became of the requests, where a runtime of fixed shapes counts them."""
+        """How requests were served, where a runtime of fixed shapes counts them."""
         count = getattr(self.voice.runtime, "counters", None)
         return dataclasses.asdict(count()) if count else None
 
@@ -129,8 +129,8 @@ def start(job: Job) -> dict[str, Any]:
 
 
 def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
-    """Phoneme ids (B, N, 3) of a passage, each row from another place, N as many as the bucket has room for with their
-    whole budget."""
+    """Phoneme ids (B, N, 3) of a passage, each row from another place; N is what fits into the bucket with its whole
+    budget."""
     described = decoding(voice)
     before = 1 if described.text == "pointer" else 2
     slots_a_phoneme = described.defaults.budget * described.frames_per_phoneme.p99 + before - 1
@@ -145,7 +145,7 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
 
 
 def decoding(voice: Voice) -> DecodingDescription:
-    """How the voice is decoded. Raises SonorantError for one of another family."""
+    """How the voice is decoded. Raises SonorantError for a voice of another family."""
     if voice.description.decoding is None:
         raise SonorantError(f"{voice.bundle.folder}: this voice decodes no tokens; name one of the family codec_lm")
     return voice.description.decoding

@@ -1,11 +1,11 @@
-"""That a training which was killed again and again ends with the bits of one that was left alone.
+"""Does a training that was killed again and again end with the same bits as one that was left alone?
 
     python -m benchmarks.exact_resume --kills 20
 
 Real trainings of a tiny model of every recipe under torchrun, on one and two processes, in fp32 and bf16, are killed
-with SIGKILL at random steps: all processes at once, one rank, and inside the write of a checkpoint. Each is also asked
-to stop once with SIGTERM, and one goes on with another number of processes. The end of each is compared with that of an
-undisturbed training with the same settings.
+with SIGKILL at random steps: all processes at once, one rank, or in the middle of writing a checkpoint. Each is also
+stopped once with SIGTERM, and one resumes with another number of processes. The end of each is compared with that of an
+undisturbed training.
 """
 
 from __future__ import annotations
@@ -69,25 +69,26 @@ def cases() -> list[Case]:
 
 
 def training_of(case: Case, features: Path, folder: Path, steps: int) -> Training:
-    """A training in a folder of its own, which can be started and interrupted as often as wanted."""
+    """A training in a folder of its own."""
     every: dict[str, Any] = {"checkpoint_every": 4, "validate_every": 15, "log_every": 1}
     return Training(case.kind, features, folder, **case.changes, steps=steps, **every)
 
 
 def start_until(training: Training, case: Case, step: int, worker: str = WORKER) -> subprocess.Popen[bytes]:
-    """Start or resume it; return when it has logged `step`."""
+    """Start or resume the training; return when it has logged `step`."""
     agent = training.start(case.processes, worker)
     training.wait_for(lambda: max(logged_steps(training), default=0) >= step, agent)
     return agent
 
 
 def logged_steps(training: Training) -> list[int]:
-    """Steps with a training row, as they stand in the log."""
+    """Steps with a training row, in the order of the log."""
     return [row["step"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
 
 
 def kill(training: Training, case: Case, kind: str, step: int, dice: random.Random) -> bool:
-    """Start it, kill it with SIGKILL after `step`, wait for all to end; return whether it was hit as planned."""
+    """Start the training, kill it with SIGKILL after `step`, and wait until all its processes have ended; whether it
+    was hit as planned."""
 
     def unfinished_write() -> bool:
         return any(training.run.checkpoints.glob(".*.ckpt.*.tmp"))
@@ -110,7 +111,7 @@ def kill(training: Training, case: Case, kind: str, step: int, dice: random.Rand
 
 
 def stop(training: Training, case: Case, step: int) -> dict[str, Any]:
-    """Start it, ask it to stop after `step`; return how it ended."""
+    """Start the training and stop it with SIGTERM after `step`; how it ended."""
     agent = start_until(training, case, step)
     start = time.monotonic()
     agent.send_signal(signal.SIGTERM)
@@ -123,7 +124,7 @@ def stop(training: Training, case: Case, step: int) -> dict[str, Any]:
 
 
 def disturb(case: Case, features: Path, folder: Path, kills: int, first: int, seed: int) -> Case:
-    """Train twice, once in peace and once under `kills` kills, of each kind in turn from `first` on, and a stop;
+    """Train twice, once undisturbed and once with `kills` kills (of each kind in turn, from `first` on) and a stop;
     compare the ends."""
     dice = random.Random(seed)
     steps = STEPS_PER_KILL * (kills + 2)
@@ -141,7 +142,7 @@ def disturb(case: Case, features: Path, folder: Path, kills: int, first: int, se
 
 
 def compare(peace: Training, disturbed: Training, last: int) -> dict[str, Any]:
-    """What of the two ends is bit-identical, and how the logs differ."""
+    """Which parts of the two ends are bit-identical, and how the logs differ."""
     both = (peace, disturbed)
     one, other = map(_newest, both)
     saved = [torch.load(training.folder / "model/weights.pt", weights_only=True) for training in both]
@@ -160,7 +161,7 @@ def compare(peace: Training, disturbed: Training, last: int) -> dict[str, Any]:
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Whether two nested states are equal to the bit."""
+    """Whether two nested states are bit-identical."""
     if isinstance(one, torch.Tensor):
         return bool(torch.equal(one, other)) and one.dtype == other.dtype
     if isinstance(one, dict):
@@ -171,7 +172,7 @@ def identical(one: Any, other: Any) -> bool:
 
 
 def other_world_size(features: Path, folder: Path) -> dict[str, float]:
-    """Train half on two processes and half on one; the largest relative differences from all of it on one."""
+    """Train half on two processes and half on one; the largest relative differences from a training on one."""
     case = Case("acoustic", 2, {"precision": "fp32", "micro_batches_per_step": 4})
     alone, changed = (training_of(case, features, folder / name, 40) for name in ("alone", "changed"))
     alone.finish(1)

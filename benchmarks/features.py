@@ -1,7 +1,7 @@
-"""How fast the stage `features` is, and which part of it takes the time: audio-seconds per second and core.
+"""How fast the stage `features` is, and which part takes the time, in audio-seconds per second and core.
 
-Claims: the mel of the project is at least as fast as a plain loop of NumPy Fourier transforms over the frames, measured
-beside it; and gives the same values.
+Claims that the project's mel is at least as fast as a plain loop of NumPy Fourier transforms over the frames, measured
+beside it, and gives the same values.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Result = TypeVar("Result")
 
 
 def main() -> None:
-    """Measure on a prepared corpus, or on a small one made for the purpose."""
+    """Measure on a prepared corpus, or on a small one made here."""
     parser = command(__doc__)
     add = parser.add_argument
     add("--corpus", type=Path, help="folder written by tasks.corpus; without it a small corpus is made")
@@ -103,7 +103,7 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
 
 
 def timed(function: Callable[[Item], Result], items: Iterable[Item]) -> tuple[float, list[Result]]:
-    """Seconds of this thread's processor time that the calls took, and their results."""
+    """Processor seconds of this thread that the calls took, and their results."""
     start = time.thread_time()
     results = [function(item) for item in items]
     return time.thread_time() - start, results
@@ -121,7 +121,7 @@ def looped_log_mel(samples: np.ndarray, config: MelConfig) -> np.ndarray:
 
 
 def make_corpus(folder: Path, count: int) -> tuple[list[Utterance], str]:
-    """`count` utterances spoken by flite, or noise of the same length where flite is absent; and which of the two."""
+    """`count` utterances spoken by flite, or noise of that length if flite is absent; and which of the two."""
     flite = shutil.which("flite")
     if flite is None:
         print("flite is not installed: measuring on noise instead of speech", file=sys.stderr)

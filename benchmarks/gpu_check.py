@@ -1,11 +1,11 @@
-"""Every check of training and speaking that only a GPU can answer, in one command: `make gpu-check`.
+"""Every check of training and speaking that needs a GPU, in one command: `make gpu-check`.
 
     python -m benchmarks.gpu_check --save
 
-Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL, so
-on one of them too. A check that fails says why and the others go on; without a GPU nothing is run, and that is said by
-name. `--dry-run` walks through the checks on a CPU with tiny models, to see that the script itself is in order: nothing
-is claimed then.
+Needs torch with CUDA, numpy and soundfile; the corpus is synthetic. Trains on all GPUs of this machine through NCCL,
+even if there is one only. A check that fails says why and the others go on. Without a GPU nothing is run, and the
+verdict says so. `--dry-run` walks through the checks on a CPU with tiny models, to see that the script itself works: it
+claims nothing.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[str, bool]]:
-    """What each check found, and whether its claim holds."""
+    """Each check's figures, and whether its claim holds."""
     result: dict[str, Any] = {"device": device.type}
     if device.type == "cuda":
         result |= {"gpu": torch.cuda.get_device_name(), "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
@@ -89,7 +89,7 @@ def run_all(hours: float, device: torch.device) -> tuple[dict[str, Any], dict[st
 
 
 def tests(folder: Path, place: Path, device: torch.device) -> Answer:
-    """The suite's own tests that a machine without a GPU skips."""
+    """The tests that machines without a GPU skip."""
     words = "-m pytest -q -p no:cacheprovider tests/training tests/decoding -k gpu"
     done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True, check=False)
     print(done.stdout[-3000:], file=sys.stderr)
@@ -97,8 +97,7 @@ def tests(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def together(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Every model and precision through torchrun and NCCL, all proofs before the first step and after it; each must
-    learn."""
+    """Train every model in every precision through torchrun and NCCL, with all proofs; each must learn."""
     found = {}
     flow, adversarial = {"decoder": "flow"}, {"adversarial": True}
     models: list[tuple[str, dict[str, Any]]]
@@ -117,8 +116,8 @@ def together(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def resume(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A training killed with SIGKILL and resumed: as far from one left alone as another one left alone is, since a GPU
-    adds in any order."""
+    """Kill a training with SIGKILL and resume it: it may differ from an undisturbed one as much as two undisturbed ones
+    do, since a GPU adds in any order."""
     found: dict[str, Any] = {}
     for kind in KINDS if device.type == "cuda" else KINDS[:1]:
         changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
@@ -160,7 +159,7 @@ def _start(job: Job, file: Path) -> subprocess.Popen[bytes]:
 
 
 def stop(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A SIGTERM to a training with loader processes, as on a GPU by default."""
+    """Send SIGTERM to a training with loader processes, the default on a GPU."""
     job = tiny_job("acoustic", folder / "tiny" / "features", place, **ENDLESS)
     run = RunDirectory(Path(job.run))
     agent = _start(replace(job, data={"workers": 2}), place / "job.json")
@@ -189,7 +188,7 @@ def _weights(run: Path) -> dict[str, torch.Tensor]:
 
 
 def speed(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Steps of models of the published size, given budgets: mel frames a second by precision, compiled or not."""
+    """Mel frames a second of models of the published size, by precision, compiled or not."""
     found: dict[str, Any] = {}
     on_gpu = device.type == "cuda"
     ways = (("fp32", False), ("fp16", False), ("bf16", False), ("bf16", True)) if on_gpu else (("bf16", False),)
@@ -232,7 +231,7 @@ def _settle() -> None:
 
 
 def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
-    """What the alignment search takes of an acoustic step, timed on one of its batches."""
+    """The alignment search's share of an acoustic step, timed on one of its batches."""
     with _alone(place, "acoustic", folder, device) as (trainer, _):
         steps = 20 if device.type == "cuda" else 2
         step = 1 / _measured(trainer, warm_up=steps, steps=steps)["steps_per_second"]
@@ -253,7 +252,7 @@ def alignment(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A budget found for a small share of the memory, and the heaviest steps taken with it."""
+    """Find a budget for a small share of the memory, and take the heaviest steps with it."""
     share, found = 0.1, {}
     for kind, amount in zip(KINDS, ("frames_per_micro_batch", "segments_per_micro_batch"), strict=True):
         with _alone(place / kind, kind, folder, device, **{amount: "auto"}) as (trainer, _):
@@ -266,7 +265,7 @@ def auto_budget(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
-    """A GPU made small: memory really runs out, micro-batches are halved, and training goes on."""
+    """Let memory run out on a GPU made small: micro-batches are halved, and training goes on."""
     if device.type == "cpu":
         return {"not run": "a CPU's memory cannot be made small for one process"}, True
     with _alone(place, "acoustic", folder, device) as (trainer, run):
@@ -285,7 +284,7 @@ def out_of_memory(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def trace(folder: Path, place: Path, device: torch.device) -> Answer:
-    """What --profile writes."""
+    """The trace that --profile writes."""
     job = replace(tiny_job("acoustic", folder / "tiny" / "features", place, steps=8), profile="4:6")
     launch(job)
     traces = sorted(Path(job.run).glob("profile/*.json"))
@@ -294,7 +293,7 @@ def trace(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
-    """What the doctor finds here: no problem."""
+    """The doctor finds no problem here."""
     command = [sys.executable, "-m", "sonorant.cli", "doctor", "--data", str(folder / "speech"), "--runs", str(place)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     print(done.stdout, file=sys.stderr)
@@ -302,7 +301,7 @@ def doctor(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def engines(folder: Path, place: Path, device: torch.device) -> Answer:
-    """`benchmarks.gpu_engines`, imported here: without the packages of the export it alone fails."""
+    """`benchmarks.gpu_engines`, imported here: without the packages of the export this check alone fails."""
     from benchmarks import gpu_engines
 
     return gpu_engines.engines(folder, place, device)
@@ -312,8 +311,8 @@ def engines(folder: Path, place: Path, device: torch.device) -> Answer:
 def _alone(
     place: Path, kind: str, folder: Path, device: torch.device, **changes: Any
 ) -> Iterator[tuple[Trainer, RunDirectory]]:
-    """A training of a model of the published size on the corpus of speech in this process, a group of one, and its run
-    directory in `place`."""
+    """Train a model of the published size on the speech corpus in this process, a group of one; the trainer, and its
+    run directory in `place`."""
     small, _ = settings(kind)
     _, train = settings(kind, **ENDLESS, micro_batches_per_step=1, precision="bf16")
     on_gpu = device.type == "cuda"

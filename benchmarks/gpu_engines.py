@@ -1,8 +1,7 @@
-"""What speaks on a GPU: the same answers as the CPU's, and how fast. Part of `make gpu-check`; alone: `python -m
-benchmarks.gpu_engines`.
+"""Does a GPU speak as the CPU does, and how fast? Part of `make gpu-check`; alone: `python -m benchmarks.gpu_engines`.
 
 Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the packages of the export. Weights are random, of
-two sizes. `--dry-run` walks through it on a CPU with tiny models: nothing is claimed then.
+two sizes. `--dry-run` walks through it on a CPU with tiny models and claims nothing.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ Trained = tuple[Path, Path]
 
 
 def engines(folder: Path, place: Path, device: torch.device) -> Answer:
-    """Every runtime and precision of the device, by size of the models: the ladder's values, then the latency table."""
+    """Every runtime and precision of the device, by size of the models: parity checks, then the latency table."""
     result: dict[str, Any] = {}
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
         bundle, trained = write_voice(place / name, size)
@@ -71,8 +70,8 @@ def engines(folder: Path, place: Path, device: torch.device) -> Answer:
 
 
 def write_voice(folder: Path, size: Size) -> tuple[Bundle, Trained]:
-    """A bundle of models of that size and their trained folders; with its graphs in float, where the packages of the
-    export are installed."""
+    """A bundle of models of that size, and their trained folders. It has float graphs if the packages of the export are
+    installed."""
     torch.manual_seed(0)
     acoustic, vocoder = (write_model(folder, kind, size[kind]) for kind in ("acoustic", "vocoder"))
     sees = ReceptiveField(decoder=acoustic.receptive_field, vocoder=vocoder.receptive_field)  # type: ignore[arg-type]
@@ -138,7 +137,7 @@ def _load(runtime: str, precision: str, bundle: Bundle, trained: Trained) -> Run
 
 
 def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str) -> dict[str, Any]:
-    """Values, padding and parts against torch on the CPU, by the rungs of the stage `verify`."""
+    """Values, padding and chunks against torch on the CPU, by the parity checks of the stage `verify`."""
     audio = MelConfig(**vars(bundle.description.audio))
     cases = [follow(reference, inputs) for inputs in batches([_tokens(count)[0] for count in LADDER], 1)]
     tolerance = TOLERANCES[precision]
@@ -155,7 +154,7 @@ def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str
 
 
 def _latency(found: dict[str, Any], runtimes: dict[str, Runtime], bundle: Bundle, baseline: str) -> None:
-    """All in turn: whole texts by length, first audio of each, and a batch."""
+    """All candidates in turn: whole texts by length, first audio of each, and a batch."""
     seconds_per_frame = bundle.description.audio.hop / bundle.description.audio.sample_rate
     for length, counts in LENGTHS.items():
         sentences = [_tokens(count) for count in counts]
@@ -181,7 +180,7 @@ def _cell(
 
 
 def _speak(bundle: Bundle, sentences: list[np.ndarray], runtime: Runtime) -> int:
-    """Speak one sentence (or batch) after the other; the frames spoken, all rows together."""
+    """Speak sentences (or batches) one after the other; the frames of all rows together."""
     frames = 0
     for tokens in sentences:
         states, ends = _encode(runtime, tokens)
@@ -210,7 +209,7 @@ def _tokens(count: int) -> np.ndarray:
 
 
 def _forget_peak() -> int:
-    """Bytes that torch holds on the GPU now; its peak is counted from here."""
+    """Bytes that torch holds on the GPU now; its peak is counted from here on."""
     if not torch.cuda.is_available():
         return 0
     torch.cuda.reset_peak_memory_stats()

@@ -1,9 +1,9 @@
-"""How a codec language model decodes on a GPU: the CPU's tokens, and how fast. Part of `make gpu-check`.
+"""Does a codec language model decode the CPU's tokens on a GPU, and how fast? Part of `make gpu-check`.
 
     python -m benchmarks.gpu_tokens
 
 Needs torch with CUDA and numpy. Weights are random, of two sizes. `--dry-run` walks through it on a CPU with a tiny
-model: nothing is claimed then.
+model and claims nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _one_size(folder: Path, device: torch.device) -> dict[str, Any]:
 def _race(
     steppers: dict[str, Stepper], decode: Callable[[Stepper], np.ndarray], rows: int, want: np.ndarray
 ) -> dict[str, dict[str, Any]]:
-    """Tokens a second of each, in turn, and how many times as fast as the dynamic ones."""
+    """Tokens a second of all decoders in turn, and how many times as fast as the dynamic ones."""
     same = {name: bool(np.array_equal(decode(stepper), want)) for name, stepper in steppers.items()}
     seconds = 20.0 if torch.cuda.is_available() else 1.0
     took = take_turns({name: partial(decode, stepper) for name, stepper in steppers.items()}, seconds, least=5)
@@ -120,7 +120,7 @@ def _waits(stepper: StaticStepper) -> bool:
 
 
 def _failures(found: dict[str, Any], names: tuple[str, ...]) -> list[str]:
-    """A line for everything that does not hold."""
+    """A line for each claim that does not hold."""
     failed = [
         f"{name}, {rows} rows: other tokens than the CPU's"
         for rows, row in found["rows"].items()
@@ -143,7 +143,7 @@ def _failures(found: dict[str, Any], names: tuple[str, ...]) -> list[str]:
 
 
 class WrittenOut(DynamicCache):
-    """A growing cache whose scores are built operator by operator, as eager attention does it."""
+    """A growing cache whose scores are computed operator by operator, as eager attention does."""
 
     def attend(
         self,
@@ -160,7 +160,7 @@ class WrittenOut(DynamicCache):
 
 
 def _loaded(name: str, folder: Path) -> tuple[StaticTokenRuntime, float]:
-    """A runtime warmed up for every shape, and the seconds that took."""
+    """A runtime warmed up for every shape, and how many seconds that took."""
     trained = folder / "language_model", folder / "codec"
     options = LoadOptions(trained=trained, batches=ROWS, slots=SLOTS, cache_folder=folder / "compiled", warm_up=True)
     began = perf_counter()
@@ -172,7 +172,7 @@ Request = tuple[tuple[Any, ...], State]
 
 
 def request(rows: int, channels: int) -> Request:
-    """What `Stepper.begin` is given, and the first state: random encoder states, a budget that no row reaches."""
+    """The arguments of `Stepper.begin` and the first state: random encoder states, and a budget that no row reaches."""
     states = np.random.default_rng(rows).standard_normal((rows, PHONEMES, channels)).astype(np.float32)
     lengths, no_prompt = np.full(rows, PHONEMES), (np.zeros((rows, 1, 2), np.int64), np.zeros(rows, np.int64))
     described = decoding(channels, 0, 0)
@@ -194,7 +194,7 @@ GREEDY = replace(DECODING, budget=3.0, longest_phoneme=60.0, longest_silence=60.
 
 
 def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
-    """What a decoder must know of the models that `write_models` writes."""
+    """How the models of `write_models` are decoded."""
     return DecodingDescription(
         codebooks=2,
         codes=1000,
@@ -216,7 +216,7 @@ def decoding(channels: int, layers: int, heads: int) -> DecodingDescription:
 
 
 def write_models(folder: Path, size: tuple[int, int, int, int]) -> None:
-    """Write trained folders of a language model of that size, which stays on each phoneme for long, and of the demo's
+    """Write trained folders of a language model of that size, which stays long on each phoneme, and of the demo's
     codec."""
     torch.manual_seed(0)
     codec: dict[str, Any] = {"channels": 64, "expansion": 3, "kernel": 7, "encoder_blocks": 1, "decoder_blocks": 1}

@@ -1,8 +1,8 @@
 """How fast every runtime and precision speaks: `python -m benchmarks.latency`.
 
-Latency, throughput and time to first audio of whatever the voice's bundle holds, by length of text, speakers at once
-and threads, cold and warm. All candidates take turns, so ratios hold on a busy machine; milliseconds are of this one.
-What cannot run says why.
+Latency, throughput and time to first audio of every variant in the voice's bundle, by length of text, speakers at once
+and threads, cold and warm. Candidates take turns, so ratios hold on a busy machine; milliseconds are this machine's. A
+candidate that cannot run says why.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def measure(job: Job, runtimes: list[str], numbers: list[int], full: bool) -> di
 
 
 def _candidates(job: Job, runtimes: list[str], full: bool) -> tuple[list[str], dict[str, str]]:
-    """Those to be tried, the baseline first, and why the others are not."""
+    """Candidates to try, the baseline first, and why the others are not tried."""
     graphs = read_bundle(Path(job.bundle)).description.graphs
     exported = set.intersection(*(set(graph.variants) for graph in graphs.values()))
     tried, not_run = [], {}

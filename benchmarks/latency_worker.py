@@ -31,7 +31,7 @@ Tokens = list[NDArray[np.int64]]
 
 @dataclass(frozen=True, kw_only=True)
 class Job(VoiceJob):
-    """What one process measures."""
+    """What to measure."""
 
     candidates: list[str]
     """A warm job's first is `BASELINE`."""

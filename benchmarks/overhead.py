@@ -4,8 +4,8 @@ with nothing to do.
     python -m benchmarks.overhead
 
 Each stage imports nothing heavy and works for --work seconds, so all beyond that is overhead. MLflow is imported and
-fed beside the work, as in the real stages. Every way starts from a fresh project; of several rounds the fastest counts,
-because a neighbour on the machine only ever adds.
+fed beside the work, as in the real stages. Every way starts from a fresh project. The fastest of several rounds counts,
+because other work on the machine can only add time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def measure(folder: Path, work: float, bar: Any) -> dict[str, float]:
-    """Seconds of all stages together by each way; the flow's own start is apart."""
+    """Seconds of all stages together, by each way; the flow's own start is separate."""
     found = {}
     for way in ("bare", "mlflow"):
         found[way] = by_hand(project(folder / way, work), work, tracked=way == "mlflow")

@@ -1,10 +1,10 @@
-"""The recipe that training is compared with: what one writes first.
+"""The recipe that training is compared with: the one that people write first.
 
     python -m benchmarks.plain_training JOB STEPS WARMUP
 
 The same model, losses and data in torch's own layers, in fp32, with random batches of 32 padded to the longest, a plain
-loader, AdamW as it comes, one process with a thread a core. No average of the weights, no checkpoints: it may be as
-fast as it likes. The alignment search is the compiled one.
+loader, AdamW with its defaults, one process with a thread a core. It averages no weights and writes no checkpoints: it
+may be as fast as it likes. The alignment search is the compiled one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PlainDepthwise(nn.Conv1d):
 
 
 def plain_layers(module: nn.Module) -> None:
-    """Put torch's own layers where `module` has others for the sake of speed."""
+    """Replace `module`'s faster layers by torch's own."""
     for name, child in module.named_children():
         if isinstance(child, DepthwiseConv):
             kernel = child.kernel_size[0]
@@ -68,7 +68,7 @@ def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
 
 
 def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
-    """Take `warmup` and then `steps` steps, and return what the latter reached."""
+    """Take `warmup` and then `steps` steps; the speed of the latter."""
     phase = recipe.phases[0]
     plain_layers(phase.module)
     optimizer = torch.optim.AdamW(phase.module.parameters(), lr=recipe.config.learning_rate)

@@ -55,7 +55,7 @@ class Pool:
         self._server.wait()
 
     def environment(self, name: str, project: Path) -> dict[str, str]:
-        """Of a Prefect process: everything it keeps is in a folder of its own."""
+        """Environment of a Prefect process, which keeps everything in a folder of its own."""
         home = self.folder / f"prefect-{name}"
         home.mkdir(exist_ok=True)
         return self._environment(project) | {
@@ -67,7 +67,7 @@ class Pool:
         }
 
     def revive(self, machine: Machine) -> None:
-        """Start the machine's worker, in the machine's copy of the project, and wait until it asks for work."""
+        """Start the machine's worker in its copy of the project, and wait until it asks for work."""
         first = machine is next(iter(self.copies))
         pool = "sonorant" if first else "sonorant-nodes"
         project, name = self.copies[machine], f"{machine.name}-{time.monotonic_ns()}"
@@ -107,7 +107,7 @@ class Pool:
         return {worker.pid for worker in self._workers.values()}
 
     def ask(self, path: str, body: Any = None) -> Any:
-        """The server's answer; a body is posted. Where its database is busy (503) it is asked again, as Prefect's own
+        """The server's answer; a body is posted. If its database is busy (503) it is asked again, as Prefect's own
         clients do."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.api + path, data=data, headers={"Content-Type": "application/json"})

@@ -1,11 +1,10 @@
-"""What int8 costs and brings, by calibration (PTQ) and by training (QAT), beside float and beside float trained on for
-as long.
+"""What int8 costs and gains, by calibration (PTQ) and by training (QAT), beside float and float trained on for as long.
 
     python -m benchmarks.quantization        # in the folder of a finished demo
 
-The control, float weights trained on for the same steps, says how much of what QAT gains is training and not int8. WER
-is judged on the held-out sentences of the demo, log-mel on the validation split, speed in turn on one thread under ONNX
-Runtime, all graphs.
+The control, float trained on for the same steps, shows how much of QAT's gain is due to training rather than int8. WER
+is judged on the demo's held-out sentences, log-mel on the validation split, and speed in turn on one thread under ONNX
+Runtime, over all graphs.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def refuse_unfinished(project: Path) -> None:
 
 
 def measure(project: Path, temporary: Path, sentences: int | None, repeats: int) -> dict[str, Any]:
-    """Train, export and judge every system; what is known of each."""
+    """Train, export and judge every system; all its figures."""
     folders, losses, shipped = train_all(project, temporary)
     systems = export_all(project, folders, shipped, temporary)
     heard = listen(project, systems, sentences)
@@ -106,7 +105,7 @@ def measure(project: Path, temporary: Path, sentences: int | None, repeats: int)
 
 
 def claims_of(result: dict[str, Any]) -> dict[str, bool]:
-    """What int8 as shipped has to be."""
+    """The claims about int8 as shipped."""
     words, speed = result["wer"]["shipped"]["above_float"], result["speed"]["shipped"]
     return {
         "int8 as shipped: WER at most 2 points above float": words["wer"] <= 2.0,
@@ -156,7 +155,7 @@ def train_all(project: Path, temporary: Path) -> tuple[dict[str, dict[str, Path]
 
 
 def control_figures(ptq: PostTrained, folder: Path) -> dict[str, Any]:
-    """Validation figures of the float model that was trained on."""
+    """Validation figures of the control."""
     judged = ptq.judge(load_model(folder, ptq.kind)[0])
     return summary(judged) | {"above_float": above(judged, ptq.as_float)}
 
@@ -164,8 +163,7 @@ def control_figures(ptq: PostTrained, folder: Path) -> dict[str, Any]:
 def export_all(
     project: Path, folders: dict[str, dict[str, Path]], shipped: dict[str, str], temporary: Path
 ) -> dict[str, System]:
-    """The bundles' variants by system: float, control, ptq, qat and what ships, which may be one of the two or a
-    mixture."""
+    """The bundles' variants by system: float, control, ptq, qat, and the one that ships: ptq, qat or a mixture."""
     methods = set(shipped.values())
     folders = folders | {"mixture": {kind: folders[shipped[kind]][kind] for kind in KINDS}}
     store = FeatureStore.open(project / "data" / "features")
@@ -182,7 +180,7 @@ def export_all(
 
 
 def listen(project: Path, systems: dict[str, System], sentences: int | None) -> dict[str, ErrorCounts]:
-    """What the recogniser gets wrong of each system, on the same sentences."""
+    """The recogniser's errors on the same sentences of each system."""
     config = load("recognizer", RecognizerConfig, project / PARAMS)
     manifest = read_manifest(project / "data" / "prepared" / "manifest.jsonl")
     utterances = held_out(manifest, sentences or config.sentences)
@@ -203,8 +201,8 @@ def size_of(system: System) -> int:
 
 
 def race(systems: dict[str, System], repeats: int) -> dict[str, Any]:
-    """A sentence on one thread, every system in turn: `{system: {ms, speedup, speedup_ci95}}`, speedup as times float's
-    speed."""
+    """A sentence on one thread, every system in turn: `{system: {ms, speedup, speedup_ci95}}`; speedup is over
+    float."""
     text = "The train was late again, so we walked along the river."
     voices = {system.name: Voice.load(system.bundle, threads=1, variant=system.variant) for system in systems.values()}
     speaker = voices[systems["float"].name]

@@ -1,5 +1,5 @@
-"""The voice that a benchmark speaks with. Where there is none: random weights, of the sizes in params.yaml, as fast as
-trained ones. They say nothing a person would understand."""
+"""The voice that a benchmark speaks with: the pipeline's, or one of random weights, of the sizes in params.yaml. That
+is as fast as a trained one, but says nothing intelligible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all benchmarks share: their command line, the machine they ran on and the verdict they end with."""
+"""What all benchmarks share: the command line, the machine's description, and the verdict at the end."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ _PACKAGES = ("numpy", "torch", "onnxruntime", "prefect", "dvc", "mlflow")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores this process may use, GPUs, memory in GiB, system and versions; nothing that names the machine
-    or its folders."""
+    """Processor, usable cores, GPUs, memory in GiB, system and versions, but nothing that identifies the machine."""
     return {
         "cpu": _processor(),
         "cores": usable_cores(),
@@ -35,7 +34,7 @@ def machine() -> dict[str, Any]:
 
 
 def command(doc: str | None) -> argparse.ArgumentParser:
-    """The command line of a benchmark, described by its module's docstring."""
+    """A benchmark's command line, described by its module's docstring."""
     return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
@@ -53,9 +52,9 @@ def finish(
 ) -> None:
     """Print the verdict as one JSON line, the last of the output, and exit with status 1 if a claim does not hold.
 
-    `claims` maps each claim, in words, to whether it held. With --save, benchmarks/results/<name>.json keeps the
-    verdict too, with a hash of the code it was measured with. In the short form, claims about what a benchmark
-    `measures` (times, memory, words) may fail; those of one that compares bits may not.
+    `claims` maps each claim, in words, to whether it held. --save also writes the verdict to
+    benchmarks/results/<name>.json, with a hash of the code it was measured with. In the short form, claims about
+    measurements (times, memory, words) may fail; claims about bits (`measures` is false) may not.
     """
     holds = all(claims.values())
     verdict = {"benchmark": name, "holds": holds, "claims": claims, "result": result, "machine": machine()}
@@ -84,7 +83,7 @@ def _processor() -> str:
 
 
 def _gpu() -> str | None:
-    """NVIDIA's names of the GPUs there are."""
+    """Names of the GPUs."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

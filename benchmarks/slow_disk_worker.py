@@ -1,5 +1,5 @@
-"""A rank whose checkpoints reach the disk slowly, so that a kill can be aimed inside a write; torchrun starts it in the
-place of `sonorant.training.worker`."""
+"""A rank that writes its checkpoints slowly, so that a kill can hit it in the middle; torchrun starts it instead of
+`sonorant.training.worker`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE = 0.15
 
 
 class SlowFile(io.FileIO):
-    """Rests half-way through every write."""
+    """Pauses in the middle of every write."""
 
     def write(self, data: Any) -> int:
         """Write all of `data`, in two parts."""

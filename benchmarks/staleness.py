@@ -1,7 +1,8 @@
-"""Which results are older than the code they judge: `python -m benchmarks.staleness`, which `make check` runs.
+"""Which results are older than the code they were measured with: `python -m benchmarks.staleness`, which `make check`
+runs.
 
 A result records a hash of every source file that its benchmark imports or starts, without docstrings and comments. This
-command names the files that changed since. It only warns: whether a change matters is for a person to say.
+command names the files that have changed since. It only warns: a person decides whether a change matters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def code_of(name: str) -> dict[str, str]:
 
 
 def closure(module: Path) -> set[Path]:
-    """`module` and all project files it imports or names in a string (what it starts in a process), also indirectly."""
+    """`module` and all project files that it imports, or names in a string because it starts them, directly or not."""
     seen: set[Path] = set()
     waiting = {module}
     while waiting:
@@ -39,7 +40,7 @@ def changed(recorded: dict[str, str], today: dict[str, str]) -> list[str]:
 
 
 def told(results: Path) -> list[str]:
-    """A line for each result that is older than its code, and one for all that do not say what code they are of."""
+    """A line for each result that is older than its code, and one for all results that do not record their code."""
     lines, unknown = [], []
     for path in sorted(results.glob("*.json")):
         recorded = json.loads(path.read_text(encoding="utf-8")).get("code")

@@ -1,8 +1,8 @@
-"""Time to first speech, and memory, by length of the text and by how many listen: `python -m benchmarks.streaming`.
+"""Time to first speech, and memory, by length of the text and number of listeners: `python -m benchmarks.streaming`.
 
-Texts take turns within each repeat and claims are ratios, so that what else the machine does falls on all of them
-alike. Memory is the peak of a process of its own that speaks a text whose sentences all differ. Each listener hears in
-real time, as from a loudspeaker, sentence after sentence, in a thread of their own.
+Texts take turns within each repeat and claims are ratios, so other work on the machine affects all of them alike.
+Memory is the peak of a separate process that speaks a text whose sentences all differ. Each listener hears sentence
+after sentence in real time, in a thread of their own.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _ratio(one: list[float], other: list[float]) -> float:
 
 
 def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, Any]:
-    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the share of sentences with a gap, over `sentences` for each
+    """`first_p50_ms`, `first_p95_ms` and `broke_off`, the share of sentences with a gap, over `sentences` a
     listener."""
     spoken = list(text(10 * (sentences + 1)))[1:]
 
@@ -141,7 +141,7 @@ def listen_at_once(voice: Voice, listeners: int, sentences: int) -> dict[str, An
 
 
 def _listen(voice: Voice, sentence: str) -> tuple[float, float]:
-    """Seconds until the first samples, and of silence in the middle because the next ones came too late."""
+    """Seconds until the first samples, and seconds of silence in the middle because the next ones came too late."""
     begin = time.perf_counter()
     first = ends = waited = 0.0
     for chunk in voice.stream(sentence):
@@ -166,7 +166,7 @@ def _difference(voice: Voice) -> float:
 
 
 def _lookahead_db(voice: Voice) -> dict[str, float]:
-    """For each lookahead in code frames short of the full one: signal over difference, over the first part of a long
+    """For each lookahead in code frames below the full one: signal over difference, over the first part of a long
     text."""
     how, receptive_field = _taken_as_it_comes(voice), voice.description.receptive_field.vocoder
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
@@ -181,7 +181,7 @@ def _lookahead_db(voice: Voice) -> dict[str, float]:
 
 
 def _taken_as_it_comes(voice: Voice) -> dict[str, Any]:
-    """How a sentence is spoken without a second attempt, which `say` makes where one went wrong and a stream cannot."""
+    """Settings without a second attempt: `say` makes one where the first went wrong, a stream cannot."""
     decoding = voice.description.decoding
     return {} if decoding is None else {"decoding": dataclasses.replace(decoding.defaults, retries=0)}
 

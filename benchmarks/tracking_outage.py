@@ -1,11 +1,11 @@
-"""What training loses when the MLflow server goes away: nothing, neither points nor speed.
+"""What training loses when the MLflow server goes away: neither points nor speed.
 
     python -m benchmarks.tracking_outage
 
 A real MLflow server over an sqlite file and a real stage, `train_predictor` with a tiny model, which runs on all cores.
-First the server is killed and does not come back before the training has ended; `sonorant sync-tracking` then delivers
-the rest. Then, in one training, times with and without an answering server take turns: killed (connections are
-refused), and stopped by SIGSTOP (requests hang).
+First the server is killed and stays away until the training has ended; `sonorant sync-tracking` then delivers the rest.
+Then, in one training, the server is taken away and brought back: killed (connections are refused), and stopped by
+SIGSTOP (requests hang).
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ from sonorant.tracking import open_store
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from tests.support.tiny_training import settings, tiny_features
 
+TRAINING = "train_acoustic"
+"""What the stage calls the training of an acoustic model: in params.yaml, as the folder of its runs, and in MLflow."""
 PATIENCE = 240
 """Seconds after which something that should have happened has not."""
 SLOWER = 0.10
@@ -101,7 +103,7 @@ class Stage:
         often = {"validate_every": max(1, steps // 6), "checkpoint_every": steps, "log_every": 5}
         model, train = settings("acoustic", steps=steps, **often)
         sections["acoustic"] |= model
-        sections["train_acoustic"] |= train
+        sections[TRAINING] |= train
         (folder / "params.yaml").write_text(yaml.safe_dump(sections))
         shutil.copy(ROOT / "dvc.yaml", folder)
         tiny_features(folder)
@@ -124,7 +126,7 @@ class Stage:
     @property
     def run(self) -> RunDirectory:
         """Its run directory, once it is there."""
-        found = list((self.folder / "runs" / "train_acoustic").glob("*"))
+        found = list((self.folder / "runs" / TRAINING).glob("*"))
         return RunDirectory(found[0] if found else self.folder / "absent")
 
     def step(self) -> int:
@@ -147,10 +149,10 @@ class Stage:
         return float((rows[-1]["step"] - rows[0]["step"]) / (rows[-1]["time"] - rows[0]["time"]))
 
     def delivered(self) -> dict[str, Any]:
-        """What MLflow has, beside what the run directory has. It may not even have a run yet."""
+        """What MLflow has, compared with the run directory. It may not even have a run yet."""
         store = open_store()
         client, known = store.client, store.client.search_runs([store.experiment])
-        runs = [run for run in known if run.data.tags.get("stage") == "train_predictor"]
+        runs = [run for run in known if run.data.tags.get("stage") == TRAINING]
         rows = [row for name in ("metrics.jsonl", "system.jsonl") for row in read_metrics(self.run.path / name)]
         local = Counter((name, row["step"]) for row in rows for name in row["metrics"])
         there: Counter[tuple[str, int]] = Counter()
@@ -261,14 +263,14 @@ def goes_and_comes(server: Server, steps: int, seconds: float) -> dict[str, Any]
 
 
 def complete(delivered: dict[str, Any]) -> bool:
-    """One finished run with all points and samples once."""
+    """Whether there is one finished run that has all points and samples once."""
     wrong = ("missing", "repeated", "samples_missing")
     return delivered["runs"] == 1 and delivered["status"] == "FINISHED" and not any(delivered[name] for name in wrong)
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[Server]:
-    """A server on new files, which this process's own client asks too."""
+    """A server on new files, used by this process's own client too."""
     folder.mkdir()
     server = Server(folder)
     server.start()

@@ -3,10 +3,10 @@ time goes.
 
     python -m benchmarks.training --features data/features
 
-Trains the models of params.yaml for a few steps with the engine that the stages use, under a real torchrun, and in turn
-with `benchmarks.plain_training`, both with as much audio in an optimizer step. What the stages do by default takes
-turns with it in every round, everything else in the first. Each figure is also a ratio to the plain recipe of its own
-round, so it holds on any machine.
+Trains the models of params.yaml for a few steps with the engine of the stages, under a real torchrun, and in turn with
+`benchmarks.plain_training`, both with as much audio in an optimizer step. The stages' defaults take turns with it in
+every round, all other cases in the first only. Each figure is also a ratio to the plain recipe of its own round, so it
+holds on any machine.
 Reference: FastPitch reaches 101,730 mel frames/s on one A100 (NVIDIA's published figure).
 """
 
@@ -61,8 +61,8 @@ class Case:
 
 
 def jobs(features: Path) -> dict[str, Job]:
-    """The training of each model, from params.yaml, with as much in an optimizer step as the plain recipe's batches
-    hold."""
+    """The training of each model, from params.yaml, with as much audio in an optimizer step as in the plain recipe's
+    batch."""
     acoustic, vocoder = asdict(params.load("acoustic", AcousticConfig)), asdict(params.load("vocoder", VocoderConfig))
     train = asdict(params.load("train_acoustic", AcousticTrainConfig))
     of_vocoder = asdict(params.load("train_vocoder", VocoderTrainConfig))
@@ -83,7 +83,7 @@ def jobs(features: Path) -> dict[str, Job]:
 
 
 def cases(model: str, rounds: int, processes: int) -> Iterator[list[Case]]:
-    """What takes turns in each round, the plain recipe first."""
+    """The cases of each round, the plain recipe first."""
     plain = Case(model=model, precision="fp32", processes=1, plain=True)
     default = Case(model=model, precision="bf16", processes=processes)
     every = [
@@ -95,7 +95,7 @@ def cases(model: str, rounds: int, processes: int) -> Iterator[list[Case]]:
 
 
 def run(case: Case, job: Job, steps: int) -> dict[str, Any]:
-    """Train a case in processes of its own and return what it reached."""
+    """Train a case in processes of its own; the figures it reached."""
     given = {name: value for name, value in os.environ.items() if name not in THREADS}
     with tempfile.TemporaryDirectory() as folder:
         file, reached = Path(folder) / "job.json", Path(folder) / "reached.json"
@@ -115,7 +115,7 @@ def run(case: Case, job: Job, steps: int) -> dict[str, Any]:
 
 
 def measure(jobs: dict[str, Job], rounds: int, steps: int, processes: int) -> dict[str, dict[str, Any]]:
-    """Medians over the rounds of each case, with its ratios to the plain recipe of the same round."""
+    """Each case's medians over the rounds, with its ratios to the plain recipe of the same round."""
     found: dict[str, dict[str, Any]] = {}
     for model, job in jobs.items():
         rows: dict[Case, list[dict[str, Any]]] = {}
@@ -132,7 +132,7 @@ def measure(jobs: dict[str, Job], rounds: int, steps: int, processes: int) -> di
 
 
 def summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians; of the ratios to the plain recipe each round's too."""
+    """Medians over the rounds, and the ratio to the plain recipe in each."""
     result: dict[str, Any] = {name: round(median(row[name] for row in measured), 2) for name in FIGURES}
     if "shares" in measured[0]:
         ratios = [row["ratio_to_plain"] for row in measured]
@@ -146,7 +146,7 @@ def summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def padding(job: Job) -> dict[str, float]:
-    """Fraction of the frames computed that are padding, by the plan and in random batches."""
+    """Padding as a fraction of all frames computed, by the plan and in random batches."""
     recipe = recipe_of(job)
     planned = {"plan": recipe.plan.micro_batches(0), "random": random_batches(recipe)}
     return {name: round(padding_waste(batches, recipe.store.frames), 4) for name, batches in planned.items()}
@@ -174,7 +174,7 @@ def main() -> None:
 
 
 def judge(features: Path, arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, bool]]:
-    """Measure all cases on a feature store; the figures and the claims."""
+    """Measure all cases on a feature store; figures and claims."""
     chosen = {name: job for name, job in jobs(features).items() if name in arguments.models}
     processes = min(usable_cores(), *(job.train["micro_batches_per_step"] for job in chosen.values()))
     found = measure(chosen, arguments.rounds, arguments.steps, processes)

@@ -20,11 +20,10 @@ from sonorant.training.worker import Job, recipe_of
 
 
 def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
-    """Take `warmup` and then `steps` steps with the engine, and return what the latter reached and where their time
-    went.
+    """Take `warmup` and then `steps` steps with the engine; the speed of the latter, and where their time went.
 
-    A step is what the training loop does for each: the optimizer step, the ledger's note, the question whether a rank
-    is to stop. Left out is what it does every so many steps: a row of metrics (one is read, within the time), proofs,
+    A step is what the training loop does every time: the optimizer step, the ledger's note, the question whether a rank
+    is to stop. What it does now and then is left out: rows of metrics (one is read, within the time), proofs,
     validation, checkpoints.
     """
     stream = _loop(trainer)
@@ -59,7 +58,7 @@ def _loop(trainer: Trainer) -> Iterator[dict[str, Any]]:
 
 
 def feed(trainer: Trainer, micro_batches: int) -> float:
-    """Micro-batches a second that this rank's loader makes while nothing is trained."""
+    """Micro-batches a second that this rank's loader makes while nothing trains."""
     plans = (trainer.load(trainer.recipe.plan.steps(epoch)) for epoch in range(1_000_000))
     batches = islice(chain.from_iterable(plans), micro_batches + 1)
     next(batches)
@@ -70,7 +69,7 @@ def feed(trainer: Trainer, micro_batches: int) -> float:
 
 
 def main() -> None:
-    """Join the others, train, and write beside the job what was reached."""
+    """Join the other ranks, train, and write the figures beside the job."""
     file, steps, warmup = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     ranks, recipe = join(120.0), recipe_of(Job(**read_json(file)))
     with tempfile.TemporaryDirectory() as folder:

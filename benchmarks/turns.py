@@ -1,8 +1,8 @@
-"""Several ways to do the same, timed in turn. Knows nothing of what they do.
+"""Several ways to do the same, timed in turn.
 
-Whatever else the machine does falls on all of them alike, so a ratio of two is taken round by round. Noise is read from
-blocks of consecutive rounds: how far their medians lie apart is how far another run's would. `CONTROL` is a fixed
-phrase of arithmetic timed in every round; it tells whether the machine itself was slower in another run.
+Other work on the machine affects all of them alike, so a ratio of two is taken round by round. Noise is read from
+blocks of consecutive rounds: their medians lie as far apart as those of two runs would. `CONTROL` is a fixed piece of
+arithmetic timed in every round; it shows whether the machine itself was slower in another run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ Times = dict[str, NDArray[np.float64]]
 
 
 def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: int = 10, most: int = 200) -> Times:
-    """Seconds that each phrase of work, and `CONTROL`, took in each round (R,).
+    """Seconds that each piece of work, and `CONTROL`, took in each round (R,).
 
-    As many rounds as fit into `seconds`, but at least `least` and at most `most`; each begins with another phrase of
-    work.
+    Makes as many rounds as fit into `seconds`, between `least` and `most`; each begins with another piece of work.
     """
     phrases = {**work, CONTROL: _control}
     names = list(phrases)
@@ -46,8 +45,8 @@ def take_turns(work: Mapping[str, Callable[[], object]], seconds: float, least: 
 
 
 def figures(took: NDArray[np.float64]) -> dict[str, Any]:
-    """Percentiles of seconds (R,) in milliseconds, and the medians of blocks of consecutive rounds to compare another
-    run with."""
+    """Percentiles of seconds (R,) in milliseconds, and medians of blocks of consecutive rounds for comparison with
+    another run."""
     p50, p95, p99 = np.percentile(took, [50, 95, 99]) * 1000.0
     blocks = [round(float(np.median(block)) * 1000.0, 4) for block in np.array_split(took, min(BLOCKS, len(took)))]
     return {
@@ -60,7 +59,7 @@ def figures(took: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def ratio(baseline: NDArray[np.float64], took: NDArray[np.float64]) -> dict[str, Any]:
-    """How many times as fast as the baseline, round by round: median and 95 % interval by bootstrap over rounds."""
+    """How many times as fast as the baseline: median and 95 % bootstrap interval over the rounds."""
     ratios = baseline / took
     low, high = bootstrap(np.median, ratios, resamples=RESAMPLES, seed=SEED)
     return {"speedup": _short(np.median(ratios)), "speedup_ci95": [_short(low), _short(high)]}

@@ -1,12 +1,12 @@
-"""That a training on two machines survives the loss of one: the other ends, nothing is left behind, and it resumes to
-the same bits.
+"""Does a training on two machines survive the loss of one? The other must end, nothing may be left running, and the
+next start must end with the same bits.
 
     python -m benchmarks.two_nodes              # through Prefect: a server, a worker a machine, train-and-export
     python -m benchmarks.two_nodes --by-hand    # the stage's command on each machine, with PET_* set
 
-Two machines are made of network namespaces (tests/support/machines.py), each with a working copy of the project in a
-folder of its own and one core. A small voice is trained on both for real; in a second training one machine is killed
-with all that runs on it. How much faster two machines are than one is printed too.
+The two machines are network namespaces (tests/support/machines.py), each with one core and its own working copy of the
+project. A small voice is trained on both for real; in a second training one machine is killed with everything on it.
+The speed-up of two machines over one is printed too.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ class Scene:
         return RunDirectory(next((self.project / "runs" / RUNS).iterdir()))
 
     def step(self) -> int:
-        """Of the newest checkpoint; 0 before there is one."""
+        """Step of the newest checkpoint; 0 before there is one."""
         if not (self.project / "runs" / RUNS).exists():
             return 0
         paths = checkpoint.existing(self.run.checkpoints)
         return int(re.findall(r"\d+", paths[0].name)[0]) if paths else 0
 
     def train(self, nodes: int) -> None:
-        """Train to the end, or end this program with what was said."""
+        """Train to the end; if it fails, end the program with what was said."""
         self.way.start(nodes)
         wait(lambda: self.way.ended() is not None, self)
         if not self.way.ended():
@@ -139,8 +139,7 @@ class Scene:
 
 
 def wait(condition: Callable[[], bool], scene: Scene) -> float:
-    """Return when the condition holds, with the seconds it took; end this program with what was said if it does not
-    come to hold."""
+    """Wait for the condition; the seconds it took. If it never holds, end the program with what was said."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > PATIENCE:
@@ -150,7 +149,7 @@ def wait(condition: Callable[[], bool], scene: Scene) -> float:
 
 
 def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
-    """Train in peace, then with one machine killed, then again; compare the ends."""
+    """Train undisturbed, then with one machine killed, then resume; compare the ends."""
     scene.train(2)
     peace, speed = scene.result(), scene.steps_per_second()
     print(f"two machines: {speed:.2f} steps/s; now one is killed", file=sys.stderr, flush=True)
@@ -194,13 +193,12 @@ def play(scene: Scene, kill_at: int, one_too: bool) -> dict[str, Any]:
 
 
 def errors_in(said: str) -> list[str]:
-    """The lines by which the commands say that they failed; what Prefect makes of them comes besides."""
+    """The commands' own error lines, without what Prefect adds."""
     return [line.strip() for line in said.splitlines() if line.startswith("error: ")]
 
 
 def project(folder: Path, steps: int) -> Path:
-    """A working copy of this project in `folder` with a small voice to train, its features in DVC's remote beside
-    it."""
+    """A working copy with a small voice to train in `folder`, its features in DVC's remote beside it."""
     copy_of_this_project(folder)
     (folder / "dvc.lock").unlink(missing_ok=True)
     store = tiny_features(folder.parent)
@@ -221,7 +219,7 @@ def project(folder: Path, steps: int) -> Path:
 
 
 def copy_for(folder: Path, original: Path) -> Path:
-    """The second machine's working copy: what git and DVC bring there."""
+    """The second machine's working copy, as git and DVC bring it there."""
     git(original, "clone", "-q", str(original), str(folder))
     shutil.copy(original / "dvc.lock", folder)
     dvc(folder, "pull", "-q", "features")
@@ -235,7 +233,7 @@ def dvc(folder: Path, *words: str) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of a command in a working copy."""
+    """The environment of a command in a working copy."""
     return isolated(folder) | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
 
 

@@ -1,13 +1,11 @@
-"""That one loss curve comes out, whatever the number of processes: 1, 2 and 4 of them accumulate 4, 2 and 1
-micro-batches a step.
+"""Is the loss curve the same on 1, 2 and 4 processes, which accumulate 4, 2 and 1 micro-batches a step?
 
     python -m benchmarks.world_size
 
-Trains a tiny model of every recipe under torchrun in fp32 and compares losses with those of one process, over ten
-steps: from the start, and from the checkpoint that one process left ten steps before its end. A step adds the same
-numbers in another order, so the losses start within 1e-7 of each other. Training then multiplies that difference as it
-would any other, and how fast depends on the processor's own rounding as much as on the model; so how far apart whole
-curves end is printed, but claims nothing.
+Trains a tiny model of every recipe under torchrun in fp32 and compares losses with those of one process over ten steps:
+from the start, and from one process's checkpoint ten steps before its end. A step adds the same numbers in another
+order, so losses start within 1e-7 of each other. Training then multiplies that difference, and how fast depends on the
+processor's rounding as much as on the model. How far apart whole curves end is therefore printed, but not claimed.
 """
 
 from __future__ import annotations
@@ -69,7 +67,7 @@ def main() -> None:
 
 def differences(case: str, features: Path, folder: Path, steps: int, processes: list[int]) -> dict[str, Any]:
     """By number of processes, the largest relative difference of a loss from one process: in the first steps, in as
-    many after one process's checkpoint, and in all steps from the start."""
+    many after one process's checkpoint, and in all steps."""
     kind, changes = CASES[case]
     folder.mkdir()
     alone = curves(kind, features, folder / "1", 1, steps, **changes)
@@ -89,7 +87,7 @@ def differences(case: str, features: Path, folder: Path, steps: int, processes: 
 def curves(
     kind: str, features: Path, folder: Path, processes: int, steps: int, start: Path | None = None, **changes: Any
 ) -> Curves:
-    """Train to step `steps` on so many processes, from the checkpoint `start` where one is given."""
+    """Train to step `steps` on so many processes, from the checkpoint `start` if given."""
     changes |= {"validate_every": steps, "checkpoint_every": max(1, steps - FIRST_STEPS), "log_every": 1}
     training = Training(kind, features, folder, steps=steps, micro_batches_per_step=MICRO_BATCHES, **changes)
     training.run.checkpoints.mkdir(parents=True)
