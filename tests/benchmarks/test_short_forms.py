@@ -18,6 +18,8 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 [RUN] = re.findall(r"for name in ([\w ]+); do python -m benchmarks", MAKEFILE)
 BENCHMARKS = [*RUN.split(), "gpu_check"]
 NEEDS = {"quantization": "flite", "alignment": "flite"}
+LONG = {"two_nodes"}
+"""These are the only proof of what they claim, so `make test-long` runs them too."""
 
 
 def with_a_verdict() -> set[str]:
@@ -42,7 +44,9 @@ def test_its_short_form_sets_options_that_it_has(name: str) -> None:
 
 
 @pytest.mark.bench
-@pytest.mark.parametrize("name", BENCHMARKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name in LONG else []) for name in BENCHMARKS]
+)
 def test_its_short_form_ends_with_a_verdict(name: str) -> None:
     if name == "two_nodes" and why_not():
         pytest.skip(f"two machines cannot be made: {why_not()}")

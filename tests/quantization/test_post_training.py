@@ -1,5 +1,4 @@
-"""Calibration, the sensitivity table and the choice between two int8 models: what is planted is found, what is noise is
-not."""
+"""Calibration, sensitivity, the choice between two int8 models: what is planted is found, what is noise is not."""
 
 from __future__ import annotations
 
@@ -20,19 +19,12 @@ from sonorant.quantization.calibration import Sensitivity, calibrate, sensitivit
 from sonorant.quantization.comparison import above, choose
 from sonorant.quantization.judge import Judged
 from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train, spread
-from tests.support.tiny_training import tiny_codes, tiny_recipe
-from tests.training.conftest import settings
+from tests.support.tiny_training import RECIPES, settings, tiny_codes, tiny_recipe
 
 CONFIG = QuantizeConfig(
-    method="auto",
-    max_loss=1.0,
-    auto_trains=["acoustic", "vocoder", "codec", "language_model"],
-    calibration_utterances=4,
-    sensitivity_utterances=2,
-    max_layer_loss=5.0,
-    steps=8,
-    learning_rate=1e-4,
-)
+    method="auto", max_loss=1.0, auto_trains=RECIPES, calibration_utterances=4, sensitivity_utterances=2,
+    max_layer_loss=5.0, steps=8, learning_rate=1e-4,
+)  # fmt: skip
 
 
 def write_float(kind: str, features: Path, folder: Path, decoder: str = "regression", spoil: str | None = None) -> Path:
@@ -46,10 +38,10 @@ def write_float(kind: str, features: Path, folder: Path, decoder: str = "regress
         assert isinstance(recipe.model, Vocoder)
         block = recipe.model.get_submodule(spoil)
         with torch.no_grad():
-            block.scale.fill_(1.0)  # type: ignore[operator]
-            block.norm.weight[0] *= 3000.0  # type: ignore[index, operator, union-attr]
-            block.norm.bias[0] *= 3000.0  # type: ignore[index, operator, union-attr]
-            block.expand.weight[:, 0] /= 3000.0  # type: ignore[index, operator, union-attr]
+            block.scale.fill_(1.0)
+            block.norm.weight[0] *= 3000.0
+            block.norm.bias[0] *= 3000.0
+            block.expand.weight[:, 0] /= 3000.0
     save_model(folder, recipe.model.state_dict(), recipe.description() | {"provenance": {}})
     return folder
 
@@ -59,10 +51,15 @@ def quantise(kind: str, features: Path, folder: Path, config: QuantizeConfig = C
     return post_train(kind, folder, features, settings(kind)[1], config, codes)
 
 
+def mels_of(features: Path, split: str, count: int) -> list[torch.Tensor]:
+    """Mels of the split's utterances, (1, M, T) each."""
+    store = FeatureStore.open(features)
+    return [torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, split, count)]
+
+
 def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -> None:
     model, _ = load_model(write_float("vocoder", features, tmp_path / "float"), "vocoder")
-    store = FeatureStore.open(features)
-    mels = [torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, "train", 3)]
+    mels = mels_of(features, "train", 3)
     scales = calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
     assert scales["enter"]["input_scale"] == pytest.approx(max(float(mel.abs().max()) for mel in mels) / 127)
     assert set(scales["enter"]) == {"input_scale", "output_scale"}
@@ -72,20 +69,15 @@ def test_a_scale_is_the_largest_value_over_127(features: Path, tmp_path: Path) -
 
 def test_a_layer_that_does_not_bear_int8_is_named_and_stays_float(features: Path, tmp_path: Path) -> None:
     """Judged by the distance to what the float vocoder says: a vocoder of random weights has no other right answer."""
-    store = FeatureStore.open(features)
-    mels = [
-        torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None] for item in spread(store, "validation", 3)
-    ]
+    mels = mels_of(features, "validation", 3)
 
     def table(folder: Path) -> dict[str, Sensitivity]:
         model, _ = load_model(folder, "vocoder")
 
         @torch.no_grad()
         def judge(other: torch.nn.Module) -> Judged:
-            distance = np.array(
-                [1.0 + float((other(mel) - model(mel)).square().sum() / model(mel).square().sum()) for mel in mels]
-            )
-            return Judged(distance, distance, "error")
+            errors = [float((other(mel) - model(mel)).square().sum() / model(mel).square().sum()) for mel in mels]
+            return Judged(1.0 + np.array(errors), 1.0 + np.array(errors), "error")
 
         scales = calibrate(model, quantizable(model), lambda m: [m(mel) for mel in mels])
         return {row.layer: row for row in sensitivity_of(model, scales, judge, 0.5, "vocoder")}
@@ -109,16 +101,7 @@ def test_a_sensitive_layer_is_float_in_what_ships(features: Path, tmp_path: Path
     assert set(quantized(found.model)) == {row.layer for row in found.sensitivity} - {worst.layer}
 
 
-KINDS = [
-    ("acoustic", "regression"),
-    ("acoustic", "flow"),
-    ("vocoder", "regression"),
-    ("codec", ""),
-    ("language_model", ""),
-]
-
-
-@pytest.mark.parametrize(("kind", "decoder"), KINDS)
+@pytest.mark.parametrize(("kind", "decoder"), [*((kind, "regression") for kind in RECIPES), ("acoustic", "flow")])
 def test_a_saved_int8_model_is_the_one_that_was_judged(kind: str, decoder: str, features: Path, tmp_path: Path) -> None:
     found = quantise(kind, features, write_float(kind, features, tmp_path / "float", decoder))
     found.save(tmp_path / "int8")
@@ -136,24 +119,18 @@ def test_a_codec_in_int8_says_the_same_codes(features: Path, tmp_path: Path) -> 
     as_float, _ = load_model(tmp_path / "float", "codec")
     assert isinstance(found.model, Codec) and isinstance(as_float, Codec)
     assert quantized(found.model) and all(name.startswith("decoder.") for name in quantized(found.model))
-    store = FeatureStore.open(features)
-    for item in spread(store, "validation", 2):
-        mel_BMT = torch.from_numpy(store.mel(int(item)).T.astype(np.float32))[None]
+    for mel_BMT in mels_of(features, "validation", 2):
         codes_BFG = as_float.encode(mel_BMT)
         assert torch.equal(found.model.encode(mel_BMT), codes_BFG)
         assert not torch.equal(found.model.decode(codes_BFG), as_float.decode(codes_BFG))
     for method in ("auto", "qat"):
         config = dataclasses.replace(CONFIG, method=method)
         assert config.why_not_trained("codec", found.above_float)
-        assert (
-            "a codec is not trained on, as a language model has learned its codes"
-            in decide(found, None, config)[1]["sentence"]
-        )
+        sentence = decide(found, None, config)[1]["sentence"]
+        assert "a codec is not trained on, as a language model has learned its codes" in sentence
 
 
-def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wrong(
-    features: Path, tmp_path: Path
-) -> None:
+def test_language_models_are_compared_on_one_alignment_by_their_wrong_codes(features: Path, tmp_path: Path) -> None:
     found = quantise("language_model", features, write_float("language_model", features, tmp_path / "float"))
     assert found.as_float.measure == "wrong_codes_percent"
     assert np.all((found.as_float.error >= 0) & (found.as_float.error <= 100))
@@ -166,14 +143,12 @@ def test_language_models_are_compared_on_one_alignment_by_the_codes_they_get_wro
         deaf.get_submodule("code").weight.zero_()
     judged = found.judge(deaf)
     assert not np.array_equal(judged.loss, found.as_float.loss)
-    aligned = [batch["durations"] for _, batch in found.judge.batches]  # type: ignore[union-attr, misc, call-overload]
-    assert all(int(one.sum()) > 0 for one in aligned)
+    assert all(int(batch["durations"].sum()) > 0 for _, batch in found.judge.batches)
 
 
 def test_a_kind_of_model_that_is_none_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"^auto_trains: unknown kind of model 'acustic'; there are: acoustic, vocoder, "
-    ):
+    words = "^auto_trains: unknown kind of model 'acustic'; there are: acoustic, vocoder, "
+    with pytest.raises(ValueError, match=words):
         dataclasses.replace(CONFIG, auto_trains=["acustic"])
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,18 +16,14 @@ import torch
 
 from sonorant.layers.quantized import quantized
 from sonorant.models import load_model
-from sonorant.training import checkpoint
-from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.initial import read_initial
-from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job, recipe_of, start_from
 from tests.quantization.test_post_training import quantise, write_float
+from tests.support.imports import ROOT
 from tests.support.tiny_training import tiny_job
-from tests.training.test_resume import assert_same
-from tests.training.trainings import Training
+from tests.training.trainings import ALONE, Training, assert_resumes, logged, trainer_of
 
-ALONE = Ranks(0, 1, 0, torch.device("cpu"))
 GENTLE = {"learning_rate": 1e-4, "warmup_steps": 8, "steps": 6, "validate_every": 6, "checkpoint_every": 2}
 
 
@@ -50,35 +45,25 @@ def job_of(kind: str, features: Path, folder: Path, start: Path, **changes: obje
     return dataclasses.replace(job, model=model, initial=str(folder / "initial.ckpt"))
 
 
-def trainer(job: Job) -> Trainer:
+def trainer(job: Job, run: Path, device: str = "cpu") -> Trainer:
     recipe = recipe_of(job)
     assert job.initial
     start_from(recipe, Path(job.initial), ALONE)
-    RunDirectory(Path(job.run)).path.mkdir(exist_ok=True)
-    return Trainer(recipe, ALONE, RunDirectory(Path(job.run)), "f")
+    return trainer_of(recipe, run, device=device)
+
+
+def scales_of(training: Trainer) -> dict[str, float]:
+    return {name: float(layer.input_scale) for name, layer in quantized(training.recipe.model).items()}
 
 
 @pytest.mark.parametrize(("kind", "precision"), [("acoustic", "fp32"), ("vocoder", "bf16"), ("language_model", "fp32")])
 def test_resumed_equals_uninterrupted(
     kind: str, precision: str, features: Path, int8: dict[str, Path], tmp_path: Path, alone: None
 ) -> None:
-    whole = trainer(job_of(kind, features, tmp_path, int8[kind], precision=precision))
-    scales = {name: float(layer.input_scale) for name, layer in quantized(whole.recipe.model).items()}
+    job = job_of(kind, features, tmp_path, int8[kind], precision=precision)
+    scales = scales_of(trainer(job, tmp_path / "start"))
     assert scales and all(scale != 1.0 for scale in scales.values()), "the scales of the start were not taken"
-    assert whole.train() == "finished"
-    assert scales == {name: float(layer.input_scale) for name, layer in quantized(whole.recipe.model).items()}
-
-    (tmp_path / "cut").mkdir()
-    job = job_of(kind, features, tmp_path / "cut", int8[kind], precision=precision)
-    checkpoints = Path(shutil.copytree(whole.run.path, job.run)) / "checkpoints"
-    for path in checkpoint.existing(checkpoints):
-        if path != checkpoint.path_of(checkpoints, 4):
-            path.unlink()
-    resumed = trainer(job)
-    resumed.resume()
-    assert resumed.step == 4
-    assert resumed.train() == "finished"
-    assert_same(whole.state(), resumed.state())
+    assert scales_of(assert_resumes(lambda run: trainer(job, run), tmp_path, 4)) == scales
 
 
 @pytest.mark.long
@@ -87,12 +72,9 @@ def test_two_ranks_follow_the_curve_of_one(features: Path, int8: dict[str, Path]
     curves = []
     for ranks in (1, 2):
         training = Training("vocoder", features, tmp_path / str(ranks))
-        training.job = dataclasses.replace(
-            job_of("vocoder", features, tmp_path / str(ranks), int8["vocoder"], micro_batches_per_step=4), machine={}
-        )
+        training.job = job_of("vocoder", features, training.folder, int8["vocoder"], micro_batches_per_step=4)
         training.finish(ranks)
-        rows = [row["metrics"] for row in read_metrics(training.run.metrics)]
-        curves.append(np.array([row["train/loss"] for row in rows if "train/loss" in row]))
+        curves.append(logged(training.run.path, "train/loss"))
     assert len(curves[0]) == 6
     np.testing.assert_allclose(curves[1], curves[0], rtol=1e-6)
     model, description = load_model(tmp_path / "2" / "model", "vocoder")
@@ -101,50 +83,30 @@ def test_two_ranks_follow_the_curve_of_one(features: Path, int8: dict[str, Path]
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
-def test_a_gpu_trains_int8_in_mixed_precision(
-    kind: str, features: Path, int8: dict[str, Path], tmp_path: Path, alone: None
-) -> None:
-    (tmp_path / "cpu").mkdir()
-    losses = []
-    for device, folder in (("cpu", tmp_path / "cpu"), ("cuda", tmp_path)):
-        job = job_of(kind, features, folder, int8[kind], precision="bf16")
-        recipe = recipe_of(job)
-        start_from(recipe, Path(str(job.initial)), ALONE)
-        RunDirectory(Path(job.run)).path.mkdir()
-        training = Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(Path(job.run)), "f")
-        assert training.train() == "finished"
-        losses.append(
-            [
-                row["metrics"]["train/loss"]
-                for row in read_metrics(training.run.metrics)
-                if "train/loss" in row["metrics"]
-            ]
-        )
+def test_a_gpu_trains_int8_in_bf16(kind: str, features: Path, int8: dict, tmp_path: Path, alone: None) -> None:
+    losses, job = [], job_of(kind, features, tmp_path, int8[kind], precision="bf16")
+    for device in ("cpu", "cuda"):
+        assert trainer(job, tmp_path / device, device).train() == "finished"
+        losses.append(logged(tmp_path / device, "train/loss"))
     np.testing.assert_allclose(losses[1], losses[0], rtol=0.02)
 
 
 @pytest.mark.long
 def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Path, tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
     for name in ("sonorant", "tasks", "dvc.yaml"):
-        (tmp_path / name).symlink_to(root / name)
-    text = (root / "params.yaml").read_text(encoding="utf-8")
+        (tmp_path / name).symlink_to(ROOT / name)
+    text = (ROOT / "params.yaml").read_text(encoding="utf-8")
     few = {"calibration_utterances: 24": 2, "sensitivity_utterances: 8": 2, "steps: 150": 2, "max_loss: 1.0": -100}
     for setting, value in few.items():  # no calibration keeps to -100 %: both models are trained
         assert text.count(setting) == 1
         text = text.replace(setting, f"{setting.split(':')[0]}: {value}")
     (tmp_path / "params.yaml").write_text(text, encoding="utf-8")
     folders = {kind: write_float(kind, features, tmp_path / "models" / kind) for kind in ("acoustic", "vocoder")}
-    paths = {"--predictor": folders["acoustic"], "--waveform": folders["vocoder"], "--features": features,
-    "--runs": tmp_path / "runs",
-             "--out": tmp_path / "quantized", "--report": tmp_path / "report.json"}  # fmt: skip
-    command = [sys.executable, "-m", "tasks.quantize", *(str(word) for option in paths.items() for word in option)]
-    env = {
-        **os.environ,
-        "PET_NPROC_PER_NODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db",
-    }
+    models = ["--predictor", folders["acoustic"], "--waveform", folders["vocoder"], "--features", features]
+    outs = ["--runs", tmp_path / "runs", "--out", tmp_path / "quantized", "--report", tmp_path / "report.json"]
+    command = [sys.executable, "-m", "tasks.quantize", *models, *outs]
+    one = {"PET_NPROC_PER_NODE": "1", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **one, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())

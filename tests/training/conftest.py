@@ -7,55 +7,40 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import torch.distributed as dist
 
-from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
 from sonorant.text import TextConfig
-from tests.support.tiny_training import settings
+from tests.support.synthetic_corpus import TINY
 
-__all__ = ["settings"]
-
-AUDIO = MelConfig(sample_rate=8000, n_fft=256, hop=64, n_mels=20, f_min=0.0, f_max=4000.0)
-TEXTS = (
-    "a red fox",
-    "the blue sea",
-    "seven old men",
-    "go home now",
-    "we like tea",
-    "it may rain",
-    "no, thank you",
-    "look at me",
-)
+TEXTS = ("a red fox", "the blue sea", "seven old men", "go home now", "we like tea", "it may rain", "no, thank you",
+         "look at me")  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A feature store of 20 utterances of tones that change with the text, 1.0 to 1.6 s long; 16 of them to train
-    on."""
-    folder = tmp_path_factory.mktemp("tiny")
-    random = np.random.default_rng(0)
+    """A feature store of 20 utterances of tones that change with the text, of 1.0 to 1.6 s; 16 of them to train on."""
+    folder, random, rate = tmp_path_factory.mktemp("tiny"), np.random.default_rng(0), TINY.sample_rate
     utterances = []
     for number in range(20):
-        text = TEXTS[number % len(TEXTS)]
-        rate, seconds = AUDIO.sample_rate, 1.0 + 0.6 * random.random()
+        text, seconds = TEXTS[number % len(TEXTS)], 1.0 + 0.6 * random.random()
         time = np.arange(int(rate * seconds)) / rate
         tone = sum(
             np.sin(2 * np.pi * (120 + 9 * ord(letter)) * time + place)
             * np.exp(-((time * len(text) / seconds - place) ** 2))
             for place, letter in enumerate(text)
         )
-        write_wav(
-            folder / f"{number}.wav", (0.3 * tone + 0.01 * random.standard_normal(len(time))).astype(np.float32), rate
-        )
+        wave, path = 0.3 * tone + 0.01 * random.standard_normal(len(time)), f"{number}.wav"
+        write_wav(folder / path, wave.astype(np.float32), rate)
+        split = "validation" if number >= 16 else "train"
         utterances.append(
-            Utterance(id=f"u{number:02d}", audio=f"{number}.wav", text=text, speaker=f"s{number % 2}",
-            language="en-us", spoken=text,
-                      seconds=seconds, sample_rate=rate, sha256="", split="validation" if number >= 16 else "train")
+            Utterance(id=f"u{number:02d}", audio=path, text=text, spoken=text, speaker=f"s{number % 2}", split=split,
+                      language="en-us", seconds=seconds, sample_rate=rate, sha256="")
         )  # fmt: skip
-    write_features(folder, utterances, folder / "features", AUDIO, TextConfig(frontend="gruut"), processes=1)
+    write_features(folder, utterances, folder / "features", TINY, TextConfig(frontend="gruut"), processes=1)
     return folder / "features"
 
 
@@ -63,5 +48,15 @@ def features(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def alone(tmp_path: Path) -> Iterator[None]:
     """This process as a process group of its own, for trainings that need no torchrun."""
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture
+def alone_on_a_gpu(tmp_path: Path) -> Iterator[None]:
+    """The same as `join` makes it where there is a GPU; the test is skipped where there is none."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    dist.init_process_group("cpu:gloo,cuda:nccl", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
     yield
     dist.destroy_process_group()

@@ -13,14 +13,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from sonorant.families import model_kind
-from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.step import TrainStep
-from sonorant.training.telemetry.stopwatch import Stopwatch
-from tests.support.tiny_training import tiny_features, tiny_recipe
+from tests.support.tiny_training import tiny_features
+from tests.training.trainings import batches_of, step_of
 
 KEPT = Path(__file__).with_suffix(".json")
 STEPS = 2
@@ -49,12 +46,10 @@ Rows = list[dict[str, float]]
 def losses_of(case: str, precision: str, features: Path) -> Rows:
     """The losses of the first steps; gradient norms of waveform models differ by half between CPUs."""
     kind, changes = CASES[case]
-    recipe = tiny_recipe(kind, features, precision=precision, **changes)
-    trained = TrainStep(recipe, Ranks(0, 1, 0, torch.device("cpu")), Stopwatch())
+    trained = step_of(kind, features, precision=precision, **changes)
     rows = []
-    for step, micro_batches in enumerate(recipe.plan.steps(0)[:STEPS]):
-        data: Any = recipe.dataset(micro_batches)
-        taken = trained.take(step, micro_batches, (data[index] for index in range(len(micro_batches))))
+    for step in range(STEPS):
+        taken = trained.take(step, *batches_of(trained.recipe, step))
         rows.append({name: float(f"{float(value):.6g}") for name, value in taken["losses"].items()})
     return rows
 

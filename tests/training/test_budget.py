@@ -13,13 +13,12 @@ from sonorant.errors import SonorantError
 from sonorant.training import checkpoint, memory
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
 from sonorant.training.recipe import Recipe
-from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.run_directory import RunDirectory
 from sonorant.training.step import TrainStep
-from sonorant.training.telemetry.stopwatch import Stopwatch
-from sonorant.training.trainer import Trainer
 from tests.support.tiny_training import tiny_recipe
+from tests.training.trainings import ALONE, logged, newest_state, step_of, trainer_of
 
-CPU = Ranks(0, 1, 0, torch.device("cpu"))
+pytestmark = pytest.mark.usefixtures("alone")
 AUTO = {
     "acoustic": {"frames_per_micro_batch": "auto"},
     "vocoder": {"segments_per_micro_batch": "auto"},
@@ -27,23 +26,15 @@ AUTO = {
 }
 
 
-def recipe(kind: str, features: Path, **changes: Any) -> Recipe:
-    return tiny_recipe(kind, features, **AUTO[kind], **changes)
-
-
-def test_without_a_budget_there_is_no_plan(features: Path) -> None:
-    for kind in AUTO:
-        with pytest.raises(SonorantError, match="auto and not yet found"):
-            recipe(kind, features).plan.steps(0)
-
-
 @pytest.mark.parametrize("kind", AUTO)
 def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
-    kind: str, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+    kind: str, features: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 3)
-    chosen = recipe(kind, features, micro_batches_per_step=1)
-    trained = TrainStep(chosen, CPU, Stopwatch())
+    trained = step_of(kind, features, **AUTO[kind], micro_batches_per_step=1)
+    chosen = trained.recipe
+    with pytest.raises(SonorantError, match="auto and not yet found"):
+        chosen.plan.steps(0)
     before = [parameter.detach().clone() for parameter in chosen.model.parameters()]
     assert memory.find_budget(trained, 0.5) == chosen.budget == chosen.budget_range(3)[1]
     assert 3 <= len(chosen.plan.steps(0)) <= 5
@@ -53,15 +44,12 @@ def test_a_budget_found_leaves_an_epoch_its_steps_and_the_weights_as_they_were(
 
 @pytest.mark.parametrize("allowed", [2.0, 3.0, 5.0])
 def test_the_budget_stays_below_what_is_allowed_and_comes_close(
-    allowed: float, features: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+    allowed: float, features: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a device whose memory is what the passes really keep for their backward: a fixed part and the tensors
-    saved."""
-    chosen = recipe("acoustic", features, micro_batches_per_step=1)
-    trained = TrainStep(chosen, CPU, Stopwatch())
-    kept = SavedTensors(trained, fixed=2_000_000)
-    smallest, _ = chosen.budget_range(1)
-    chosen.budget = smallest
+    """On a device whose memory is what passes really keep for their backward: a fixed part and the tensors saved."""
+    trained = step_of("acoustic", features, **AUTO["acoustic"], micro_batches_per_step=1)
+    chosen, kept = trained.recipe, SavedTensors(trained, fixed=2_000_000)
+    chosen.budget, largest = chosen.budget_range(1)
     limit = int(allowed * kept.peak_of_heaviest(chosen))
     monkeypatch.setattr(memory, "STEPS_AN_EPOCH", 1)
     monkeypatch.setattr(memory, "forget_peak", kept.forget)
@@ -70,7 +58,7 @@ def test_the_budget_stays_below_what_is_allowed_and_comes_close(
     monkeypatch.setattr(memory, "_yet_to_come", lambda trained: 0)
     found = memory.find_budget(trained, 1.0)
     assert kept.largest <= limit, "a trial took more than is allowed"
-    assert kept.peak_of_heaviest(chosen) > 0.7 * limit or found == chosen.budget_range(1)[1]
+    assert kept.peak_of_heaviest(chosen) > 0.7 * limit or found == largest
 
 
 class SavedTensors:
@@ -92,7 +80,7 @@ class SavedTensors:
                 dry_run(batch)
             self.peak, self.largest = max(self.peak, taken), max(self.largest, taken)
 
-        trained.dry_run = counted  # type: ignore[method-assign]
+        trained.dry_run = counted
 
     def forget(self, device: torch.device) -> None:
         self.peak = self.fixed
@@ -100,47 +88,42 @@ class SavedTensors:
     def peak_of_heaviest(self, chosen: Recipe) -> int:
         self.forget(torch.device("cpu"))
         batches = chosen.dataset(chosen.heaviest())
-        for index in range(len(batches)):  # type: ignore[arg-type]
+        for index in range(len(batches)):
             self.trained.dry_run(batches[index])
         peak, self.largest = self.peak, 0
         return peak
 
 
-def test_what_does_not_fit_at_all_is_said_before_the_first_step(features: Path, alone: None) -> None:
+def test_what_does_not_fit_at_all_is_said_before_the_first_step(features: Path) -> None:
     with pytest.raises(AllRanksError, match=r"smallest budget \(\d+\) does not fit .*machine.memory_share"):
-        memory.find_budget(TrainStep(recipe("acoustic", features), CPU, Stopwatch()), 1e-6)
+        memory.find_budget(step_of("acoustic", features, **AUTO["acoustic"]), 1e-6)
 
 
-def test_the_rank_with_the_least_memory_is_the_one_named(features: Path, alone: None) -> None:
+def test_the_rank_with_the_least_memory_is_the_one_named(features: Path) -> None:
     class Neighbours(Ranks):
         def gather(self, value: Any) -> list[Any]:
             return [value, (0, 2**30, "rank 7 on small")]
 
-    neighbours = Neighbours(0, 1, 0, torch.device("cpu"))
+    trained = step_of("acoustic", features, **AUTO["acoustic"])
+    trained.ranks = Neighbours(0, 1, 0, torch.device("cpu"))
     with pytest.raises(AllRanksError, match=r"^rank 7 on small: .* into 1.0 GiB"):
-        memory.find_budget(TrainStep(recipe("acoustic", features), neighbours, Stopwatch()), 0.5)
+        memory.find_budget(trained, 0.5)
 
 
-def test_a_resumed_run_keeps_the_budget_that_was_found(features: Path, tmp_path: Path, alone: None) -> None:
-    run = RunDirectory(tmp_path)
-    first = Trainer(recipe("acoustic", features), CPU, run, "f")
-    first.train()
-    chosen = first.recipe.budget
-    newest = checkpoint.existing(run.checkpoints)[0]
-    state = checkpoint.load(newest)
-    assert state["budget"] == chosen
+def test_a_budget_is_logged_with_padding_and_memory_and_a_resumed_run_keeps_it(features: Path, tmp_path: Path) -> None:
+    def trained() -> Recipe:
+        trainer = trainer_of(tiny_recipe("acoustic", features, **AUTO["acoustic"], steps=2, log_every=2), tmp_path)
+        trainer.train()
+        return trainer.recipe
+
+    chosen = trained()
+    assert logged(tmp_path, "batch/budget") == [chosen.budget]
+    plan = [batch for step in chosen.plan.steps(0)[:2] for batch in step]
+    [padding], [peak] = logged(tmp_path, "batch/padding"), logged(tmp_path, "memory/peak_gib")
+    assert padding_waste(plan, chosen.store.frames) <= padding < 0.5
+    assert peak * 2**30 == pytest.approx(memory.peak(ALONE.device), rel=0.2)
+    state = newest_state(tmp_path)
+    assert state["budget"] == chosen.budget
+    newest = checkpoint.existing(RunDirectory(tmp_path).checkpoints)[0]
     checkpoint.save(newest, {**state, "budget": 777})  # as if found on a machine with other memory
-    again = Trainer(recipe("acoustic", features), CPU, run, "f")
-    again.train()
-    assert again.recipe.budget == 777
-
-
-def test_budget_padding_and_peak_memory_are_logged(features: Path, tmp_path: Path, alone: None) -> None:
-    run = RunDirectory(tmp_path)
-    trainer = Trainer(recipe("acoustic", features, steps=2, log_every=2), CPU, run, "f")
-    trainer.train()
-    (row,) = [row["metrics"] for row in read_metrics(run.metrics) if "batch/budget" in row["metrics"]]
-    assert row["batch/budget"] == trainer.recipe.budget
-    plan = [batch for step in trainer.recipe.plan.steps(0)[:2] for batch in step]
-    assert padding_waste(plan, trainer.recipe.store.frames) <= row["batch/padding"] < 0.5  # type: ignore[attr-defined]
-    assert row["memory/peak_gib"] * 2**30 == pytest.approx(memory.peak(CPU.device), rel=0.2)
+    assert trained().budget == 777

@@ -14,16 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.training import checkpoint
 from sonorant.training.run_directory import MetricsLog, read_metrics
-from tests.training.trainings import Training
+from tests.training.trainings import Training, newest_state
 
 LESS_THAN_A_CHECKPOINT = 100_000
 """Bytes."""
 
 
 @pytest.fixture(scope="module")
-def half_trained(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def half(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run directory of a training of 4 of its steps."""
     training = Training("acoustic", features, tmp_path_factory.mktemp("half"), steps=4)
     training.finish()
@@ -33,60 +32,55 @@ def half_trained(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one MB, mounted for this test."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
+    (disk := tmp_path / "disk").mkdir()
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a small disk can be mounted only by root on Linux")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(disk)], capture_output=True, text=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], capture_output=True, text=True)
     if mounted.returncode:
         pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
     yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
+    subprocess.run(["umount", "-l", disk], check=True)
 
 
-def continued(features: Path, half_trained: Path, folder: Path) -> Training:
+class Continued(Training):
     """The half-trained training, in `folder`, with four more steps to go."""
-    shutil.copytree(half_trained, folder / "run")
-    return Training("acoustic", features, folder, steps=8)
+
+    def __init__(self, features: Path, half: Path, folder: Path) -> None:
+        shutil.copytree(half, folder / "run")
+        super().__init__("acoustic", features, folder, steps=8)
+        self.before = self.contents()
+
+    def contents(self) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in self.run.checkpoints.iterdir()}
+
+    def assert_nothing_is_lost(self, cause: str | None = None) -> None:
+        """The old checkpoints are there, no part of a new one is, and the status says why."""
+        assert self.contents() == self.before
+        status = self.run.status()
+        assert cause is None or (status["state"] == "failed" and cause in status["message"]), status
+
+    def finish_the_rest(self) -> None:
+        self.finish()
+        assert newest_state(self.run.path)["step"] == 8
 
 
-def contents(training: Training) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in training.run.checkpoints.iterdir()}
-
-
-def assert_nothing_is_lost(training: Training, before: dict[str, bytes], cause: str) -> None:
-    """The old checkpoints are there, no sub_batch of a new one is, and the status says why."""
-    assert contents(training) == before
-    status = training.run.status()
-    assert status["state"] == "failed" and re.search(cause, status["message"]), status
-
-
-def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(
-    features: Path, half_trained: Path, tmp_path: Path
-) -> None:
+def test_a_file_that_may_not_grow_leaves_the_last_checkpoint(features: Path, half: Path, tmp_path: Path) -> None:
     """A quota; works on every system."""
-    training = continued(features, half_trained, tmp_path / "t")
-    before = contents(training)
-    assert len(before["step-00000004.ckpt"]) > LESS_THAN_A_CHECKPOINT
+    training = Continued(features, half, tmp_path / "t")
+    assert len(training.before["step-00000004.ckpt"]) > LESS_THAN_A_CHECKPOINT
     limits = (LESS_THAN_A_CHECKPOINT, LESS_THAN_A_CHECKPOINT)
     error = training.failed(training.start(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits)))
     assert re.search(r"step-00000006.ckpt: checkpoint not written \(File too large\).*make room.*resumes", error)
-    assert_nothing_is_lost(training, before, "File too large")
-    training.finish()
-    assert checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"] == 8
+    training.assert_nothing_is_lost("File too large")
+    training.finish_the_rest()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("left", [20_000, 0])
-def test_a_full_disk_leaves_the_last_checkpoint(
-    left: int, features: Path, half_trained: Path, small_disk: Path
-) -> None:
+def test_a_full_disk_leaves_the_last_checkpoint(left: int, features: Path, half: Path, small_disk: Path) -> None:
     """With room for a few lines of metrics but no checkpoint, and without any."""
-    training = continued(features, half_trained, small_disk)
+    training = Continued(features, half, small_disk)
     training.output, training.job_file = small_disk.parent / "output.txt", small_disk.parent / "job.json"
-    before = contents(training)
     filler = small_disk / "filler"
     with filler.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
         while True:
@@ -95,19 +89,16 @@ def test_a_full_disk_leaves_the_last_checkpoint(
         file.truncate(filler.stat().st_size - left)
     error = training.failed(training.start())
     assert "No space left on device" in error and "the same command resumes" in error, error
-    assert contents(training) == before
-    if left:
-        assert_nothing_is_lost(training, before, "No space left")
+    training.assert_nothing_is_lost("No space left" if left else None)
     filler.unlink()
-    training.finish()
-    assert checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"] == 8
+    training.finish_the_rest()
 
 
 @pytest.mark.long
-def test_a_read_only_run_directory_is_named(features: Path, half_trained: Path, tmp_path: Path) -> None:
+def test_a_read_only_run_directory_is_named(features: Path, half: Path, tmp_path: Path) -> None:
     """A read-only mount, which stops root too."""
-    training = continued(features, half_trained, tmp_path / "t")
-    before, run = contents(training), str(training.run.path)
+    training = Continued(features, half, tmp_path / "t")
+    run = str(training.run.path)
     if os.geteuid() != 0 or subprocess.run(["mount", "--bind", run, run], capture_output=True).returncode:
         pytest.skip("no folder can be mounted read-only here")
     try:
@@ -116,34 +107,27 @@ def test_a_read_only_run_directory_is_named(features: Path, half_trained: Path, 
     finally:
         subprocess.run(["umount", "-l", run], check=True)
     assert run in error and "Read-only file system" in error, error
-    assert contents(training) == before
+    training.assert_nothing_is_lost()
 
 
 @pytest.mark.long
-def test_a_second_trainer_ends_on_all_its_ranks_and_leaves_the_first_alone(
-    features: Path, half_trained: Path, tmp_path: Path
-) -> None:
-    training = continued(features, half_trained, tmp_path / "t")
+def test_a_second_trainer_ends_on_all_ranks_and_leaves_the_first(features: Path, half: Path, tmp_path: Path) -> None:
+    training = Continued(features, half, tmp_path / "t")
     training.run.lock()
-    before, status = contents(training), training.run.status()
-    error = training.failed(training.start(2, "tests.training.impatient_worker"))
-    assert re.search(rf"another trainer \(process {os.getpid()}\) is at work here; wait for it or stop it", error), (
-        error
-    )
+    status = training.run.status()
+    error = training.failed(training.start(2, DISTURBED="impatient"))
+    assert f"another trainer (process {os.getpid()}) is at work here; wait for it or stop it" in error
     assert training.run.status() == status
-    assert contents(training) == before
+    training.assert_nothing_is_lost()
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_other_settings_is_refused_by_all_ranks_in_one_line(
-    features: Path, half_trained: Path, tmp_path: Path
-) -> None:
-    training = continued(features, half_trained, tmp_path / "t")
+def test_a_checkpoint_of_other_settings_is_refused_by_all_ranks(features: Path, half: Path, tmp_path: Path) -> None:
+    training = Continued(features, half, tmp_path / "t")
     training.job = dataclasses.replace(training.job, fingerprint="other")
-    before = contents(training)
     error = training.failed(training.start(2))
-    assert re.search(r"its checkpoint belongs to other settings or data; remove the folder", error)
-    assert_nothing_is_lost(training, before, "other settings")
+    assert "its checkpoint belongs to other settings or data; remove the folder" in error
+    training.assert_nothing_is_lost("other settings")
 
 
 @pytest.mark.parametrize("row", [b"\xff\xfe{", b'{"step": 3}', b"[]", b'{"step": 3, "time": 0, "metrics": 1}'])

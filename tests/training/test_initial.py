@@ -1,5 +1,4 @@
-"""Fine-tuning starts where the trained model stopped; what does not fit is listed by name; nonsense is refused in one
-line."""
+"""Fine-tuning starts where the trained model stopped; misfits are listed by name; nonsense is refused."""
 
 from __future__ import annotations
 
@@ -12,28 +11,20 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training import checkpoint
-from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.initial import Initial, read_initial
-from sonorant.training.recipe import Recipe
-from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import start_from
 from tasks.initial import find_initial
 from tests.support.tiny_training import tiny_recipe
-from tests.training.conftest import settings
+from tests.training.trainings import ALONE, trainer_of
 
-ALONE = Ranks(0, 1, 0, torch.device("cpu"))
-
-
-def recipe_of(kind: str, features: Path, **changes: Any) -> Recipe:
-    return tiny_recipe(kind, features, **changes)
+pytestmark = pytest.mark.usefixtures("alone")
 
 
 def trained(kind: str, features: Path, run: Path, **changes: Any) -> Trainer:
-    run.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(recipe_of(kind, features, **changes), ALONE, RunDirectory(run), "f")
+    trainer = trainer_of(tiny_recipe(kind, features, **changes), run)
     assert trainer.train() == "finished"
     return trainer
 
@@ -57,39 +48,34 @@ def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[s
     [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("codec", {}), ("language_model", {})],
 )
 def test_fine_tuning_starts_at_the_validation_loss_of_what_it_starts_from(
-    kind: str, changes: dict[str, Any], features: Path, tmp_path: Path, alone: None
+    kind: str, changes: dict[str, Any], features: Path, tmp_path: Path
 ) -> None:
     first = trained(kind, features, tmp_path / "run", **changes)
-    newest = checkpoint.existing(tmp_path / "run" / "checkpoints")[0]
+    newest = checkpoint.existing(first.run.checkpoints)[0]
     read_initial(newest, kind).write(tmp_path / "initial.ckpt")
-    recipe = recipe_of(kind, features, init_from=str(newest), **changes)
+    recipe = tiny_recipe(kind, features, init_from=str(newest), **changes)
     start_from(recipe, tmp_path / "initial.ckpt", ALONE)
-    (tmp_path / "tuned").mkdir()
-    Trainer(recipe, ALONE, RunDirectory(tmp_path / "tuned"), "g").train()
+    tuned = trainer_of(recipe, tmp_path / "tuned", "g")
+    tuned.train()
     before = [row["metrics"] for row in read_metrics(first.run.metrics) if "validation/loss" in row["metrics"]][-1]
-    [after] = [row["metrics"] for row in read_metrics(tmp_path / "tuned" / "metrics.jsonl") if row["step"] == 0]
+    [after] = [row["metrics"] for row in read_metrics(tuned.run.metrics) if row["step"] == 0]
     assert {name: before[name] for name in after} == pytest.approx(after, rel=1e-5)
 
 
-def test_average_checkpoints_and_folders_hold_the_same(features: Path, tmp_path: Path, alone: None) -> None:
-    run = tmp_path / "run"
-    trained("vocoder", features, run, validate_every=8)
-    contents = {
-        read_initial(path, "vocoder").content() for path in (run, *checkpoint.existing(run / "checkpoints")[:1])
-    }
-    assert contents == {read_initial(run / "checkpoints" / checkpoint.BEST, "vocoder").content()}
-    older = read_initial(checkpoint.existing(run / "checkpoints")[1], "vocoder")
-    assert older.content() not in contents, "other weights are another training"
+def test_average_checkpoints_and_folders_hold_the_same(features: Path, tmp_path: Path) -> None:
+    run = trained("vocoder", features, tmp_path / "run", validate_every=8).run
+    newest, older = checkpoint.existing(run.checkpoints)
+    paths = (run.path, newest, run.checkpoints / checkpoint.BEST, older)
+    folder, *same, other = (read_initial(path, "vocoder").content() for path in paths)
+    assert same == [folder, folder]
+    assert other != folder, "other weights are another training"
 
 
-def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(
-    features: Path, tmp_path: Path, alone: None
-) -> None:
+def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(features: Path, tmp_path: Path) -> None:
     old = trained("acoustic", features, tmp_path / "run").trained.ema.module.state_dict()
     symbols = json.loads((features / "header.json").read_text())["symbols"]
     turned = ["new-symbol", *reversed(symbols)]
-    more = with_speakers(features, tmp_path / "more", ["s1", "carla", "s0"], turned)
-    recipe = recipe_of("acoustic", more)
+    recipe = tiny_recipe("acoustic", with_speakers(features, tmp_path / "more", ["s1", "carla", "s0"], turned))
     taken = recipe.start_from(read_initial(tmp_path / "run", "acoustic"))
     new = recipe.model.state_dict()
     rows = old["speaker.weight"]
@@ -104,21 +90,19 @@ def test_a_new_speaker_starts_from_the_mean_and_the_others_keep_their_voice(
 
 
 @pytest.mark.parametrize("kind", ["codec", "language_model"])
-def test_the_old_statistics_of_the_mel_stay_with_the_weights(
-    kind: str, features: Path, tmp_path: Path, alone: None
-) -> None:
+def test_the_old_statistics_of_the_mel_stay_with_the_weights(kind: str, features: Path, tmp_path: Path) -> None:
     old = trained(kind, features, tmp_path / "run", steps=1).trained.ema.module.state_dict()
     speakers = json.loads((features / "header.json").read_text())["speakers"]
-    recipe = recipe_of(kind, with_speakers(features, tmp_path / "other", speakers))
+    recipe = tiny_recipe(kind, with_speakers(features, tmp_path / "other", speakers))
     assert recipe.description()["mel_mean"] != pytest.approx(float(old["mel_mean"]))
     recipe.start_from(read_initial(tmp_path / "run", kind))
     assert recipe.model.state_dict()["mel_mean"] == old["mel_mean"]
     assert recipe.description()["mel_mean"] == pytest.approx(float(old["mel_mean"]))
 
 
-def test_mismatching_layers_are_listed_by_name_with_both_shapes(features: Path, tmp_path: Path, alone: None) -> None:
+def test_mismatching_layers_are_listed_by_name_with_both_shapes(features: Path, tmp_path: Path) -> None:
     trained("acoustic", features, tmp_path / "run", steps=1)
-    recipe = recipe_of("acoustic", features, decoder_kernel=5, decoder_blocks=3)
+    recipe = tiny_recipe("acoustic", features, decoder_kernel=5, decoder_blocks=3)
     untouched = {name: value.clone() for name, value in recipe.model.state_dict().items()}
     taken = recipe.start_from(read_initial(tmp_path / "run", "acoustic"))
     said = taken.says()
@@ -130,18 +114,18 @@ def test_mismatching_layers_are_listed_by_name_with_both_shapes(features: Path, 
         assert torch.equal(recipe.model.state_dict()[name], untouched[name])
 
 
-def test_what_can_align_is_not_pulled_to_the_diagonal(features: Path, tmp_path: Path, alone: None) -> None:
+def test_what_can_align_is_not_pulled_to_the_diagonal(features: Path, tmp_path: Path) -> None:
     trained("acoustic", features, tmp_path / "run", steps=1)
     initial = read_initial(tmp_path / "run", "acoustic")
     for changes, pulled in (({"decoder_blocks": 1}, 0), ({"encoder_kernel": 5}, 4)):
-        recipe = AcousticRecipe(*settings("acoustic", **changes), features)
+        recipe = tiny_recipe("acoustic", features, **changes)
         recipe.start_from(initial)
         assert {phase.module.diagonal_steps for phase in recipe.phases} == {pulled}
 
 
-def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path, alone: None) -> None:
-    trained("vocoder", features, tmp_path / "runs" / "train_vocoder" / "f", steps=1)
+def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "train_vocoder" / "f"
+    trained("vocoder", features, run, steps=1)
     (tmp_path / "noise.ckpt").write_bytes(b"noise" * 100)
     (tmp_path / "empty" / "checkpoints").mkdir(parents=True)
     (tmp_path / "voice").mkdir()
@@ -160,10 +144,10 @@ def test_nonsense_is_refused_in_one_line(features: Path, tmp_path: Path, alone: 
             find_initial(str(tmp_path / named), "acoustic", tmp_path / "runs", tmp_path / "out" / "model")
         assert "\n" not in str(refused.value)
     with pytest.raises(SonorantError, match=r"nothing of .* fits this model"):
-        recipe_of("vocoder", features, channels=24).start_from(read_initial(run, "vocoder"))
+        tiny_recipe("vocoder", features, channels=24).start_from(read_initial(run, "vocoder"))
 
 
-def test_a_bundle_leads_to_the_run_it_came_from(features: Path, tmp_path: Path, alone: None) -> None:
+def test_a_bundle_leads_to_the_run_it_came_from(features: Path, tmp_path: Path) -> None:
     run = tmp_path / "runs" / "train_vocoder" / "0123"
     trained("vocoder", features, run, steps=1)
     (tmp_path / "voice").mkdir()

@@ -1,5 +1,4 @@
-"""What the codec language model learns from: pointers that reach the end, targets that are the codes, losses however
-batched."""
+"""What the codec language model learns from: pointers that reach the end, targets that are the codes, prompts."""
 
 from __future__ import annotations
 
@@ -72,10 +71,8 @@ def test_a_pointer_is_as_old_as_its_stay_and_stays_at_the_end() -> None:
 def test_frames_belong_to_the_phonemes_whose_durations_hold_them() -> None:
     durations_BN = torch.tensor([[2, 1, 3], [1, 4, 0]])
     time_BT = torch.arange(7).expand(2, -1).contiguous()
-    assert owners(durations_BN, time_BT, torch.tensor([3, 2])).tolist() == [
-        [0, 0, 1, 2, 2, 2, 2],
-        [0, 1, 1, 1, 1, 1, 1],
-    ]
+    found_BT = owners(durations_BN, time_BT, torch.tensor([3, 2]))
+    assert found_BT.tolist() == [[0, 0, 1, 2, 2, 2, 2], [0, 1, 1, 1, 1, 1, 1]]
 
 
 def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
@@ -87,10 +84,8 @@ def test_the_search_finds_which_prior_a_frame_was_made_of() -> None:
 
 
 def test_the_pull_to_the_diagonal_fades() -> None:
-    prior_BNM, mel_BTM, lengths = torch.zeros(1, 4, 6), torch.zeros(1, 12, 6), (torch.tensor([4]), torch.tensor([12]))
-    pulled, late, free = (
-        align(prior_BNM, mel_BTM, *lengths, step, steps) for step, steps in ((0, 10), (10, 10), (0, 0))
-    )
+    given = torch.zeros(1, 4, 6), torch.zeros(1, 12, 6), torch.tensor([4]), torch.tensor([12])
+    pulled, late, free = (align(*given, step, steps) for step, steps in ((0, 10), (10, 10), (0, 0)))
     assert pulled.tolist() == [[3, 3, 3, 3]] != free.tolist() == late.tolist()
 
 
@@ -102,19 +97,17 @@ def test_targets_are_the_codes_and_corruption_touches_inputs_alone(features: Pat
     assert torch.equal(first.codes_BTG, second.codes_BTG) and torch.equal(first.advances_BT, second.advances_BT)
     assert not torch.allclose(first.logits_BTGK, second.logits_BTGK)
     assert torch.equal(first.logits_BTGK[:, 0], second.logits_BTGK[:, 0]), "where no code is fed, none is replaced"
-    codebooks = clean.codes.codebooks
     for row, item in enumerate(clean.items[:3]):
         codes_FG = torch.from_numpy(clean.codes.codes(int(item)).astype(np.int64))
-        for stream in range(codebooks):
+        for stream in range(clean.codes.codebooks):
             target_T = second.codes_BTG[row, :, stream]
             assert torch.equal(target_T[target_T >= 0], codes_FG[:, stream])
             assert (target_T[:stream] == -1).all() and target_T[stream] >= 0
         advances_T = second.advances_BT[row]
         assert int(advances_T[: len(codes_FG)].sum()) == clean.store.tokens_count[item]
         assert (advances_T[len(codes_FG) :] == -1).all()
-    wrapped = corrupted.losses(
-        corrupted.model.eval()
-    ).module  # as validation and int8's judge do it: the model alone knows its mode
+    # As validation and int8's judge do it: the model alone knows its mode.
+    wrapped = corrupted.losses(corrupted.model.eval()).module
     assert isinstance(wrapped, LanguageModelLosses)
     judged = wrapped.predict(batch)
     assert torch.equal(judged.logits_BTGK, wrapped.predict(batch).logits_BTGK), "judging is not corrupted"
@@ -178,9 +171,8 @@ def test_durations_that_are_given_are_used(features: Path) -> None:
     batch = batch_of(of, of.items[:2].tolist())
     found = losses(of).predict(batch).durations_BN
     last = batch["token_lengths"] - 1
-    other = torch.zeros_like(found).index_put_((torch.arange(2), last), batch["mel_lengths"] - last) + (
-        torch.arange(found.shape[1]) < last[:, None]
-    )
+    other = (torch.arange(found.shape[1]) < last[:, None]).to(found.dtype)  # a frame each, and the last has the rest
+    other[torch.arange(2), last] = batch["mel_lengths"] - last
     said = losses(of).predict(batch | {"durations": other})
     assert torch.equal(said.durations_BN, other)
     assert not torch.equal(said.advances_BT, losses(of).predict(batch).advances_BT)
@@ -197,10 +189,8 @@ def test_prompts_are_pieces_of_other_utterances_of_the_speaker_and_drawn_anew_ea
         assert torch.equal(batch["prompt"], again["prompt"])
         length = int(batch["prompt_lengths"][0])
         prompt = batch["prompt"][0, :length].numpy()
-        windows = [
-            np.lib.stride_tricks.sliding_window_view(of.codes.codes(int(other)), length, axis=0)
-            for other in same_speaker
-        ]
+        others = (of.codes.codes(int(other)) for other in same_speaker)
+        windows = (np.lib.stride_tricks.sliding_window_view(other, length, axis=0) for other in others)
         assert not length or any((window.swapaxes(1, 2) == prompt).all((1, 2)).any() for window in windows)
         seen.add((length, prompt.tobytes()))
         lengths.append(length)
@@ -208,37 +198,26 @@ def test_prompts_are_pieces_of_other_utterances_of_the_speaker_and_drawn_anew_ea
     assert 8 <= lengths.count(0) <= 32, "a voice must speak without a prompt too"
 
 
-def test_a_speakers_only_utterance_is_never_its_own_prompt(features: Path) -> None:
+@pytest.mark.parametrize("what", ["speaker", "split"])
+def test_the_only_utterance_of_a_speaker_or_a_split_is_never_its_own_prompt(what: str, features: Path) -> None:
     of = recipe(features, prompt_frames=6)
-    of.store.speaker = of.store.speaker.copy()
-    of.store.speaker[of.items[0]] = 99
+    of.store.speaker, of.store.split = of.store.speaker.copy(), [*of.store.split]
+    getattr(of.store, what)[of.items[0]] = 99 if what == "speaker" else "alone"
     lengths = [int(of.dataset([MicroBatch(epoch, 0, of.items[:1])])[0]["prompt_lengths"][0]) for epoch in range(20)]
     assert lengths == [0] * 20
 
 
-def test_a_prompt_is_of_the_same_split(features: Path) -> None:
-    of = recipe(features, prompt_frames=6)
-    of.store.split = ["alone" if number == of.items[0] else split for number, split in enumerate(of.store.split)]
-    lengths = [int(of.dataset([MicroBatch(epoch, 0, of.items[:1])])[0]["prompt_lengths"][0]) for epoch in range(20)]
-    assert lengths == [0] * 20
-
-
-def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_the_utterances_name(
-    features: Path, tmp_path: Path
-) -> None:
+def test_a_pointer_that_could_not_pass_all_phonemes_in_time_is_refused_by_name(features: Path, tmp_path: Path) -> None:
     store = FeatureStore.open(features)
     sizes = CodecConfig(**settings("codec")[0] | {"stride": 16})
     coarse = Codec(sizes, mels=store.audio.n_mels, n_fft=store.audio.n_fft, hop=store.audio.hop).eval()
     write_codes(tmp_path / "codes", "codec_lm", store, coarse, "none")
 
     def made(**changes: object) -> object:
-        return recipe_of(
-            replace(tiny_job("language_model", features, tmp_path, **changes), codes=str(tmp_path / "codes"))
-        )
+        job = tiny_job("language_model", features, tmp_path, **changes)
+        return recipe_of(replace(job, codes=str(tmp_path / "codes")))
 
-    words = (
-        r"utterance u\d+ has \d+ phonemes in \d+ code frames: set language_model.most_advance \(1\) to at least [23]"
-    )
+    words = r"u\d+ has \d+ phonemes in \d+ code frames: set language_model.most_advance \(1\) to at least [23]"
     with pytest.raises(SonorantError, match=words):
         made(most_advance=1)
     made(most_advance=3)

@@ -1,10 +1,8 @@
-"""Where a step's time goes: what is said of real trainings, and which cause is named for a loader that is waited
-for."""
+"""Where a step's time goes, and which cause is named for a loader that is waited for."""
 
 import json
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training.config import DataConfig
-from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.telemetry import loading, meter
 from sonorant.training.telemetry.loading import Cost
@@ -23,14 +20,14 @@ from sonorant.training.telemetry.meter import DeviceLoad, fragmentation_warning
 from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
-from tests.training.conftest import settings
-from tests.training.trainings import Training
+from tests.support.tiny_training import settings, tiny_recipe
+from tests.training.disturbed_worker import Delayed
+from tests.training.trainings import ALONE, Training
 
 
 def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(features: Path, tmp_path: Path) -> None:
-    training = Training("acoustic", features, tmp_path, steps=8, log_every=2)
     copies = {"preload": "folder", "preload_folder": str(tmp_path / "copies")}
-    training.job = replace(training.job, profile="3:4", data=copies)
+    training = Training("acoustic", features, tmp_path, {"profile": "3:4", "data": copies}, steps=8, log_every=2)
     training.finish(2)
     rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "time/data" in row["metrics"]]
     assert len(rows) == 4
@@ -40,9 +37,8 @@ def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(feat
             shares = {name.split("/")[2]: value for name, value in row.items() if name.startswith(f"time/rank{rank}/")}
             assert set(phases) <= shares.keys()
             assert all(value >= 0 for value in shares.values())
-            assert sum(value for name, value in shares.items() if name != "communication_hidden") == pytest.approx(
-                1.0, abs=0.05
-            )
+            shares.pop("communication_hidden", None)
+            assert sum(shares.values()) == pytest.approx(1.0, abs=0.05)
         assert row["time/forward"] == pytest.approx((row["time/rank0/forward"] + row["time/rank1/forward"]) / 2)
     assert any(row["time/rank0/communication"] > 0 for row in rows)
     for rank in (0, 1):
@@ -58,42 +54,28 @@ class Slow(AcousticRecipe):
     reads = False
 
     def dataset(self, batches: list[MicroBatch]) -> torch.utils.data.Dataset[Batch]:
-        made, store, reads = super().dataset(batches), self.store, self.reads
+        def wait(index: int) -> None:
+            start = time.perf_counter()
+            time.sleep(0.2)
+            if self.reads:
+                self.store.seconds_reading += time.perf_counter() - start
 
-        class Dataset(torch.utils.data.Dataset[Batch]):
-            def __len__(self) -> int:
-                return len(batches)
-
-            def __getitem__(self, index: int) -> Batch:
-                start = time.perf_counter()
-                time.sleep(0.2)
-                if reads:
-                    store.seconds_reading += time.perf_counter() - start
-                return made[index]
-
-        return Dataset()
+        return Delayed(super().dataset(batches), wait)
 
 
 @pytest.mark.parametrize(
-    ("reads", "workers", "named"),
-    [(True, 0, "storage: "), (False, 0, "transforms: "), (False, 1, "workers: "), (True, 1, "storage: ")],
+    ("reads", "workers", "cause"),
+    [(True, 0, "storage"), (False, 0, "transforms"), (False, 1, "workers"), (True, 1, "storage")],
 )
 def test_a_loader_that_is_waited_for_is_named_once_with_its_cause(
-    reads: bool,
-    workers: int,
-    named: str,
-    features: Path,
-    tmp_path: Path,
-    alone: None,
-    capfd: pytest.CaptureFixture[str],
+    reads: bool, workers: int, cause: str, features: Path, tmp_path: Path, alone: None, capfd: pytest.CaptureFixture
 ) -> None:
     recipe = Slow(*settings("acoustic", steps=4, checkpoint_every=4, log_every=2), features)
     recipe.reads = reads
-    ranks = Ranks(0, 1, 0, torch.device("cpu"))
-    Trainer(recipe, ranks, RunDirectory(tmp_path), "f", DataConfig(workers=workers)).train()
+    Trainer(recipe, ALONE, RunDirectory(tmp_path), "f", DataConfig(workers=workers)).train()
     said = [line for line in capfd.readouterr().err.splitlines() if "waiting for data" in line]
     assert len(said) == 1
-    assert said[0].startswith("warning: rank 0: ") and f"waiting for data. {named}" in said[0]
+    assert said[0].startswith("warning: rank 0: ") and f"waiting for data. {cause}: " in said[0]
 
 
 def test_workers_are_told_apart_by_what_they_lacked() -> None:
@@ -127,9 +109,9 @@ def test_a_range_of_steps_that_is_none_is_refused(steps: str) -> None:
 
 
 def test_a_trace_of_steps_that_are_not_trained_is_refused(features: Path, tmp_path: Path, alone: None) -> None:
-    recipe, ranks = AcousticRecipe(*settings("acoustic", steps=4), features), Ranks(0, 1, 0, torch.device("cpu"))
+    recipe = tiny_recipe("acoustic", features, steps=4)
     with pytest.raises(SonorantError, match="--profile 3:9: this training goes from step 1 to step 4"):
-        Trainer(recipe, ranks, RunDirectory(tmp_path), "f", profile="3:9").train()
+        Trainer(recipe, ALONE, RunDirectory(tmp_path), "f", profile="3:9").train()
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -18,7 +18,6 @@ import torch
 import torch.multiprocessing
 
 from sonorant.errors import SonorantError
-from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import Node, environment, idle, interface_towards
 from sonorant.training.distributed.ledger import refuse_other_copies
 from sonorant.training.distributed.ranks import Ranks
@@ -28,15 +27,15 @@ from tests.support.imports import ROOT
 from tests.support.ports import free_port
 from tests.support.tiny_training import tiny_codes, tiny_job
 from tests.support.waiting import PATIENCE, wait_until
-from tests.training.test_resume import assert_same
+from tests.training.trainings import assert_same, newest_state, with_splits
 
 LAUNCH = """
 import json, os, sys
 from sonorant.errors import SonorantError
 from sonorant.training.distributed import launch
 from sonorant.training.worker import Job
-if "HELD_AT" in os.environ:
-    launch.WORKER = "tests.training.held_worker"
+if "DISTURBED" in os.environ:
+    launch.WORKER = "tests.training.disturbed_worker"
 try:
     launch.launch(Job(**json.load(open(sys.argv[1]))))
 except SonorantError as error:
@@ -54,37 +53,25 @@ subprocess.Popen = Popen
 """
 """Has a launcher told to stop at the moment at which torchrun is there."""
 TWO = {"PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "10.0.0.1"}
+FIRST = {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "127.0.0.1"}
 
 
-def start(job: Job, folder: Path, code: str = LAUNCH, **variables: str) -> subprocess.Popen[str]:
+def start(job: Job, code: str = LAUNCH, **variables: str) -> subprocess.Popen[str]:
     """A machine's launcher, on this node's job, with PET_* as given."""
-    folder.mkdir(exist_ok=True)
-    job.write(folder / "job.json")
+    file = Path(job.run).with_name("job.json")
+    file.parent.mkdir(exist_ok=True)
+    job.write(file)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PET_")} | variables
     env["OMP_NUM_THREADS"] = "1"  # bits are those of as many threads
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(folder / "job.json")],
-        cwd=ROOT,
-        env=env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
+    command = [sys.executable, "-c", code, str(file)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(command, cwd=ROOT, env=env, text=True, **pipes)
 
 
-def start_two(jobs: list[Job], folders: list[Path], **variables: str) -> list[subprocess.Popen[str]]:
-    """Two nodes of one process each, on a free port."""
-    meeting = {
-        "PET_NNODES": "2",
-        "PET_NPROC_PER_NODE": "1",
-        "PET_MASTER_ADDR": "127.0.0.1",
-        "PET_MASTER_PORT": str(free_port()),
-        **variables,
-    }
-    return [
-        start(job, folder, **meeting, PET_NODE_RANK=str(rank))
-        for rank, (job, folder) in enumerate(zip(jobs, folders, strict=True))
-    ]
+def start_two(*jobs: Job, **variables: str) -> list[subprocess.Popen[str]]:
+    """Two nodes of one process each, or only the first of them, on a free port."""
+    meeting = {**FIRST, "PET_MASTER_PORT": str(free_port()), **variables}
+    return [start(job, **meeting | {"PET_NODE_RANK": str(rank)}) for rank, job in enumerate(jobs)]
 
 
 def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
@@ -98,10 +85,7 @@ def ends(nodes: list[subprocess.Popen[str]]) -> list[tuple[int, str]]:
     [
         ({"PET_NNODES": "1:2"}, "PET_NNODES=1:2: give one number"),
         ({"PET_NNODES": "two"}, "PET_NNODES=two: give one number"),
-        (
-            {"PET_NNODES": "2", "PET_MASTER_ADDR": "a"},
-            r"PET_NODE_RANK=\(unset\): of 2 nodes the first needs 0, the last 1",
-        ),
+        ({"PET_NNODES": "2"}, r"PET_NODE_RANK=\(unset\): of 2 nodes the first needs 0, the last 1"),
         (TWO | {"PET_NODE_RANK": "2"}, "PET_NODE_RANK=2: of 2 nodes"),
         ({"PET_NNODES": "2", "PET_NODE_RANK": "0"}, "PET_MASTER_ADDR is unset"),
         (TWO | {"PET_MASTER_ADDR": "127.0.1.1"}, "127.0.1.1 is loopback on this node"),
@@ -116,11 +100,8 @@ def test_nodes_are_what_torchrun_would_make_of_the_same_variables() -> None:
     assert Node.of({}) == Node.of({"PET_NNODES": "1", "PET_NODE_RANK": "0"}) == Node()
     assert Node.of(TWO) == Node(rank=1, count=2, host="10.0.0.1", port="29500")
     assert Node.of(TWO | {"PET_RDZV_ENDPOINT": "head:400"}) == Node(rank=1, count=2, host="head", port="400")
-    assert (
-        Node.of(TWO | {"PET_MASTER_PORT": "7"}).port
-        == Node.of(TWO | {"PET_RDZV_ENDPOINT": "head", "PET_MASTER_PORT": "7"}).port
-        == "7"
-    )
+    for endpoint in ({}, {"PET_RDZV_ENDPOINT": "head"}):
+        assert Node.of(TWO | {"PET_MASTER_PORT": "7"} | endpoint).port == "7"
 
 
 def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,21 +112,15 @@ def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest
     assert environment({}, 4)["PET_NPROC_PER_NODE"] == "4"
 
 
-def test_torchruns_words_for_the_processes_are_resolved_so_that_the_world_is_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torchruns_words_for_processes_are_resolved_so_that_the_world_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     for gpus, expected in ((4, {"gpu": "8", "auto": "8", "cpu": "16", "3": "6"}), (0, {"auto": "16", "cpu": "16"})):
         monkeypatch.setattr(torch.cuda, "device_count", lambda gpus=gpus: gpus)
         found = {word: environment(TWO | {"PET_NPROC_PER_NODE": word}, 2) for word in expected}
         assert {word: env["SONORANT_WORLD_SIZE"] for word, env in found.items()} == expected
         assert all(int(env["PET_NPROC_PER_NODE"]) * 2 == int(env["SONORANT_WORLD_SIZE"]) for env in found.values())
-    for word, says in {
-        "gpu": "torch sees no GPU here",
-        "many": "give a number",
-        "0": "give a number",
-        "-1": "give a number",
-    }.items():
+    for word in ("gpu", "many", "0", "-1"):
+        says = "torch sees no GPU here" if word == "gpu" else "give a number"
         with pytest.raises(SonorantError, match=f"PET_NPROC_PER_NODE={word}: {says}"):
             environment({"PET_NPROC_PER_NODE": word}, 2)
 
@@ -155,9 +130,8 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
         return idle(environment(given, most), most) or ""
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
-    assert "14 of 16 processes have nothing to do: a step has 2 micro-batches" in said(
-        TWO | {"PET_NPROC_PER_NODE": "8"}, 2
-    )
+    idle_processes = said(TWO | {"PET_NPROC_PER_NODE": "8"}, 2)
+    assert "14 of 16 processes have nothing to do: a step has 2 micro-batches" in idle_processes
     assert "6 of this machine's 8 GPUs are not used" in said({}, 2)
     assert "multiple of 16 " in said(TWO, 4)
     assert said({}, 8) == said(TWO, 16) == said({"PET_NPROC_PER_NODE": "2"}, 8) == ""
@@ -169,21 +143,11 @@ def test_processes_and_gpus_with_nothing_to_do_are_named(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("code", [LAUNCH, AT_ONCE + LAUNCH], ids=["while it waits for a node", "at once"])
 def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features: Path, tmp_path: Path) -> None:
     """Without the second of two nodes it cannot begin, however late it is told."""
-    meeting = {
-        "PET_MASTER_ADDR": "127.0.0.1",
-        "PET_MASTER_PORT": str(free_port()),
-        "PET_NNODES": "2",
-        "PET_NODE_RANK": "0",
-    }
-    node = start(
-        tiny_job("acoustic", features, tmp_path / "job"), tmp_path / "job", code, PET_NPROC_PER_NODE="1", **meeting
-    )
+    node = start(tiny_job("acoustic", features, tmp_path), code, **FIRST, PET_MASTER_PORT=str(free_port()))
     if code == LAUNCH:
-        launcher = psutil.Process(node.pid)
+        children = psutil.Process(node.pid).children
         # torchrun is there and imports torch
-        wait_until(
-            lambda: any(child.cpu_times().user > 0.3 for child in launcher.children()) or node.poll() is not None
-        )
+        wait_until(lambda: any(child.cpu_times().user > 0.3 for child in children()) or node.poll() is not None)
         node.send_signal(signal.SIGTERM)
     ((status, output),) = ends([node])
     assert status == 1 and "acoustic: stopped before training began" in output, output
@@ -191,12 +155,9 @@ def test_a_training_told_to_stop_before_it_began_has_stopped(code: str, features
 
 def test_the_nodes_are_numbered_by_who_starts_them_whatever_the_backend() -> None:
     """c10d numbers them as they come; the one that writes the model must be known before."""
-    found = environment(TWO | {"PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "10.0.0.1:400"}, 4)
-    assert (found["PET_RDZV_BACKEND"], found["PET_RDZV_ENDPOINT"], found["PET_NODE_RANK"]) == (
-        "static",
-        "10.0.0.1:400",
-        "1",
-    )
+    given = {**TWO, "PET_RDZV_ENDPOINT": "10.0.0.1:400"}
+    found = environment({**given, "PET_RDZV_BACKEND": "c10d"}, 4)
+    assert found.items() >= {**given, "PET_RDZV_BACKEND": "static"}.items()
     assert "PET_STANDALONE" not in found
     assert environment({}, 4)["PET_STANDALONE"] == "1"
 
@@ -213,50 +174,40 @@ def test_gloo_is_told_the_interface_that_leads_to_the_first_node() -> None:
 @pytest.mark.long
 def test_nodes_that_share_no_folder_stop_together_resume_and_equal_one_machine(features: Path, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"steps": 30, "validate_every": 30, "checkpoint_every": 30}
-    folders = [tmp_path / name for name in ("first", "second")]
-    jobs = [tiny_job("acoustic", features, folder, **settings) for folder in folders]
-    nodes = start_two(jobs, folders, HELD_AT="20")
-    metrics = RunDirectory(folders[0] / "run").metrics
-    wait_until(lambda: bool(read_metrics(metrics)) or any(node.poll() is not None for node in nodes))
+    folders = [tmp_path / name for name in ("first", "second", "fresh", "alone")]
+    first, second, fresh, alone = (tiny_job("acoustic", features, folder, **settings) for folder in folders)
+    nodes = start_two(first, second, DISTURBED="held", HELD_AT="20")
+    run = RunDirectory(folders[0] / "run")
+    wait_until(lambda: bool(read_metrics(run.metrics)) or any(node.poll() is not None for node in nodes))
     nodes[1].send_signal(signal.SIGTERM)
     for status, output in ends(nodes):
         assert status == 1 and "stopped and saved at step" in output, output
-    stopped = RunDirectory(folders[0] / "run").status()["step"]
+    stopped = run.status()["step"]
     assert 0 < stopped < 30
     assert [path.name for path in folders[1].iterdir()] == ["job.json"], "only the first node has a run directory"
 
-    fresh = tmp_path / "fresh"  # the second machine was replaced
-    (_, first), (_, second) = outputs = ends(
-        start_two([jobs[0], tiny_job("acoustic", features, fresh, **settings)], [folders[0], fresh])
-    )
-    assert [status for status, _ in outputs] == [0, 0], first + second
-    assert f"resuming acoustic from its checkpoint at step {stopped}" in first
-    assert [path.name for path in fresh.iterdir()] == ["job.json"]
+    outputs = ends(start_two(first, fresh))  # the second machine was replaced
+    assert [status for status, _ in outputs] == [0, 0], outputs
+    assert f"resuming acoustic from its checkpoint at step {stopped}" in outputs[0][1]
+    assert [path.name for path in folders[2].iterdir()] == ["job.json"]
 
-    alone = tmp_path / "alone"
-    ((status, output),) = ends(
-        [start(tiny_job("acoustic", features, alone, **settings), alone, PET_NPROC_PER_NODE="2")]
-    )
+    ((status, output),) = ends([start(alone, PET_NPROC_PER_NODE="2")])
     assert status == 0, output
-    assert_same(
-        *(checkpoint.load(checkpoint.existing(folder / "run/checkpoints")[0]) for folder in (folders[0], alone))
-    )
+    assert_same(*(newest_state(Path(job.run)) for job in (first, alone)))
 
 
 @pytest.mark.long
 def test_a_node_with_other_features_ends_the_training_before_its_first_step(features: Path, tmp_path: Path) -> None:
     other = with_another_split(features, tmp_path / "other")
-    folders = [tmp_path / name for name in ("first", "second")]
-    jobs = [tiny_job("acoustic", features, folders[0]), tiny_job("acoustic", other, folders[1])]
-    for status, output in ends(start_two(jobs, folders)):
+    first, second = tiny_job("acoustic", features, tmp_path / "first"), tiny_job("acoustic", other, tmp_path / "second")
+    for status, output in ends(start_two(first, second)):
         assert status == 1 and f"node {socket.gethostname()}: its features" in output and "dvc pull" in output, output
-    assert read_metrics(RunDirectory(folders[0] / "run").metrics) == []
+    assert read_metrics(RunDirectory(Path(first.run)).metrics) == []
 
 
 @pytest.mark.long
 def test_a_node_that_never_comes_is_waited_for_only_so_long(features: Path, tmp_path: Path) -> None:
-    job = tiny_job("acoustic", features, tmp_path)
-    ((status, output),) = ends(start_two([job], [tmp_path / "first"], PET_RDZV_CONF="timeout=3"))
+    ((status, output),) = ends(start_two(tiny_job("acoustic", features, tmp_path), PET_RDZV_CONF="timeout=3"))
     assert status == 1
     assert "error: 2 nodes were to meet at 127.0.0.1:" in output and "PET_NODE_RANK" in output
     assert "Traceback" not in output
@@ -270,50 +221,39 @@ def test_every_difference_between_two_nodes_has_its_mend(features: Path, tmp_pat
     codes = tiny_codes(features)
     other = Path(shutil.copytree(codes, tmp_path / "other-codes"))
     (other / "header.json").write_text((codes / "header.json").read_text() + " ")
-    cases = [
-        (features, codes, "f", "code"),
-        (with_another_split(features, tmp_path / "split"), None, "f", "code"),
-        (flipped, None, "f", "code"),
-        (features, codes, "g", "code"),
-        (features, codes, "f", "other code"),
-        (tmp_path, codes, "f", "code"),
-        (features, other, "f", "code"),
+    same = {"features": features, "codes": codes, "fingerprint": "f", "code": "code"}
+    split = with_another_split(features, tmp_path / "split")
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, []),
+        ({"features": split, "codes": None}, ["its features (", f"there: dvc pull {features}"]),
+        ({"features": flipped, "codes": None}, ["the arrays are not those the header was written for", "dvc pull"]),
+        ({"fingerprint": "g"}, ["its settings (fingerprint g)"]),
+        ({"code": "other code"}, ["its code (hash other code)", "check out the same commit"]),
+        ({"features": tmp_path}, ["header.json: no such file"]),
+        ({"codes": other}, ["its codes (", f"there: dvc pull {codes}"]),
     ]
-    torch.multiprocessing.spawn(_second_of_two, (features, codes, cases, str(tmp_path)), nprocs=2)
-    same, split, bits, settings, code, absent, tokens = json.loads((tmp_path / "said").read_text())
-    assert same == ""
-    assert "its features (" in split and f"there: dvc pull {features}" in split
-    assert "the arrays are not those the header was written for" in bits and "dvc pull" in bits
-    assert "its settings (fingerprint g)" in settings
-    assert "its code (hash other code)" in code and "check out the same commit" in code
-    assert "header.json: no such file" in absent
-    assert "its codes (" in tokens and f"there: dvc pull {codes}" in tokens
+    torch.multiprocessing.spawn(_one_of_two, (same, [case for case, _ in cases], tmp_path), nprocs=2)
+    for said, (_, words) in zip(json.loads((tmp_path / "said").read_text()), cases, strict=True):
+        assert bool(said) == bool(words) and all(word in said for word in words), said
 
 
-def _second_of_two(
-    rank: int, features: Path, codes: Path, cases: list[tuple[Path, Path | None, str, str]], folder: str
-) -> None:
+def _one_of_two(rank: int, same: dict[str, Any], cases: list[dict[str, Any]], folder: Path) -> None:
+    """The second of two nodes has each case's differences from the first."""
     os.environ["LOCAL_WORLD_SIZE"] = "1"
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=2)
     ranks, said = Ranks(rank, 2, 0, torch.device("cpu")), []
-    for own, tokens, fingerprint, code in cases:
+    for case in cases:
+        own = case if rank else {name: value for name, value in case.items() if value is None}  # what neither has
         try:
-            if rank:
-                refuse_other_copies(own, tokens, fingerprint, code, ranks)
-            else:
-                refuse_other_copies(features, codes if tokens else None, "f", "code", ranks)
+            refuse_other_copies(**same | own, ranks=ranks)
             said.append("")
         except SonorantError as error:
             said.append(str(error))
     if not rank:
-        (Path(folder) / "said").write_text(json.dumps(said))
+        (folder / "said").write_text(json.dumps(said))
     torch.distributed.destroy_process_group()
 
 
 def with_another_split(features: Path, copy: Path) -> Path:
     """A copy of the store in which one utterance is held out."""
-    shutil.copytree(features, copy)
-    index = json.loads((copy / "index.json").read_text())
-    index[0]["split"] = "test"
-    (copy / "index.json").write_text(json.dumps(index))
-    return copy
+    return with_splits(features, copy, lambda number, split: split if number else "test")

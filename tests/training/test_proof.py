@@ -1,8 +1,6 @@
-"""Each way in which ranks can fail to train together ends the training with one error; the faults are those of
-`benchmarks.ddp_faults`.
+"""Each fault of `benchmarks.ddp_faults`, by which ranks do not train together, ends the training with one error.
 
-The ranks are forked from a server that has imported torch once, which saves most of the seconds that torchrun needs to
-start them.
+The ranks are forked from a server that has imported torch once, which saves most of the seconds of their start.
 """
 
 from __future__ import annotations
@@ -41,15 +39,11 @@ def train(fault: str, features: Path, folder: Path) -> tuple[int, str]:
     SERVER.set_forkserver_preload(["tests.support.faulty_worker"])
     job_file, output = Path(faulty_job(features, folder / fault).run).parent / "job.json", folder / "output.txt"
     nodes = 2 if fault == "node_local_slicing" else 1
-    common = {
-        "WORLD_SIZE": "2",
-        "SONORANT_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-    }
+    common = {"WORLD_SIZE": "2", "SONORANT_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": str(2 // nodes)}
+    common |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     ranks = []
     for rank in range(2):
-        local = {"RANK": str(rank), "LOCAL_RANK": str(rank % (2 // nodes)), "LOCAL_WORLD_SIZE": str(2 // nodes)}
+        local = {"RANK": str(rank), "LOCAL_RANK": str(rank % (2 // nodes))}
         ranks.append(SERVER.Process(target=run_rank, args=(fault, job_file, output, common | local)))
         ranks[-1].start()
     for process in ranks:

@@ -1,32 +1,26 @@
 """A recipe refuses, before its first step, data that it could not train or validate on."""
 
-import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from sonorant.errors import SonorantError
-from tests.support.tiny_training import tiny_recipe
+from tests.support.tiny_training import RECIPES, tiny_recipe
+from tests.training.trainings import with_splits
 
 
-@pytest.mark.parametrize("kind", ["acoustic", "vocoder", "codec", "language_model"])
+@pytest.mark.parametrize("kind", RECIPES)
 @pytest.mark.parametrize("absent", ["train", "validation"])
 def test_a_split_without_utterances_is_refused_by_name(features: Path, tmp_path: Path, kind: str, absent: str) -> None:
-    store = Path(shutil.copytree(features, tmp_path / "features"))
-    index = json.loads((store / "index.json").read_text())
-    for row in index:
-        row["split"] = "test" if row["split"] == absent else row["split"]
-    (store / "index.json").write_text(json.dumps(index))
+    store = with_splits(features, tmp_path / "features", lambda _, split: "test" if split == absent else split)
     with pytest.raises(SonorantError, match=f"no utterances in its {absent} split: add recordings or change"):
         tiny_recipe(kind, store)
 
 
 @pytest.mark.parametrize("kind", ["acoustic", "language_model"])
 def test_an_utterance_longer_than_a_micro_batch_is_refused_by_its_id(kind: str, features: Path) -> None:
-    with pytest.raises(
-        SonorantError, match=rf"utterance u\d\d \(train\) has \d+ frames.*train_{kind}.frames_per_micro_batch \(100\)"
-    ):
+    words = rf"utterance u\d+ \(train\) has \d+ frames.*train_{kind}.frames_per_micro_batch \(100\)"
+    with pytest.raises(SonorantError, match=words):
         tiny_recipe(kind, features, frames_per_micro_batch=100)
 
 

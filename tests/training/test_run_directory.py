@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import threading
 from pathlib import Path
 
@@ -13,9 +11,9 @@ from sonorant.errors import SonorantError
 from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import launch
 from sonorant.training.run_directory import RunDirectory
-from sonorant.training.worker import Job
 from tasks.training import hash_of
-from tests.training.conftest import settings
+from tests.support.tiny_training import tiny_job
+from tests.training.trainings import with_splits
 
 
 def test_a_second_trainer_is_refused_and_told_who_is_at_work(tmp_path: Path) -> None:
@@ -48,12 +46,8 @@ def test_a_training_that_did_not_start_is_not_taken_for_the_finished_one_before_
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     run.write_status("finished", 8)
-    model, train = settings("acoustic")
-    job = Job(recipe="acoustic", model=model, train=train, features=str(tmp_path / "absent"), run=str(run.path),
-    out=str(tmp_path / "out"),
-              fingerprint="f", provenance={})  # fmt: skip
     with pytest.raises(SonorantError, match=r"training failed after step 8: .*absent.*no such file"):
-        launch(job)
+        launch(tiny_job("acoustic", tmp_path / "absent", tmp_path))
 
 
 def test_the_newest_two_and_the_best_stay_and_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
@@ -75,9 +69,7 @@ def test_a_later_step_that_was_passed_over_as_damaged_crowds_no_whole_one_out(tm
 
 def test_an_utterance_in_another_split_is_other_data(features: Path, tmp_path: Path) -> None:
     """Else a training would resume on what is now held out."""
-    copy = Path(shutil.copytree(features, tmp_path / "features"))
-    assert hash_of(copy) == hash_of(features)
-    index = json.loads((copy / "index.json").read_text())
-    index[0]["split"] = "test"
-    (copy / "index.json").write_text(json.dumps(index))
-    assert hash_of(copy) != hash_of(features)
+    same = with_splits(features, tmp_path / "same", lambda _, split: split)
+    assert hash_of(same) == hash_of(features)
+    other = with_splits(features, tmp_path / "other", lambda number, split: split if number else "test")
+    assert hash_of(other) != hash_of(features)

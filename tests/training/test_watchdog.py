@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import time
@@ -10,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sonorant.training import checkpoint
 from sonorant.training.distributed.watchdog import Whereabouts, culprits
 from sonorant.training.run_directory import read_metrics
 from tests.support.waiting import PATIENCE
-from tests.training.trainings import Training, ranks_of
+from tests.training.trainings import Training, newest_state, ranks_of
 
-HASTY = {
-    "stall_warning": 5.0,
-    "stall_limit": 10.0,
-}  # a rank is silent after four seconds, which no busy machine takes from it
+HASTY = {"stall_warning": 5.0, "stall_limit": 10.0}
+"""A rank is silent after four seconds, which no busy machine takes from it."""
 
 
 def at(rank: int, phase: str, idle: float, *, step: int = 7, silent: bool = False) -> Whereabouts:
@@ -33,14 +29,12 @@ def named(*ranks: Whereabouts) -> list[int]:
 def test_the_rank_that_the_others_wait_for_is_the_one_that_is_named() -> None:
     assert named(at(0, "backward", 61), at(1, "data", 62)) == [1]
     assert named(at(0, "checkpoint", 61), at(1, "communication", 70)) == [0]
-    assert (
-        named(at(0, "backward", 100), at(1, "backward", 20, silent=True), at(2, "data", 80)) == []
-    )  # 1 may yet be heard
+    # Rank 1 may yet be heard.
+    assert named(at(0, "backward", 100), at(1, "backward", 20, silent=True), at(2, "data", 80)) == []
     assert named(at(0, "backward", 100), at(1, "backward", 90, silent=True)) == [1]
     assert named(at(0, "data", 65), at(1, "data", 64), at(2, "backward", 64)) == [0, 1]
-    assert named(at(0, "forward", 65, step=8), at(1, "data", 61, step=7)) == [
-        1
-    ]  # a GPU's rank 0 runs ahead of what it waits for
+    # A GPU's rank 0 runs ahead of what it waits for.
+    assert named(at(0, "forward", 65, step=8), at(1, "data", 61, step=7)) == [1]
     assert named(at(0, "backward", 65), at(1, "backward", 64)) == [0, 1]
 
 
@@ -50,31 +44,31 @@ def test_who_makes_progress_is_not_named_however_long_the_others_wait_for_it() -
     assert named(at(0, "backward", 500), at(1, "backward", 3)) == []
 
 
+def hasty(features: Path, folder: Path, steps: int, checkpoint_every: int = 10**6) -> Training:
+    changes = {"steps": steps, "validate_every": steps, "checkpoint_every": checkpoint_every}
+    return Training("acoustic", features, folder, {"machine": HASTY}, **changes)
+
+
 @pytest.mark.long
 def test_a_loader_that_hangs_is_named_and_the_training_ends_to_be_resumed(features: Path, tmp_path: Path) -> None:
-    training = Training("acoustic", features, tmp_path / "t", HASTY, steps=60, checkpoint_every=2, validate_every=60)
-    error = training.failed(training.start(2, "tests.training.slow_loader_worker"))
-    said = re.fullmatch(
-        r"error: rank 1 on \S+ has made no progress for (\d+) s, in phase data \(step (\d+)\): its loader .*", error
-    )
-    assert said, error
+    training = hasty(features, tmp_path, 60, checkpoint_every=2)
+    error = training.failed(training.start(2, DISTURBED="hanging_loader"))
+    words = r"error: rank 1 on \S+ has made no progress for (\d+) s, in phase data \(step (\d+)\): its loader .*"
+    assert (said := re.fullmatch(words, error)), error
     assert int(said[1]) >= HASTY["stall_limit"]
     assert "warning: rank 1 on" in training.said()
     stacks = (training.run.path / "stall-rank-1.txt").read_text()
-    assert "slow_loader_worker.py" in stacks and "__getitem__" in stacks
+    assert "disturbed_worker.py" in stacks and "__getitem__" in stacks
     status = training.run.status()
     assert status["state"] == "failed" and status["message"].startswith("rank 1 on")
-    saved = checkpoint.load(checkpoint.existing(training.run.checkpoints)[0])["step"]
-    assert saved >= int(said[2]) - 1
+    assert newest_state(training.run.path)["step"] >= int(said[2]) - 1
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("stopped", [0, 1])
 def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path: Path) -> None:
     """Rank 0 too, although it holds the store through which the ranks hear of each other."""
-    training = Training(
-        "acoustic", features, tmp_path / "t", HASTY, steps=5000, checkpoint_every=5000, validate_every=5000
-    )
+    training = hasty(features, tmp_path, 5000)
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)
     ranks = ranks_of(agent)
@@ -82,18 +76,15 @@ def test_a_rank_that_is_stopped_is_named(stopped: int, features: Path, tmp_path:
     training.wait_for(lambda: "error: " in training.said(), agent)
     ranks[stopped].send_signal(signal.SIGCONT)  # else torchrun waits half a minute before it kills
     error = training.failed(agent)
-    assert re.match(
-        rf"error: rank {stopped} on \S+ has not answered for \d+ s, last seen in phase \w+ \(step \d+\)", error
-    ), error
-    assert json.loads((training.run.path / "status.json").read_text())["state"] == "failed"
+    words = rf"error: rank {stopped} on \S+ has not answered for \d+ s, last seen in phase \w+ \(step \d+\)"
+    assert re.match(words, error), error
+    assert training.run.status()["state"] == "failed"
 
 
 @pytest.mark.long
 def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_path: Path) -> None:
     """As Slurm does with a job that has to make room."""
-    training = Training(
-        "acoustic", features, tmp_path / "t", HASTY, steps=100_000, checkpoint_every=100_000, validate_every=100_000
-    )
+    training = hasty(features, tmp_path, 100_000)
     agent = training.start(2)
     training.wait_for(lambda: len(read_metrics(training.run.metrics)) > 20, agent)
     ranks = ranks_of(agent)
@@ -102,13 +93,9 @@ def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_pa
     time.sleep(HASTY["stall_limit"] + 1)
     for rank in ranks.values():
         rank.send_signal(signal.SIGCONT)
-    before, goes_on = (
-        len(read_metrics(training.run.metrics)),
-        time.monotonic() + HASTY["stall_limit"],
-    )  # time to end it by mistake
-    training.wait_for(
-        lambda: time.monotonic() > goes_on and len(read_metrics(training.run.metrics)) > before + 1, agent
-    )
+    before = len(read_metrics(training.run.metrics))
+    time.sleep(HASTY["stall_limit"])  # time to end it by mistake
+    training.wait_for(lambda: len(read_metrics(training.run.metrics)) > before + 1, agent)
     agent.send_signal(signal.SIGTERM)
     agent.wait(PATIENCE)
     assert training.run.status()["state"] == "stopped", training.said()

@@ -1,46 +1,131 @@
-"""Real trainings in processes of their own, for tests that disturb them."""
+"""Real trainings, in this process or in processes of their own, for tests that disturb them."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch
+from sonorant.files import write_json
+from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import environment
-from sonorant.training.run_directory import RunDirectory
+from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.recipe import Recipe
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.step import TrainStep
+from sonorant.training.telemetry.stopwatch import Stopwatch
+from sonorant.training.trainer import Trainer
 from tests.support.imports import ROOT
-from tests.support.tiny_training import tiny_job
+from tests.support.tiny_training import tiny_job, tiny_recipe
 from tests.support.waiting import PATIENCE
+
+ALONE = Ranks(0, 1, 0, torch.device("cpu"))
+
+
+def trainer_of(recipe: Recipe, run: Path, fingerprint: str = "f", device: str = "cpu") -> Trainer:
+    """What trains the recipe in this process, in a run directory that may be there already."""
+    run.mkdir(parents=True, exist_ok=True)
+    return Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(run), fingerprint)
+
+
+def step_of(kind: str, features: Path, **changes: Any) -> TrainStep:
+    """The step of a tiny model in this process."""
+    return TrainStep(tiny_recipe(kind, features, **changes), ALONE, Stopwatch())
+
+
+def batches_of(recipe: Recipe, step: int = 0) -> tuple[list[MicroBatch], Iterator[Batch]]:
+    """A step's micro-batches as they are planned, and loaded."""
+    planned = recipe.plan.steps(0)[step]
+    data = recipe.dataset(planned)
+    return planned, (data[index] for index in range(len(planned)))
+
+
+def gradients_of(trained: TrainStep) -> torch.Tensor:
+    """All gradients of the first step, as one vector."""
+    trained.gradients(0, *batches_of(trained.recipe))
+    weights = [weight for phase in trained.recipe.phases for weight in phase.module.parameters()]
+    return torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None])
+
+
+def logged(run: Path, metric: str) -> list[float]:
+    """All values of a metric in a run directory."""
+    rows = (row["metrics"] for row in read_metrics(RunDirectory(run).metrics))
+    return [row[metric] for row in rows if metric in row]
+
+
+def newest_state(run: Path) -> dict[str, Any]:
+    """The newest checkpoint in a run directory."""
+    return checkpoint.load(checkpoint.existing(RunDirectory(run).checkpoints)[0])
+
+
+def with_splits(features: Path, copy: Path, split: Callable[[int, str], str]) -> Path:
+    """A copy of the store in which the utterance of that number and split is in the split that `split` says."""
+    shutil.copytree(features, copy)
+    index = json.loads((copy / "index.json").read_text())
+    write_json(copy / "index.json", [{**row, "split": split(n, row["split"])} for n, row in enumerate(index)])
+    return copy
+
+
+def assert_same(first: Any, second: Any, where: str = "") -> None:
+    """Equal to the bit."""
+    if isinstance(first, torch.Tensor):
+        assert torch.equal(first, second), where
+    elif isinstance(first, dict):
+        assert first.keys() == second.keys(), where
+        for key in first:
+            assert_same(first[key], second[key], f"{where}.{key}")
+    else:
+        assert first == second, where
+
+
+def assert_resumes(make: Callable[[Path], Trainer], folder: Path, step: int) -> Trainer:
+    """A training in `folder` that dies after a step and goes on ends as the one that is returned, which did not."""
+    whole = make(folder / "whole")
+    assert whole.train() == "finished"
+    cut = RunDirectory(Path(shutil.copytree(whole.run.path, folder / "cut")))
+    for path in checkpoint.existing(cut.checkpoints):
+        if path != checkpoint.path_of(cut.checkpoints, step):
+            path.unlink()  # log and best are from beyond
+    resumed = make(cut.path)
+    resumed.resume()
+    assert resumed.step == step
+    assert resumed.train() == "finished"
+    assert_same(whole.state(), resumed.state())
+    metrics = [(row["step"], name) for row in read_metrics(cut.metrics) for name in row["metrics"]]
+    assert len(metrics) == len(set(metrics)), "a metric of a step was logged twice"
+    return whole
 
 
 class Training:
-    """A tiny training under torchrun in a folder of its own."""
+    """A tiny training under torchrun in a folder of its own; `job` are changes to its job."""
 
-    def __init__(
-        self, kind: str, features: Path, folder: Path, machine: dict[str, Any] | None = None, **changes: Any
-    ) -> None:
+    def __init__(self, kind: str, features: Path, folder: Path, job: dict[str, Any] | None = None, **changes: Any):
         self.folder = folder
         folder.mkdir(exist_ok=True)
-        self.job = dataclasses.replace(tiny_job(kind, features, folder, **changes), machine=machine or {})
+        self.job = dataclasses.replace(tiny_job(kind, features, folder, **changes), **job or {})
         self.run = RunDirectory(folder / "run")
         self.output, self.job_file = folder / "output.txt", folder / "job.json"
 
     def start(
-        self, processes: int = 1, worker: str = "sonorant.training.worker", before: Callable[[], None] | None = None
+        self, processes: int = 1, before: Callable[[], None] | None = None, **variables: str
     ) -> subprocess.Popen[bytes]:
-        """Start or resume it; `before` is called in the new process."""
+        """Start or resume it; `before` is called in the new process. DISTURBED: see `disturbed_worker`."""
         self.job.write(self.job_file)
-        env = environment(
-            {**os.environ, "PET_NPROC_PER_NODE": str(processes)}, self.job.train["micro_batches_per_step"]
-        )
-        env["OMP_NUM_THREADS"] = "1"
+        given = {**os.environ, "PET_NPROC_PER_NODE": str(processes)}
+        env = environment(given, self.job.train["micro_batches_per_step"]) | {"OMP_NUM_THREADS": "1"} | variables
+        worker = "tests.training.disturbed_worker" if "DISTURBED" in env else "sonorant.training.worker"
         command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(self.job_file)]
         with self.output.open("w") as output:
             return subprocess.Popen(
@@ -51,9 +136,10 @@ class Training:
         """What the processes of the last start have said."""
         return self.output.read_text()
 
-    def finish(self, processes: int = 1) -> None:
-        """Run it to its end."""
-        assert self.start(processes).wait(PATIENCE) == 0, self.said()
+    def finish(self, processes: int = 1, **variables: str) -> str:
+        """Run it to its end; what it said."""
+        assert self.start(processes, **variables).wait(PATIENCE) == 0, self.said()
+        return self.said()
 
     def failed(self, agent: subprocess.Popen[bytes]) -> str:
         """Wait for the end of a training that must fail and return its one error line."""

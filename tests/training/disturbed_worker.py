@@ -1,0 +1,145 @@
+"""A rank that is held up or short of memory, started by torchrun in the place of `sonorant.training.worker`.
+
+DISTURBED names what happens, a function below.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from sonorant.data.batches import Batch
+from sonorant.data.plan import MicroBatch
+from sonorant.families.parallel.training import AcousticLosses, AcousticRecipe
+from sonorant.training import memory, run_directory, worker
+from sonorant.training.trainer import Trainer
+
+
+class Delayed(Dataset[Batch]):
+    """The batches of `whole`, each after `wait(its number)`."""
+
+    def __init__(self, whole: Dataset[Batch], wait: Callable[[int], object]) -> None:
+        self.whole, self.wait = whole, wait
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def __getitem__(self, index: int) -> Batch:
+        self.wait(index)
+        return self.whole[index]
+
+
+class Exhausted(torch.autograd.Function):
+    """Runs out of memory on its way back, when the gradients of all that comes after it are there already."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        raise torch.OutOfMemoryError("Tried to allocate more than there is")
+
+
+def held() -> None:
+    """The last rank takes no step after HELD_AT until it is told to stop: no signal comes too late to matter."""
+    take_step = Trainer.take_step
+
+    def held_step(self: Trainer, *given: Any) -> Any:
+        last = self.ranks.rank == self.ranks.world_size - 1
+        while last and self.step == int(os.environ["HELD_AT"]) and not self._stop:
+            time.sleep(0.01)
+        return take_step(self, *given)
+
+    Trainer.take_step = held_step
+
+
+def impatient() -> None:
+    """The rank waits for the run directory only a moment."""
+    run_directory.PATIENCE = 1.0
+
+
+def hanging_loader() -> None:
+    """Storage hangs for rank 1 in the second batch of its second epoch."""
+    dataset = AcousticRecipe.dataset
+
+    def hanging(self: AcousticRecipe, batches: list[MicroBatch]) -> Dataset[Batch]:
+        whole = dataset(self, batches)
+        hangs = os.environ["RANK"] == "1" and batches[0].epoch > 0
+        return Delayed(whole, lambda index: time.sleep(3600 if index else 0)) if hangs else whole
+
+    AcousticRecipe.dataset = hanging
+
+
+def scarce_passes() -> None:
+    """Rank 1 fails in passes over more than SCARCE_LIMIT values of mels: backward, over twice as many forward."""
+    forward, limit = AcousticLosses.forward, scarce()
+
+    def passed(self: AcousticLosses, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        values = batch["mel"].numel()
+        if values > 2 * limit:
+            raise torch.OutOfMemoryError("Tried to allocate more than there is")
+        hook = self.model.encoder.register_forward_hook(
+            lambda module, given, out: Exhausted.apply(out) if values > limit else out
+        )
+        losses = forward(self, batch, step)
+        hook.remove()
+        return losses
+
+    if os.environ["RANK"] == "1":
+        AcousticLosses.forward = passed
+
+
+def scarce_address_space() -> None:
+    """The kernel really refuses rank 1 more than SCARCE_LIMIT MiB beyond what there is at the first step."""
+    forward, limit = AcousticLosses.forward, scarce()
+
+    def limited(self: AcousticLosses, batch: Batch, step: int) -> dict[str, torch.Tensor]:
+        if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + limit * 2**20, resource.RLIM_INFINITY))
+        return forward(self, batch, step)
+
+    if os.environ["RANK"] == "1":
+        AcousticLosses.forward = limited
+
+
+def scarce_budget() -> None:
+    """A budget above SCARCE_LIMIT does not fit rank 1."""
+    peak_of, limit = memory._peak_of, scarce()
+    if os.environ["RANK"] == "1":
+        memory._peak_of = lambda trained, trial: None if trial > limit else peak_of(trained, trial)
+
+
+def scarce() -> int:
+    """SCARCE_LIMIT. At the end of such trainings it is said whether the ranks were kept together."""
+    train = Trainer.train
+
+    def compared(self: Trainer) -> str:
+        state = train(self)
+        weights = b"".join(parameter.detach().numpy().tobytes() for parameter in self.recipe.model.parameters())
+        if len(set(self.ranks.gather(weights))) == 1 and self.ranks.first:
+            print("in the end all ranks hold the same weights", flush=True)
+        return state
+
+    Trainer.train = compared
+    memory.STEPS_AN_EPOCH = 1
+    return int(os.environ["SCARCE_LIMIT"])
+
+
+DISTURBANCES: dict[str, Callable[[], None]] = {
+    plant.__name__: plant
+    for plant in (held, impatient, hanging_loader, scarce_passes, scarce_address_space, scarce_budget)
+}
+
+
+if __name__ == "__main__":
+    DISTURBANCES[os.environ["DISTURBED"]]()
+    worker.main()
