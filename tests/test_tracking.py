@@ -1,5 +1,4 @@
-"""Each point reaches MLflow once, whatever happens to the server, and no stage waits for it. Real servers, real
-stores."""
+"""Each point reaches MLflow once, whatever happens to the server, and no stage waits for it. Servers are real."""
 
 import json
 import multiprocessing
@@ -13,10 +12,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from benchmarks.tracking_outage import complete, never_returns, served
 from sonorant.cli import main
 from sonorant.errors import SonorantError, Stopped
 from sonorant.tracking import open_store, stage_run, sync, tracked_runs
@@ -38,39 +39,47 @@ def project(tracked_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("SONORANT_EXECUTION", "test-execution")
-    monkeypatch.setattr(
-        "sonorant.tracking.stage.PATIENCE", PATIENCE
-    )  # a machine with other work makes its first tables slowly
+    # A machine with other work makes its first tables slowly.
+    monkeypatch.setattr("sonorant.tracking.stage.PATIENCE", PATIENCE)
     return tmp_path
 
 
-def write_points(directory: Path, steps: range, mode: str = "a") -> None:
+def write_points(directory: Path, steps: range) -> None:
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "metrics.jsonl").open(mode) as file:
-        for step in steps:
-            file.write(
-                json.dumps({"step": step, "time": time.time(), "metrics": {"train/loss": 1 / (step + 1)}}) + "\n"
-            )
+    rows = [{"step": step, "time": time.time(), "metrics": {"train/loss": 1 / (step + 1)}} for step in steps]
+    with (directory / "metrics.jsonl").open("a") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def steps_of(run_id: str, key: str = "train/loss") -> list[int]:
-    return [metric.step for metric in open_store().client.get_metric_history(run_id, key)]
+def steps_of(run_id: str) -> list[int]:
+    return [metric.step for metric in open_store().client.get_metric_history(run_id, "train/loss")]
 
 
 def status_of(run_id: str) -> str:
     return str(open_store().client.get_run(run_id).info.status)
 
 
-def spec(key: str = "k") -> RunSpec:
-    return RunSpec(key=key, stage="train_acoustic", execution="test-execution", params={"train_acoustic.steps": "3"})
+SPEC = RunSpec(key="k", stage="train_acoustic", execution="test-execution", params={"train_acoustic.steps": "3"})
+
+
+def delivered(directory: Path, points: int) -> Delivery:
+    """What has sent the first so many points."""
+    write_points(directory, range(points))
+    delivery = Delivery(directory, SPEC)
+    delivery.send()
+    return delivery
+
+
+def tracking(directory: Path) -> dict[str, Any]:
+    """What a run directory remembers of its run."""
+    return json.loads((directory / "tracking.json").read_text())
 
 
 def read_the_clock_again(directory: Path) -> None:
     """Another time for the same step is what the store would keep as a second point; the same time it would not."""
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
-    (directory / "metrics.jsonl").write_text(
-        "".join(json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows)
-    )
+    later = [json.dumps({**row, "time": row["time"] + 1}) + "\n" for row in rows]
+    (directory / "metrics.jsonl").write_text("".join(later))
 
 
 def test_stage_is_a_child_of_its_execution(project: Path) -> None:
@@ -102,7 +111,7 @@ def test_a_stopped_stage_is_killed_until_it_goes_on(project: Path, monkeypatch: 
     directory = project / "runs" / "train" / "f"
     with pytest.raises(Stopped), stage_run("train", run_directory=directory):
         raise Stopped("saved at step 3")
-    run_id = json.loads((directory / "tracking.json").read_text())["sent"]["run_id"]
+    run_id = tracking(directory)["sent"]["run_id"]
     assert status_of(run_id) == "KILLED"
     assert status_of(sync(directory)) == "KILLED", "sending the rest ends nothing otherwise than the stage did"
     monkeypatch.setenv("SONORANT_EXECUTION", "another-execution")
@@ -120,9 +129,8 @@ def test_an_execution_gets_its_final_origin(project: Path) -> None:
         pass
     describe_execution("test-execution", {"dvc_lock": "after", "stage": "no matter of an execution's"})
     store = open_store()
-    [parent] = store.client.search_runs(
-        [store.experiment], filter_string="tags.`sonorant.execution` = 'test-execution'"
-    )
+    of_the_execution = "tags.`sonorant.execution` = 'test-execution'"
+    [parent] = store.client.search_runs([store.experiment], filter_string=of_the_execution)
     assert (parent.data.tags["dvc_lock"], "stage" in parent.data.tags) == ("after", False)
 
 
@@ -131,31 +139,14 @@ def test_resumed_directory_continues_its_run_without_repeating_a_point(project: 
     write_points(directory, range(40))
     with stage_run("train", {"steps": 60}, run_directory=directory):
         pass
-    first = json.loads((directory / "tracking.json").read_text())["sent"]["run_id"]
+    first = tracking(directory)["sent"]["run_id"]
     # The trainer was killed at step 40 and resumes from its checkpoint at 30: the lines after it are written anew.
     lines = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)
     (directory / "metrics.jsonl").write_text("".join(lines[:30]))
     with stage_run("train", {"steps": 60}, run_directory=directory):
         write_points(directory, range(30, 60))
-    assert json.loads((directory / "tracking.json").read_text())["sent"]["run_id"] == first
+    assert tracking(directory)["sent"]["run_id"] == first
     assert steps_of(first) == list(range(60))
-
-
-def test_lost_answer_repeats_nothing(project: Path) -> None:
-    """The batch arrived, the process was killed before it wrote that down."""
-    directory = project / "run"
-    write_points(directory, range(5))
-    delivery = Delivery(directory, spec())
-    delivery.send()
-    before = (directory / "tracking.json").read_text()
-    write_points(directory, range(5, 9))
-    delivery.send()
-    state = json.loads(before)
-    state["sent"]["in_doubt"] = True
-    (directory / "tracking.json").write_text(json.dumps(state))
-    read_the_clock_again(directory)
-    run_id = sync(directory)
-    assert steps_of(run_id) == list(range(9))
 
 
 SENDING = """
@@ -176,6 +167,7 @@ with stage_run("train", run_directory=pathlib.Path(sys.argv[1])):
 
 
 def test_stage_killed_while_it_sends_repeats_nothing(project: Path) -> None:
+    """The batch has arrived, and the process is killed before it writes that down."""
     directory, arrived = project / "runs" / "train" / "f", project / "arrived"
     write_points(directory, range(4 * BATCH))
     command = [sys.executable, "-c", SENDING, str(directory), str(arrived)]
@@ -185,7 +177,7 @@ def test_stage_killed_while_it_sends_repeats_nothing(project: Path) -> None:
     finally:
         stage.kill()
         stage.wait()
-    sent = json.loads((directory / "tracking.json").read_text())["sent"]
+    sent = tracking(directory)["sent"]
     assert (sent["steps"], sent["in_doubt"]) == ({"train/loss": BATCH - 1}, True)
     assert len(steps_of(sent["run_id"])) == 2 * BATCH
     read_the_clock_again(directory)
@@ -211,9 +203,7 @@ def test_a_project_that_was_moved_takes_its_artifacts_along(project: Path, monke
 def test_two_senders_of_one_directory_repeat_nothing(project: Path) -> None:
     """A stage at work, and a person who gives `sonorant sync-tracking` meanwhile."""
     directory = project / "run"
-    write_points(directory, range(3))
-    stage = Delivery(directory, spec())
-    stage.send()
+    stage = delivered(directory, 3)
     write_points(directory, range(3, 6))
     sync(directory)
     read_the_clock_again(directory)
@@ -223,13 +213,10 @@ def test_two_senders_of_one_directory_repeat_nothing(project: Path) -> None:
 
 def test_creation_without_an_answer_makes_no_second_run(project: Path) -> None:
     directory = project / "run"
-    write_points(directory, range(3))
-    first = Delivery(directory, spec())
-    first.send()
-    state = json.loads((directory / "tracking.json").read_text())
-    (directory / "tracking.json").write_text(json.dumps({"spec": state["spec"], "sent": {}}))
-    assert sync(directory) == first.sent.run_id
-    assert steps_of(str(first.sent.run_id)) == [0, 1, 2]
+    first = delivered(directory, 3).sent.run_id
+    (directory / "tracking.json").write_text(json.dumps(tracking(directory) | {"sent": {}}))
+    assert sync(directory) == first
+    assert steps_of(str(first)) == [0, 1, 2]
 
 
 def test_samples_become_pictures_and_sound(project: Path) -> None:
@@ -238,21 +225,17 @@ def test_samples_become_pictures_and_sound(project: Path) -> None:
     np.savez(sample / "mel.npz", target=np.zeros((80, 50), np.float16), predicted=np.ones((1, 80, 50), np.float32))
     np.savez(sample / "alignment.npz", alignment=np.eye(50, 12, dtype=np.float32))
     (sample / "sample.wav").write_bytes(b"RIFF")
-    delivery = Delivery(project / "run", spec())
-    delivery.send()
-    files = open_store().client.list_artifacts(str(delivery.sent.run_id), "samples/step-000250")
+    run_id = str(delivered(project / "run", 0).sent.run_id)
+    files = open_store().client.list_artifacts(run_id, "samples/step-000250")
     assert sorted(Path(file.path).name for file in files) == ["alignment.png", "mel.png", "sample.wav"]
     assert all(file.file_size for file in files)
 
 
-def test_server_away_then_back(
-    project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    directory = project / "run"
-    port = free_port()
+def test_server_away_and_back(project: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    directory, port = project / "run", free_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a machine with other work answers late, and is not away
-    follower = Follower(directory, spec(), interval=0.3)
+    follower = Follower(directory, SPEC, interval=0.3)
     follower.start()
     write_points(directory, range(10))
     wait_until(lambda: follower.behind)
@@ -270,7 +253,7 @@ def test_server_away_then_back(
         os.killpg(server.pid, signal.SIGCONT)
         assert follower.finish("FINISHED", PATIENCE)
         assert steps_of(str(follower.delivery.sent.run_id)) == list(range(30))
-        assert open_store().client.get_run(str(follower.delivery.sent.run_id)).info.status == "FINISHED"
+        assert status_of(str(follower.delivery.sent.run_id)) == "FINISHED"
     said = [record.message for record in caplog.records]
     assert 1 <= sum("behind" in line for line in said) <= 3, "a state is said once, not at every attempt"
 
@@ -315,26 +298,23 @@ def test_works_without_mlflow(project: Path) -> None:
         "with stage_run('export') as run: run.log_metrics({'a': 1})\n"
         "print('done')"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
     assert done.stdout == "done\n", done.stderr
     assert done.stderr.count("not installed") == 1
 
 
 def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    tail = Tail(path)
+    path, tail = tmp_path / "metrics.jsonl", Tail(tmp_path / "metrics.jsonl")
+    first = '{"step": 1, "time": 1, "metrics": {"a": 1}}\n'
     assert tail.read() == []
-    path.write_text('{"step": 1, "time": 1, "metrics": {"a": 1}}\n{"step": 2, "time"')
+    path.write_text(first + '{"step": 2, "time"')
     assert [point.step for point in tail.read()] == [1]
     with path.open("a") as file:
         file.write(': 2, "metrics": {"a": NaN}}\n{"step": 3\n{"step": 4, "time": 4, "metrics": {"a": 4}}\n')
     assert [point.step for point in tail.read()] == [2, 4]
     assert tail.read() == []
-    path.write_text(
-        '{"step": 1, "time": 1, "metrics": {"a": 1}}\n' + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4
-    )
+    path.write_text(first + '{"step": 2, "time": 9, "metrics": {"a": 2}}\n' * 4)
     assert [point.step for point in tail.read()] == [1, 2, 2, 2, 2]
 
 
@@ -342,16 +322,22 @@ def test_addresses_are_shown_without_passwords() -> None:
     assert shown("failed:\n http://me:pass@host:5000/api") == "failed: http://host:5000/api"
 
 
+@pytest.mark.long
+def test_a_training_whose_server_dies_owes_nothing_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short form of `benchmarks.tracking_outage`: the server comes back only when the stage is over."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")  # restored after `served` has set it
+    with served(tmp_path / "short") as server:
+        found = never_returns(server, steps=240)  # so that it is not over when the server dies
+    assert found["exit_code"] == 0
+    assert found["missing_before_sync"] > 0, "the server was not missed"
+    assert complete(found["delivered"]), found
+
+
 @contextmanager
 def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A real server on loopback over an sqlite file of the test."""
     command = [sys.executable, "-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{project}/server.db",
-        "--artifacts-destination",
-        str(project / "artifacts"),
-    ]
+    command += [f"--backend-store-uri=sqlite:///{project}/server.db", f"--artifacts-destination={project}/artifacts"]
     with (project / "server.log").open("a") as output:
         process = subprocess.Popen(command, start_new_session=True, stdout=output, stderr=output)
     try:
