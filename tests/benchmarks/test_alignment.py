@@ -18,9 +18,7 @@ from sonorant.errors import SonorantError
         ([-1.0, 40.0], [-1.0, 3.0], ["a prefix alone has certainly more words wrong than the pointer"]),
     ],
 )
-def test_a_claim_holds_where_the_whole_interval_does(
-    prefix: list[float], uncorrupted: list[float], broken: list[str]
-) -> None:
+def test_a_claim_holds_if_its_interval_does(prefix: list[float], uncorrupted: list[float], broken: list[str]) -> None:
     speech = {
         AS_IT_IS: {"wer": 14.0},
         PREFIX: {"above_as_it_is": {"wer_ci95": prefix}},

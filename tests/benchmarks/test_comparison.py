@@ -14,9 +14,7 @@ MACHINE = {"cpu": "one", "cores": 2, "system": "Linux", "torch": "2.13.0"}
 NAMES = [f"runtime{number}/fp32" for number in range(30)]
 
 
-def verdict(
-    seed: int, slower: dict[str, float] | None = None, all_slower: float = 1.0, **machine: Any
-) -> dict[str, Any]:
+def verdict(seed: int, slower: dict | None = None, all_slower: float = 1.0, **machine: Any) -> dict[str, Any]:
     """A result of 60 noisy rounds for each name; `slower` are factors on some of them."""
     rng = np.random.default_rng(seed)
     row = {}
@@ -83,9 +81,8 @@ def test_turns_are_taken_and_the_slower_one_has_the_smaller_speedup() -> None:
         order.append(name)
         np.sort(np.random.default_rng(0).random(size))
 
-    took = take_turns(
-        {"quick": lambda: work("quick", 2_000), "slow": lambda: work("slow", 400_000)}, seconds=0.0, least=9
-    )
+    works = {"quick": lambda: work("quick", 2_000), "slow": lambda: work("slow", 400_000)}
+    took = take_turns(works, seconds=0.0, least=9)
     assert {name: len(times) for name, times in took.items()} == {"quick": 9, "slow": 9, CONTROL: 9}
     assert order.count("quick") == order.count("slow")
     assert {order[number] for number in range(0, len(order), 2)} == {"quick", "slow"}, "each begins in its turn"

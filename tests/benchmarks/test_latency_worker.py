@@ -27,9 +27,7 @@ class Counting:
 
 @pytest.mark.parametrize("many", [2, 4])
 def test_percentiles_leave_out_the_requests_that_warm_up(many: int) -> None:
-    voice = Counting()
-    row = _cell({BASELINE: cast(Voice, voice)}, [np.zeros((5, 3), np.int64)], {BASELINE: 1.0}, many, seconds=0.0)[
-        BASELINE
-    ]
+    voice, texts = Counting(), [np.zeros((5, 3), np.int64)]
+    row = _cell({BASELINE: cast(Voice, voice)}, texts, {BASELINE: 1.0}, many, seconds=0.0)[BASELINE]
     assert row["requests"] == row["rounds"] * many * BURST
     assert voice.spoken == (row["rounds"] + WARM_UP) * many * BURST

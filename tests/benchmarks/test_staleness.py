@@ -23,9 +23,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "benchmarks/results").mkdir()
-    (tmp_path / "benchmarks/results/speed_of_one.json").write_text(
-        json.dumps({"code": staleness.code_of("speed_of_one")})
-    )
+    result = {"code": staleness.code_of("speed_of_one")}
+    (tmp_path / "benchmarks/results/speed_of_one.json").write_text(json.dumps(result))
     return tmp_path
 
 
