@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 
 from benchmarks.tracking_outage import complete, never_returns, served
+from infra.local_servers import answers
 from sonorant.cli import main
 from sonorant.errors import SonorantError, Stopped
 from sonorant.tracking import open_store, stage_run, sync, tracked_runs
@@ -348,11 +348,3 @@ def mlflow_server(project: Path, port: int) -> Iterator[subprocess.Popen[bytes]]
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(PATIENCE)
         wait_until(lambda: not answers(f"http://127.0.0.1:{port}/health"))
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False

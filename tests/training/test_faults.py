@@ -32,7 +32,8 @@ def half(features: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one MB, mounted for this test."""
-    (disk := tmp_path / "disk").mkdir()
+    disk = tmp_path / "disk"
+    disk.mkdir()
     if sys.platform != "linux" or os.geteuid() != 0:
         pytest.skip("a small disk can be mounted only by root on Linux")
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk], capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""The loop itself: what it refuses, and that it runs on a GPU where there is one."""
+"""What recipes and the loop refuse, and that all of it runs on a GPU where there is one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,33 @@ from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import VocoderRecipe
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
-from tests.support.tiny_training import settings, tiny_recipe
-from tests.training.trainings import assert_same, trainer_of
+from tests.support.tiny_training import RECIPES, settings, tiny_recipe
+from tests.training.trainings import assert_same, trainer_of, with_splits
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("absent", ["train", "validation"])
+def test_a_split_without_utterances_is_refused_by_name(features: Path, tmp_path: Path, kind: str, absent: str) -> None:
+    store = with_splits(features, tmp_path / "features", lambda _, split: "test" if split == absent else split)
+    with pytest.raises(SonorantError, match=f"no utterances in its {absent} split: add recordings or change"):
+        tiny_recipe(kind, store)
+
+
+@pytest.mark.parametrize("kind", ["acoustic", "language_model"])
+def test_an_utterance_longer_than_a_micro_batch_is_refused_by_its_id(kind: str, features: Path) -> None:
+    words = rf"utterance u\d+ \(train\) has \d+ frames.*train_{kind}.frames_per_micro_batch \(100\)"
+    with pytest.raises(SonorantError, match=words):
+        tiny_recipe(kind, features, frames_per_micro_batch=100)
+
+
+def test_utterances_shorter_than_a_segment_are_counted(features: Path) -> None:
+    frames = tiny_recipe("vocoder", features).store.frames
+    for length in (int(frames.min()), int(frames.max())):
+        found = tiny_recipe("vocoder", features, segment_frames=length)
+        items = found.store.indices("train")
+        short = sum(int(found.store.frames[item]) < length for item in items)
+        expected = [f"vocoder: {short} of {len(items)}".split()] if short else []
+        assert [note.split()[:4] for note in found.notes] == expected
 
 
 @pytest.mark.parametrize("log_every", [1, 100])

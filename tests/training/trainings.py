@@ -111,7 +111,7 @@ def assert_resumes(make: Callable[[Path], Trainer], folder: Path, step: int) -> 
 class Training:
     """A tiny training under torchrun in a folder of its own; `job` are changes to its job."""
 
-    def __init__(self, kind: str, features: Path, folder: Path, job: dict[str, Any] | None = None, **changes: Any):
+    def __init__(self, kind: str, features: Path, folder: Path, job: dict | None = None, **changes: Any) -> None:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.job = dataclasses.replace(tiny_job(kind, features, folder, **changes), **job or {})
