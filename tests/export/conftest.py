@@ -1,4 +1,4 @@
-"""A tiny voice in every precision, exported once for all tests."""
+"""Tiny voices in every precision, exported once for all tests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
+from sonorant.export.candidate import Trained
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
+from sonorant.export.verify import verify_voice
 from sonorant.export.voice import Sources, export_variants
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
@@ -21,8 +22,10 @@ from sonorant.layers.cache import DynamicCache
 from sonorant.layers.quantized import quantizable, quantize_layers
 from sonorant.models import load_model, save_model
 from sonorant.quantization.calibration import calibrate, set_scales
+from sonorant.runtime.bundle import Bundle, read_bundle
 from tasks.params import load
 from tests.conftest import ROOT
+from tests.support.runtimes import utterance
 from tests.support.shared import made_once
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
@@ -43,15 +46,32 @@ def write_quantized(model: torch.nn.Module, source: Path, speak: Callable[[Any],
     return out / kind
 
 
-def utterance(length: int) -> np.ndarray:
-    """Random tokens (length, 3) between a start and an end symbol."""
-    rng = np.random.default_rng(length)
-    tokens = np.stack([rng.integers(3, 40, length), rng.integers(0, 3, length), rng.integers(0, 2, length)], 1)
-    tokens[[0, -1]] = [[1, 0, 0], [2, 0, 0]]
-    return tokens
-
-
 UTTERANCES = [utterance(length) for length in (3, 6, 31)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    """A sound voice, the models that it is compared with, and how."""
+
+    folder: Path
+    """Of the bundle."""
+    trained: Trained
+    quantized: Trained
+    config: VerifyConfig
+
+    @property
+    def bundle(self) -> Bundle:
+        return read_bundle(self.folder)
+
+    def verify(self, bundle: Bundle, quantized: Trained | None = None, **settings: Any) -> dict[str, Any]:
+        """The ladder of all candidates of a bundle on three utterances, alone and together."""
+        config = dataclasses.replace(self.config, **settings)
+        return verify_voice(bundle, self.trained, UTTERANCES, config, quantized=quantized or self.quantized)
+
+    def failures(self, bundle: Bundle, quantized: Trained | None = None, **settings: Any) -> dict[str, str]:
+        """Candidate to the check that stopped it."""
+        report = self.verify(bundle, quantized, **settings).items()
+        return {name: found["failed"] for name, found in report if isinstance(found, dict) and not found["passed"]}
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +89,7 @@ def verify_config() -> VerifyConfig:
 
 
 @pytest.fixture(scope="session")
-def quantized(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def quantized(trained: Trained, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """`trained`, quantised after calibration on what it says itself."""
     (acoustic, _), (vocoder, _) = load_acoustic(trained[0]), load_vocoder(trained[1])
     tokens = torch.from_numpy(utterance(31))[None]
@@ -83,10 +103,7 @@ def quantized(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="session")
 def exported(
-    trained: tuple[Path, Path],
-    quantized: tuple[Path, Path],
-    export_config: ExportConfig,
-    tmp_path_factory: pytest.TempPathFactory,
+    trained: Trained, quantized: Trained, export_config: ExportConfig, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any]]:
     """The bundle with fp32, fp16, bf16 and int8, and what was measured for it; copy it, do not change it."""
     sources = Sources(*trained, quantized=quantized, utterances=UTTERANCES)
@@ -105,25 +122,21 @@ def variants(exported: tuple[Path, dict[str, Any]]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def trained_prompted(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A tiny codec language model that keeps phonemes and a prompt in its cache, and its codec."""
     return write_trained_codec_lm(tmp_path_factory.mktemp("trained_prompted"), text="both", prompt_frames=4)
 
 
 @pytest.fixture(scope="session")
-def quantized_prompted(
-    trained_prompted: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def quantized_prompted(trained_prompted: Trained, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """`trained_prompted`, quantised after calibration on some steps."""
     (speech, _), (codec, _) = load_language_model(trained_prompted[0]), load_codec(trained_prompted[1])
     tokens, lengths = torch.from_numpy(utterance(31))[None], torch.tensor([31])
     codes_BFG = torch.randint(0, speech.codes, (1, 40, speech.codebooks), generator=torch.Generator().manual_seed(0))
 
     def speak(_: Any) -> None:
-        cache, states = (
-            DynamicCache(speech.config.layers),
-            speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64)),
-        )
+        cache = DynamicCache(speech.config.layers)
+        states = speech.encode_speech(tokens, lengths, torch.zeros(1, dtype=torch.int64))
         speech.prefill(states, lengths, codes_BFG[:, :4], torch.tensor([4]), cache)
         for step in range(30):
             place = torch.tensor([step % 3]), torch.tensor([36 + step])
@@ -138,18 +151,36 @@ def quantized_prompted(
 
 @pytest.fixture(scope="session")
 def codec_lm_variants(
-    trained_prompted: tuple[Path, Path],
-    quantized_prompted: tuple[Path, Path],
+    trained_prompted: Trained,
+    quantized_prompted: Trained,
     export_config: ExportConfig,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
     """The bundle of `trained_prompted` with fp32 and int8; copy it, do not change it."""
     sources = Sources(*trained_prompted, quantized=quantized_prompted, decoding=DECODING)
-    return (
-        made_once(
-            tmp_path_factory,
-            "codec_lm_variants",
-            lambda folder: export_variants(sources, folder / "variants", CORPUS, export_config),
-        )
-        / "variants"
-    )
+
+    def export(folder: Path) -> None:
+        export_variants(sources, folder / "variants", CORPUS, export_config)
+
+    return made_once(tmp_path_factory, "codec_lm_variants", export) / "variants"
+
+
+@pytest.fixture(scope="session")
+def parallel(variants: Path, trained: Trained, quantized: Trained, verify_config: VerifyConfig) -> Parity:
+    return Parity(variants, trained, quantized, verify_config)
+
+
+@pytest.fixture(scope="session")
+def codec_lm(
+    codec_lm_variants: Path, trained_prompted: Trained, quantized_prompted: Trained, verify_config: VerifyConfig
+) -> Parity:
+    """Under ONNX Runtime alone, where the test does not say otherwise."""
+    config = dataclasses.replace(verify_config, runtimes=["onnxruntime"])
+    return Parity(codec_lm_variants, trained_prompted, quantized_prompted, config)
+
+
+@pytest.fixture(params=["parallel", "codec_lm"])
+def parity(request: pytest.FixtureRequest) -> Parity:
+    """The voice of each family in turn."""
+    voice: Parity = request.getfixturevalue(request.param)
+    return voice

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from sonorant.runtime.bundle import Bundle, read_bundle
 from tests.evaluation.variants import replace_graph
@@ -28,26 +28,34 @@ def plant(bundle: Path, graph: str, variant: str, change: Change, out: Path) -> 
     return read_bundle(out)
 
 
+def first_node(model: onnx.ModelProto, operator: str) -> onnx.NodeProto:
+    """The first node of an operator."""
+    return next(node for node in model.graph.node if node.op_type == operator)
+
+
 def change_constant(match: str, change: Callable[[np.ndarray], np.ndarray]) -> Change:
     """Apply `change` to the last constant whose name holds `match`."""
+    return _change_last(lambda constant: match in constant.name, change)
 
+
+def change_matrix(change: Callable[[np.ndarray], np.ndarray]) -> Change:
+    """Apply `change` to the last learned matrix."""
+    floats = (TensorProto.FLOAT, TensorProto.FLOAT16)
+    return _change_last(lambda constant: len(constant.dims) == 2 and constant.data_type in floats, change)
+
+
+def _change_last(wanted: Callable[[TensorProto], bool], change: Callable[[np.ndarray], np.ndarray]) -> Change:
     def apply(model: onnx.ModelProto) -> None:
-        constant = next(constant for constant in reversed(model.graph.initializer) if match in constant.name)
+        constant = next(filter(wanted, reversed(model.graph.initializer)))
         values = change(numpy_helper.to_array(constant).copy())
         constant.CopyFrom(numpy_helper.from_array(values, constant.name))
 
     return apply
 
 
-def change_matrix(change: Callable[[np.ndarray], np.ndarray]) -> Change:
-    """Apply `change` to the last learned matrix."""
-
-    def apply(model: onnx.ModelProto) -> None:
-        floats = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
-        matrix = next(w for w in reversed(model.graph.initializer) if len(w.dims) == 2 and w.data_type in floats)
-        matrix.CopyFrom(numpy_helper.from_array(change(numpy_helper.to_array(matrix).copy()), matrix.name))
-
-    return apply
+def scale_constant(match: str, factor: float) -> Change:
+    """Multiply the last constant whose name holds `match`."""
+    return change_constant(match, times(factor))
 
 
 def times(factor: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -59,3 +67,114 @@ def with_nan(values: np.ndarray) -> np.ndarray:
     """One value that is none."""
     values.flat[0] = np.nan
     return values
+
+
+def send_through(output: str, operator: str, constant: list[int] | None = None, **attributes: int) -> Change:
+    """Give an output away as one more operator makes it, with a constant of int64 as its second input."""
+
+    def apply(model: onnx.ModelProto) -> None:
+        node = next(node for node in model.graph.node if output in node.output)
+        node.output[list(node.output).index(output)] = "right"
+        inputs = ["right"]
+        if constant is not None:
+            model.graph.initializer.append(numpy_helper.from_array(np.array(constant, np.int64), "second"))
+            inputs.append("second")
+        model.graph.node.append(helper.make_node(operator, inputs, [output], **attributes))
+
+    return apply
+
+
+def move_zero_point(model: onnx.ModelProto) -> None:
+    """Point a QuantizeLinear at another zero."""
+    model.graph.initializer.append(helper.make_tensor("three", TensorProto.INT8, [], [3]))
+    first_node(model, "QuantizeLinear").input[2] = "three"
+
+
+def retype(model: onnx.ModelProto) -> None:
+    """Give the samples away in the graph's own type."""
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT16
+    cast = next(node for node in model.graph.node if "samples" in node.output)
+    cast.attribute[0].CopyFrom(helper.make_attribute("to", TensorProto.FLOAT16))
+
+
+def unmask(model: onnx.ModelProto) -> None:
+    """Let the vocoder take all frames for real."""
+    node = first_node(model, "Less")
+    integers = (constant for constant in model.graph.initializer if constant.data_type == TensorProto.INT64)
+    zero = next(constant.name for constant in integers if not numpy_helper.to_array(constant).any())
+    node.op_type = "GreaterOrEqual"
+    node.input[:] = [node.input[0], zero]
+
+
+def one_position_on(model: onnx.ModelProto) -> None:
+    """Take each step for the one after it."""
+    for node in model.graph.node:
+        node.input[:] = ["later" if name == "position" else name for name in node.input]
+    model.graph.initializer.append(helper.make_tensor("one", TensorProto.INT64, [], [1]))
+    model.graph.node.insert(0, helper.make_node("Add", ["position", "one"], ["later"]))
+
+
+def look_ahead(model: onnx.ModelProto) -> None:
+    """Let positions see what comes after them, and not what was before."""
+    first_node(model, "LessOrEqual").op_type = "GreaterOrEqual"
+
+
+def see_empty_slots(model: onnx.ModelProto) -> None:
+    """Let a step see slots that hold nothing yet."""
+    first_node(model, "And").op_type = "Or"
+
+
+def rename_logits(model: onnx.ModelProto) -> None:
+    for names in [node.output for node in model.graph.node]:
+        names[:] = ["likelihoods" if name == "logits" else name for name in names]
+    next(output for output in model.graph.output if output.name == "logits").name = "likelihoods"
+
+
+CONSTANT, NAN = change_matrix(times(1.2)), change_matrix(with_nan)
+LONGER = change_constant("duration.out.bias", lambda bias: bias + np.float32(0.3))
+WEIGHTS = scale_constant("out.weight_scale", 1.5)
+SIGN = send_through("samples", "Neg")
+"""No measure of loudness or spectrum can see it."""
+MISFIT = send_through("samples", "Reshape", [7, 11])
+"""A shape that fits no utterance: it loads, and fails when it runs."""
+REVERSED_HEADS = send_through("key_0", "Gather", [1, 0], axis=1)
+OUT, EXPAND = "decoder.out.input_scale", "transformer.layers.0.expand.input_scale"
+FAULTS: dict[str, list[tuple[str, str, str, Change, str]]] = {  # graph, variant, fault, and how its line begins
+    "parallel": [
+        *(
+            (graph, "fp32", name, fault, rf"values: graph {graph}, output \w+, length \d+, batch 1: ")
+            for graph in ("encoder", "decoder", "vocoder")
+            for name, fault in (("constant", CONSTANT), ("nan", NAN))
+        ),
+        ("vocoder", "fp32", "misfit", MISFIT, r"values: \w+: .*Reshape"),
+        ("encoder", "fp32", "longer", LONGER, r"values: graph encoder, output ends, .* ends \d+ frames off torch"),
+        ("decoder", "fp16", "constant", CONSTANT, "values: graph decoder, output mel, length "),
+        ("vocoder", "fp16", "nan", NAN, r"values: graph vocoder, output samples, .*, batch 1: NaN or infinity$"),
+        ("vocoder", "fp16", "dtype", retype, "interface: graph vocoder: its outputs are {'samples': 'float16'}, must "),
+        ("encoder", "int8", "zero-point", move_zero_point, "integers: graph encoder: "),
+        ("decoder", "int8", "scale", scale_constant(OUT, 1 / 16), "values: graph decoder, output mel, length "),
+        ("vocoder", "int8", "weight scale", WEIGHTS, "values: graph vocoder, output samples, "),
+        (
+            *("vocoder", "int8", "sign", SIGN),
+            r"values: graph vocoder, output samples, .* differs from torch's fake-quantised model, "
+            r"correlation -\S+, must be at least 0\.9$",
+        ),
+        ("vocoder", "int8", "misfit", MISFIT, "values: Fail: "),
+        # One that is right for every utterance alone.
+        ("vocoder", "int8", "padding", unmask, r"values: graph vocoder, output samples, length \d+, batch 3"),
+    ],
+    "codec_lm": [
+        ("encoder", "fp32", "constant", CONSTANT, "values: graph encoder, output states, length "),
+        ("prefill", "fp32", "transposed cache", REVERSED_HEADS, "values: graph prefill, output key_0, length "),
+        ("prefill", "fp32", "mask that looks ahead", look_ahead, "values: graph prefill, output "),
+        ("step", "fp32", "off-by-one position", one_position_on, "values: graph step, output "),
+        ("step", "fp32", "empty slots", see_empty_slots, "values: graph step, output "),
+        ("step", "fp32", "nan", NAN, "values: graph step, output "),
+        ("vocoder", "fp32", "sign", SIGN, "values: graph vocoder, output samples, length "),
+        ("step", "fp32", "name", rename_logits, "interface: graph step: its outputs are "),
+        ("step", "int8", "scale", scale_constant(EXPAND, 1 / 16), "values: graph step, output "),
+        ("prefill", "int8", "scale", scale_constant(EXPAND, 1 / 16), "values: graph prefill, output "),
+        ("vocoder", "int8", "weight scale", WEIGHTS, "values: graph vocoder, output samples, "),
+        ("step", "int8", "zero-point", move_zero_point, "integers: graph step: "),
+    ],
+}

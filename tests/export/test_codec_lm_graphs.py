@@ -3,7 +3,6 @@ know."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from sonorant.layers.cache import DynamicCache
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 from sonorant.tensorrt.rules import check_graph
-from tests.export.conftest import utterance
+from tests.support.runtimes import edited, padded, utterance
 from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 LENGTHS = ([5, 2], [31], [9, 31, 3, 17])
@@ -32,26 +31,18 @@ STEPS = 20
 TOLERANCE = 1e-4
 
 
-@pytest.fixture(params=["pointer", "both"])
+@pytest.fixture(
+    params=[("codec_lm_bundle", "trained_codec_lm"), ("codec_lm_variants", "trained_prompted")], ids=["pointer", "both"]
+)
 def voice(request: pytest.FixtureRequest) -> tuple[Bundle, LanguageModel, Path]:
     """A voice whose cache holds codes alone, and one whose cache holds phonemes and a prompt too; the folder of its
     codec."""
-    names = {"pointer": ("codec_lm_bundle", "trained_codec_lm"), "both": ("codec_lm_variants", "trained_prompted")}[
-        request.param
-    ]
-    bundle, (speech, sound) = (request.getfixturevalue(name) for name in names)
+    bundle, (speech, sound) = map(request.getfixturevalue, request.param)
     return read_bundle(bundle), load_language_model(speech)[0], sound
 
 
 def session(bundle: Bundle, graph: str) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(bundle.graph_file(graph), providers=["CPUExecutionProvider"])
-
-
-def batch(lengths: list[int]) -> np.ndarray:
-    tokens = np.zeros((len(lengths), max(lengths), 3), np.int64)
-    for row, length in enumerate(lengths):
-        tokens[row, :length] = utterance(length)
-    return tokens
 
 
 def arrays(*tensors: torch.Tensor) -> list[np.ndarray]:
@@ -69,7 +60,8 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
     bundle, model, _ = voice
     rows, codebooks = len(lengths), model.codebooks
     lengths_B, speaker_B = torch.tensor(lengths), torch.arange(rows) % 2
-    inputs = {"tokens": batch(lengths), "lengths": lengths_B.numpy(), "speaker": speaker_B.numpy()}
+    tokens, _ = padded([utterance(length) for length in lengths])
+    inputs = {"tokens": tokens, "lengths": lengths_B.numpy(), "speaker": speaker_B.numpy()}
     states_BNC = model.encode_speech(torch.from_numpy(inputs["tokens"]), lengths_B, speaker_B)
     np.testing.assert_allclose(session(bundle, "encoder").run(None, inputs)[0], states_BNC.numpy(), atol=TOLERANCE)
 
@@ -111,15 +103,14 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
 def test_the_codecs_decoder_equals_torch(voice: tuple[Bundle, LanguageModel, Path], frames: int) -> None:
     bundle, _, sound = voice
     codec = load_codec(sound)[0]
-    codes_BFG = torch.randint(
-        codec.codes, (3, frames, codec.codebooks), generator=torch.Generator().manual_seed(frames)
-    )
+    random = torch.Generator().manual_seed(frames)
+    codes_BFG = torch.randint(codec.codes, (3, frames, codec.codebooks), generator=random)
     lengths_B = torch.tensor([frames, (frames + 1) // 2, 1])
     with torch.inference_mode():
         wanted = codec.decode(codes_BFG, lengths_B)
     found = session(bundle, "vocoder").run(None, {"codes": codes_BFG.numpy(), "lengths": lengths_B.numpy()})[0]
     np.testing.assert_allclose(found, wanted.numpy(), atol=TOLERANCE)
-    np.testing.assert_array_equal(found.shape, (3, frames * codec.samples_per_frame))
+    assert found.shape == (3, frames * codec.samples_per_frame)
 
 
 def test_graphs_are_of_any_size_and_keep_tensorrts_rules(voice: tuple[Bundle, LanguageModel, Path]) -> None:
@@ -154,7 +145,6 @@ def test_attention_that_sees_a_part_keeps_tensorrts_rules_and_gives_the_same_byt
 def test_the_bundle_says_how_it_is_decoded(codec_lm_bundle: Path, trained_codec_lm: tuple[Path, Path]) -> None:
     description = read_bundle(codec_lm_bundle).description
     codec, decoding = load_codec(trained_codec_lm[1])[0], description.decoding
-    assert decoding is not None
     assert (decoding.codebooks, decoding.codes, decoding.stride, decoding.samples_per_frame) == (2, 15, 2, 512)
     assert (decoding.layers, decoding.heads, decoding.head_width, decoding.advances) == (2, 2, 8, 3)
     assert decoding.silence == tuple(codec.silence.tolist())
@@ -169,9 +159,8 @@ def test_a_codec_that_the_language_model_was_not_trained_on_is_refused(
     trained_codec_lm: tuple[Path, Path], tmp_path: Path
 ) -> None:
     _, other = write_trained_codec_lm(tmp_path / "other", seed=1)
-    with pytest.raises(
-        SonorantError, match=r"codec: not the codec that the language model was trained on; train it again: \w+"
-    ):
+    told = r"codec: not the codec that the language model was trained on; train it again: \w+"
+    with pytest.raises(SonorantError, match=told):
         export_voice(trained_codec_lm[0], other, tmp_path / "voice", CORPUS, ExportConfig(opset=20), DECODING)
     assert not (tmp_path / "voice").exists()
 
@@ -179,22 +168,18 @@ def test_a_codec_that_the_language_model_was_not_trained_on_is_refused(
 def test_models_of_two_families_are_refused(
     trained: tuple[Path, Path], trained_codec_lm: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    mixed = Sources(trained_codec_lm[0], trained[1], decoding=DECODING)
-    with pytest.raises(SonorantError, match=r"vocoder: holds a model of kind 'vocoder', not 'codec'"):
-        export_variants(mixed, tmp_path / "voice", CORPUS, ExportConfig(opset=20))
-    with pytest.raises(
-        SonorantError, match=r"vocoder: holds a model of kind 'vocoder', not 'acoustic' or 'language_model'"
+    speech, vocoder = trained_codec_lm[0], trained[1]
+    for sources, told in (
+        (Sources(speech, vocoder, decoding=DECODING), "vocoder: holds a model of kind 'vocoder', not 'codec'"),
+        (Sources(vocoder, vocoder), "vocoder: holds a model of kind 'vocoder', not 'acoustic' or 'language_model'"),
+        (Sources(*trained_codec_lm), "give the section decoding"),
     ):
-        export_voice(trained[1], trained[1], tmp_path / "voice", CORPUS, ExportConfig(opset=20))
-    with pytest.raises(SonorantError, match=r"give the section decoding"):
-        export_voice(*trained_codec_lm, tmp_path / "voice", CORPUS, ExportConfig(opset=20))
+        with pytest.raises(SonorantError, match=told):
+            export_variants(sources, tmp_path / "voice", CORPUS, ExportConfig(opset=20))
 
 
 def test_a_bundle_without_its_decoding_is_refused(codec_lm_bundle: Path, tmp_path: Path) -> None:
-    copy = Path(shutil.copytree(codec_lm_bundle, tmp_path / "voice"))
-    text = (copy / "voice.json").read_text()
-    first, rest = text.split('"decoding": {', 1)
-    (copy / "voice.json").write_text(first + '"decoding": null, "choice": {' + rest.split('"choice": {', 1)[1])
+    copy = edited(codec_lm_bundle, tmp_path / "voice", lambda data: data.update(decoding=None))
     with pytest.raises(SonorantError, match=r"decoding: does not go with family codec_lm"):
         read_bundle(copy)
 
@@ -202,15 +187,12 @@ def test_a_bundle_without_its_decoding_is_refused(codec_lm_bundle: Path, tmp_pat
 def test_a_prompt_is_heard(codec_lm_variants: Path) -> None:
     bundle = read_bundle(codec_lm_variants)
     runtime: TokenRuntime = load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
-    lengths, description = np.array([12]), bundle.description.decoding
-    assert description is not None
-    states = runtime.encode(utterance(12)[None].astype(np.int64), lengths, np.zeros(1, np.int64))
-    spoken = {}
-    for name, prompt in {
-        "none": None,
-        "padding": Prompt(np.full((1, 3, 2), 7), np.array([0])),
-        "some": Prompt(np.full((1, 3, 2), 7), np.array([3])),
-    }.items():
-        spoken[name] = Session(runtime.stepper(), states, lengths, description, DECODING, [(0, 0, 0)], prompt).more(20)
-    np.testing.assert_array_equal(spoken["none"], spoken["padding"])
-    assert not np.array_equal(spoken["none"], spoken["some"])
+    lengths, described = np.array([12]), bundle.description.decoding
+    states = runtime.encode(utterance(12)[None], lengths, np.zeros(1, np.int64))
+
+    def spoken(prompt: Prompt | None) -> np.ndarray:
+        return Session(runtime.stepper(), states, lengths, described, DECODING, [(0, 0, 0)], prompt).more(20)
+
+    padding, some = (spoken(Prompt(np.full((1, 3, 2), 7), np.array([length]))) for length in (0, 3))
+    np.testing.assert_array_equal(spoken(None), padding)
+    assert not np.array_equal(padding, some)

@@ -14,8 +14,9 @@ from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
 from sonorant.export.voice import Sources, export_variants, export_voice, read_tensors
 from sonorant.runtime.bundle import read_bundle
-from sonorant.runtime.runtimes import LoadOptions, load_runtime
-from tests.export.conftest import utterance
+from sonorant.runtime.voice import Voice
+from sonorant.tensorrt.rules import check_graph
+from tests.support.runtimes import joined, utterance
 from tests.support.tiny_voice import AUDIO, CORPUS, write_trained
 
 LENGTHS = (3, 4, 5, 9, 16, 33, 60, 121, 257)
@@ -26,9 +27,7 @@ def test_graphs_equal_torch_on_every_length(
     voice_bundle: Path, trained: tuple[Path, Path], verify_config: VerifyConfig
 ) -> None:
     report = verify_voice(read_bundle(voice_bundle), trained, [utterance(n) for n in LENGTHS], verify_config)
-    found = report["onnxruntime/fp32"]
-    assert isinstance(found, dict)
-    graphs = found["graphs"]
+    graphs = report["onnxruntime/fp32"]["graphs"]
     assert all(graph["max_abs_diff"] < 1e-4 for graph in graphs.values())
     lengths = {(case["length"], case["batch"]) for case in graphs["encoder"]["cases"]}
     assert {(n, 1) for n in LENGTHS} <= lengths
@@ -36,10 +35,11 @@ def test_graphs_equal_torch_on_every_length(
     assert len(graphs["vocoder"]["cases"]) == len(graphs["decoder"]["cases"]) == len(graphs["encoder"]["cases"])
 
 
-def test_flow_decoder_equals_torch(
+def test_flow_decoder_equals_torch_and_keeps_tensorrts_rules(
     flow_bundle: Path, trained_flow: tuple[Path, Path], verify_config: VerifyConfig
 ) -> None:
     verify_voice(read_bundle(flow_bundle), trained_flow, [utterance(n) for n in (3, 20, 61)], verify_config)
+    assert check_graph(flow_bundle / "decoder.fp32.onnx") == []
 
 
 def test_float_models_are_refused_as_int8(trained: tuple[Path, Path], tmp_path: Path) -> None:
@@ -48,39 +48,20 @@ def test_float_models_are_refused_as_int8(trained: tuple[Path, Path], tmp_path: 
     assert not (tmp_path / "voice").exists()
 
 
-def test_variants_share_their_interface_and_halves_are_half(variants: Path) -> None:
+def test_variants_share_their_interface_keep_tensorrts_rules_and_halves_are_half(variants: Path) -> None:
     description = read_bundle(variants).description
     for name, graph in description.graphs.items():
         assert list(graph.variants) == ["fp32", "fp16", "bf16", "int8"]
         assert graph.default_variant == "fp32"
         for variant in graph.variants:
             assert read_tensors(variants / f"{name}.{variant}.onnx") == (graph.inputs, graph.outputs)
+            assert check_graph(variants / f"{name}.{variant}.onnx") == []
     sizes = {
         variant: sum(graph.variants[variant].bytes for graph in description.graphs.values())
         for variant in graph.variants
     }
     assert 0.45 < sizes["fp16"] / sizes["fp32"] < 0.65
     assert sizes["int8"] < sizes["fp32"]
-
-
-def test_a_padded_row_equals_the_same_utterance_alone(voice_bundle: Path) -> None:
-    runtime = load_runtime("onnxruntime", read_bundle(voice_bundle), LoadOptions(threads=1))
-    rows = [utterance(5), utterance(40)]
-    tokens = np.zeros((2, 40, 3), np.int64)
-    for row, one in enumerate(rows):
-        tokens[row, : len(one)] = one
-    speaker, speed = np.array([0, 1]), np.array([1.0, 1.5], np.float32)
-    states, ends = runtime.encode(tokens, np.array([5, 40]), speaker, speed)
-    frames = ends[:, -1]
-    mel = runtime.decode(states, ends, np.arange(frames.max()))
-    samples = runtime.vocode(mel, frames)
-    for row, one in enumerate(rows):
-        states, ends = runtime.encode(one[None], np.array([len(one)]), speaker[row : row + 1], speed[row : row + 1])
-        assert ends[0, -1] == frames[row]
-        alone = runtime.decode(states, ends, np.arange(frames[row]))
-        np.testing.assert_allclose(mel[row, :, : frames[row]], alone[0], atol=1e-4)
-        spoken = runtime.vocode(alone, frames[row : row + 1])[0]
-        np.testing.assert_allclose(samples[row, : len(spoken)], spoken, atol=1e-4)
 
 
 def test_graphs_tell_their_interface_and_nothing_of_the_machine(voice_bundle: Path) -> None:
@@ -112,3 +93,11 @@ def test_models_of_different_mels_are_refused(trained: tuple[Path, Path], tmp_pa
 def test_opset_out_of_range_is_refused(opset: int) -> None:
     with pytest.raises(ValueError, match="opset"):
         ExportConfig(opset=opset)
+
+
+def test_in_int8_too_streamed_equals_one_shot(variants: Path) -> None:
+    voice, as_float = (Voice.load(variants, threads=1, variant=variant) for variant in ("int8", "fp32"))
+    for text in ("The children ran out into the garden, where the old dog was waiting.", "One. Two? Three!"):
+        whole, plain = voice.say(text), as_float.say(text)
+        np.testing.assert_allclose(joined(voice.stream(text)), whole, rtol=0, atol=1e-5)
+        assert np.abs(whole[:4000] - plain[:4000]).max() > 1e-4, "computed in full precision"

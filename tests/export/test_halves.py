@@ -3,6 +3,7 @@ without."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,11 @@ from onnx.reference import ReferenceEvaluator
 from sonorant.export.half import FORMATS, HalfFormat, to_half
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.ranges import keep, measure
-from sonorant.export.tolerance import VerifyConfig
-from sonorant.export.verify import verify_voice
 from sonorant.families import load_family
-from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
-from tests.export.conftest import UTTERANCES, utterance
-from tests.export.planted import change_constant, plant, times
+from tests.export.conftest import Parity
+from tests.export.planted import plant, scale_constant
+from tests.support.runtimes import utterance
 
 GRAPHS = load_family("parallel").graphs
 FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16}
@@ -47,10 +46,8 @@ def test_graphs_are_typed_strictly(graph: str, half: HalfFormat, exported: tuple
         assert node.op_type == "Cast" or len(met) <= 1, f"{node.name} mixes types"
         if node.op_type in ("MatMul", "Conv"):
             assert met == {TensorProto.FLOAT if node.name in kept else half.element}
-    assert {types[value.name] for value in (*model.graph.input, *model.graph.output)} <= {
-        TensorProto.FLOAT,
-        TensorProto.INT64,
-    }
+    border = {types[value.name] for value in (*model.graph.input, *model.graph.output)}
+    assert border <= {TensorProto.FLOAT, TensorProto.INT64}
     assert model.opset_import[0].version >= half.opset
 
 
@@ -61,58 +58,42 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
         assert "Conv" not in kept
 
 
-def scaled_up(bundle: Path) -> onnx.ModelProto:
-    """The vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the
+def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel: Parity, tmp_path: Path) -> None:
+    """In a vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the
     same."""
-    model = onnx.load(bundle / "vocoder.fp32.onnx")
-    for constant in ("enter.weight", "enter.bias"):
-        change_constant(constant, times(1e7))(model)
-    return model
-
-
-def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(
-    variants: Path,
-    trained: tuple[Path, Path],
-    quantized: tuple[Path, Path],
-    verify_config: VerifyConfig,
-    tmp_path: Path,
-) -> None:
-    runtime = load_runtime("onnxruntime", read_bundle(variants), LoadOptions(threads=1))
+    runtime = load_runtime("onnxruntime", parallel.bundle, LoadOptions(threads=1))
     states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
     mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
-    loud = scaled_up(variants)
-    kept = [
-        node.node
-        for node in keep(loud, measure(loud, [{"mel": mel, "lengths": ends[:, -1]}], FP16), FP16, headroom=8, loss=8)
-    ]
+    loud = onnx.load(parallel.folder / "vocoder.fp32.onnx")
+    for constant in ("enter.weight", "enter.bias"):
+        scale_constant(constant, 1e7)(loud)
+    ranges = measure(loud, [{"mel": mel, "lengths": ends[:, -1]}], FP16)
+    kept = [node.node for node in keep(loud, ranges, FP16, headroom=8, loss=8)]
     operators = {node.name: node.op_type for node in loud.graph.node}
     assert {operators[name] for name in kept} >= {"Conv", "LayerNormalization"}
-    for names, failed in ((kept, set()), ([], {"onnxruntime/fp16"})):
 
-        def replace(model: onnx.ModelProto, names: list[str] = names) -> None:
-            with np.errstate(over="ignore"):
-                model.CopyFrom(to_half(loud, FP16, names))
+    def failures(kept: list[str]) -> dict[str, str]:
+        with np.errstate(over="ignore"):
+            halved = to_half(loud, FP16, kept)
+        folder = tmp_path / str(len(kept))
+        bundle = plant(parallel.folder, "vocoder", "fp16", lambda model: model.CopyFrom(halved), folder)
+        return parallel.failures(bundle)
 
-        bundle = plant(variants, "vocoder", "fp16", replace, tmp_path / str(len(names)) / "voice")
-        report = verify_voice(bundle, trained, UTTERANCES, verify_config, quantized=quantized)
-        assert {name for name, found in report.items() if isinstance(found, dict) and not found["passed"]} == failed
-        if failed:
-            assert "vocoder, output samples" in report["onnxruntime/fp16"]["failed"]
-            assert "NaN or infinity" in report["onnxruntime/fp16"]["failed"]
+    assert failures(kept) == {}
+    [(stopped, why)] = failures([]).items()
+    assert stopped == "onnxruntime/fp16"
+    assert "vocoder, output samples" in why and "NaN or infinity" in why
 
 
 def chain(operators: list[str], weight: np.ndarray) -> onnx.ModelProto:
     """x (1, n) -> MatMul with `weight` -> the operators in a row -> y."""
-    names = ["x", *(f"t{number}" for number in range(len(operators))), "y"]
-    nodes = [helper.make_node("MatMul", ["x", "w"], [names[1]], name="MatMul")]
-    nodes += [
-        helper.make_node(operator, [names[1 + number]], [names[2 + number]], name=operator)
-        for number, operator in enumerate(operators)
-    ]
+    names = [*(f"t{number}" for number in range(len(operators))), "y"]
+    nodes = [helper.make_node("MatMul", ["x", "w"], names[:1], name="MatMul")]
+    for operator, (given, made) in zip(operators, pairwise(names), strict=True):
+        nodes.append(helper.make_node(operator, [given], [made], name=operator))
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, None]) for name in ("x", "y")]
-    graph = helper.make_graph(
-        nodes, "chain", value[:1], value[1:], [numpy_helper.from_array(weight.astype(np.float32), "w")]
-    )
+    weights = [numpy_helper.from_array(weight.astype(np.float32), "w")]
+    graph = helper.make_graph(nodes, "chain", value[:1], value[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
@@ -135,10 +116,8 @@ def test_keeping_follows_from_what_was_measured(operators: list[str], gain: floa
         return
     assert any(why.startswith(reason) for why in kept.values())
     assert "MatMul" in kept  # where the chain that leads to the harm begins
-    exact, halved, naive = (
-        ReferenceEvaluator(graph).run(None, case)[
-            0
-        ]  # in the very types of the graph, which ONNX Runtime's CPU does not
+    exact, halved, naive = (  # in the very types of the graph, in which ONNX Runtime's CPU does not compute
+        ReferenceEvaluator(graph).run(None, case)[0]
         for graph in (model, to_half(model, FP16, kept), to_half(model, FP16, []))
     )
     assert halved.dtype == np.float32

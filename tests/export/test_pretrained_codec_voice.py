@@ -43,26 +43,15 @@ def saved(folder: Path, kind: str, rate: int = 8000) -> Path:
     """A tiny codec of random weights of 320 samples a frame, five mel frames of the tiny corpus; with an odd stride."""
     torch.manual_seed(0)
     if kind == "dac":
-        sizes = {
-            "encoder_hidden_size": 4,
-            "downsampling_ratios": [4, 5, 4, 4],
-            "decoder_hidden_size": 32,
-            "n_codebooks": 3,
-        }
-        config = transformers.DacConfig(**sizes, codebook_size=16, codebook_dim=4, sampling_rate=rate)
+        sizes = {"encoder_hidden_size": 4, "downsampling_ratios": [4, 5, 4, 4], "decoder_hidden_size": 32}
+        config = transformers.DacConfig(**sizes, n_codebooks=3, codebook_size=16, codebook_dim=4, sampling_rate=rate)
         model = transformers.DacModel(config)
         for layer in (model.decoder.conv1, *(block.conv_t1 for block in model.decoder.block)):
             torch.nn.init.normal_(layer.bias, std=0.1)
     else:
-        sizes = {
-            "target_bandwidths": [0.2, 0.8],
-            "num_filters": 4,
-            "upsampling_ratios": [5, 4, 4, 4],
-            "num_lstm_layers": 1,
-        }
-        model = transformers.EncodecModel(
-            transformers.EncodecConfig(**sizes, sampling_rate=rate, hidden_size=16, codebook_size=16)
-        )
+        sizes = {"num_filters": 4, "upsampling_ratios": [5, 4, 4, 4], "num_lstm_layers": 1, "hidden_size": 16}
+        rates = {"target_bandwidths": [0.2, 0.8], "sampling_rate": rate}
+        model = transformers.EncodecModel(transformers.EncodecConfig(**sizes, **rates, codebook_size=16))
     model.save_pretrained(folder / kind)
     return folder / kind
 
@@ -88,7 +77,7 @@ def test_a_dac_is_taken_learned_from_exported_and_heard(tmp_path: Path) -> None:
     voice = Voice.load(tmp_path / "voice")
     codes_BFG, lengths_B = np.random.default_rng(0).integers(0, 16, (2, 11, 2)), np.array([11, 6])
     wanted_BS = codec.decode(torch.from_numpy(codes_BFG), torch.from_numpy(lengths_B)).numpy()
-    np.testing.assert_allclose(voice.speaking.runtime.vocode(codes_BFG, lengths_B), wanted_BS, atol=1e-5)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(voice.speaking.runtime.vocode(codes_BFG, lengths_B), wanted_BS, atol=1e-5)
     assert np.abs(wanted_BS).max() > 1e-3
     tokens_BN3 = store.tokens(0).astype(np.int64)[None]
     one = np.ones(1)
@@ -122,9 +111,8 @@ def test_taking_one_is_kept_as_a_run_like_any_stage(tmp_path: Path, monkeypatch:
 def test_a_dac_stays_as_it_is_where_models_are_quantised(tmp_path: Path) -> None:
     features = tiny_features(tmp_path)
     take_codec(config_of(saved(tmp_path, "dac")), features, tmp_path / "vocoder", {})
-    config = replace(
-        load("quantize", QuantizeConfig, ROOT / "params.yaml"), calibration_utterances=2, sensitivity_utterances=2
-    )
+    settled = load("quantize", QuantizeConfig, ROOT / "params.yaml")
+    config = replace(settled, calibration_utterances=2, sensitivity_utterances=2)
     ptq = post_train("codec", tmp_path / "vocoder", features, settings("codec")[1], config)
     shipped, report = decide(ptq, None, config)
     assert (shipped, report["sensitivity"]) == ("ptq", [])
@@ -143,8 +131,7 @@ def test_one_that_cannot_be_exported_or_does_not_fit_is_refused_before_anything_
     assert not (tmp_path / "vocoder").exists()
     for pretrained, message in ((saved(tmp_path / "fits", "encodec", rate), words), (dac, f"features are at {rate}")):
         sections["voice"]["family"], sections["codec"]["pretrained"] = "codec_lm", str(pretrained)
-        sections["audio"]["hop"] = 320
-        sections["audio"]["n_fft"] = 1280
+        sections["audio"] |= {"hop": 320, "n_fft": 1280}
         (tmp_path / "params.yaml").write_text(yaml.safe_dump(sections), encoding="utf-8")
         with pytest.raises(SonorantError, match=message) as refused:
             check(tmp_path / "params.yaml")

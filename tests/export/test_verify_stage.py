@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -16,10 +15,11 @@ from sonorant.audio.mel import MelConfig
 from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance
+from sonorant.files import read_json
 from sonorant.runtime.bundle import content_hash, read_bundle
 from sonorant.text import TextConfig
 from tasks.params import load
-from tests.export.planted import change_matrix, plant, times
+from tests.export.planted import CONSTANT, plant
 from tests.support.command import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -38,35 +38,19 @@ def features(murmur: Callable[..., np.ndarray], tmp_path_factory: pytest.TempPat
     utterances = []
     for number, text in enumerate(TEXTS):
         write_wav(folder / f"{number}.wav", murmur(1.0, number), 16000)
-        utterances.append(
-            Utterance(
-                id=str(number),
-                audio=f"{number}.wav",
-                text=text,
-                spoken=text,
-                speaker="anna",
-                language="en-us",
-                split="train",
-            )
-        )
-    write_features(
-        folder,
-        utterances,
-        folder / "features",
-        load("audio", MelConfig, ROOT / "params.yaml"),
-        TextConfig(frontend="gruut"),
-        1,
-    )
+        words = {"text": text, "spoken": text, "speaker": "anna", "language": "en-us", "split": "train"}
+        utterances.append(Utterance(id=str(number), audio=f"{number}.wav", **words))
+    audio = load("audio", MelConfig, ROOT / "params.yaml")
+    write_features(folder, utterances, folder / "features", audio, TextConfig(frontend="gruut"), 1)
     return folder / "features"
 
 
-def words(**options: Path) -> list[str]:
-    return [word for name, path in options.items() for word in (f"--{name}", str(path))]
+def arguments(trained: tuple[Path, Path], features: Path, out: Path) -> list[str]:
+    return f"--predictor {trained[0]} --waveform {trained[1]} --features {features} --out {out}".split()
 
 
 def verify(voice: Path, trained: tuple[Path, Path], features: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    arguments = words(voice=voice, predictor=trained[0], waveform=trained[1], features=features, out=out)
-    return run_command("tasks.verify", *arguments, cwd=ROOT)
+    return run_command("tasks.verify", "--voice", voice, *arguments(trained, features, out), cwd=ROOT)
 
 
 def test_report_covers_one_phoneme_to_the_longest(
@@ -74,12 +58,12 @@ def test_report_covers_one_phoneme_to_the_longest(
 ) -> None:
     done = verify(voice_bundle, trained, features, tmp_path / "parity.json")
     assert done.returncode == 0, done.stderr
-    everything = json.loads((tmp_path / "parity.json").read_text())
+    everything = read_json(tmp_path / "parity.json")
     assert done.stdout.splitlines()[0] == "onnxruntime/fp32: passed"
     assert everything["torch/fp32"]["passed"]
     assert everything["tensorrt/fp32"].startswith("not run: ")
     report = everything["onnxruntime/fp32"]["graphs"]
-    longest = max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
+    longest = max(row["tokens"] for row in read_json(features / "index.json"))
     alone = [case["length"] for case in report["encoder"]["cases"] if case["batch"] == 1]
     assert len(set(alone)) >= 8
     assert (min(alone), max(alone)) == (3, longest)
@@ -93,27 +77,22 @@ def test_report_covers_one_phoneme_to_the_longest(
 def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     trained: tuple[Path, Path], features: Path, tmp_path: Path
 ) -> None:
-    here, there = (
-        words(predictor=trained[0], waveform=trained[1], features=features, out=tmp_path / name)
-        for name in ("here", "there")
-    )
-    command = [sys.executable, "-m", "tasks.export", *there]
-    elsewhere = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "7"}, capture_output=True, text=True
-    )
+    here, there = (arguments(trained, features, tmp_path / name) for name in ("here", "there"))
+    command, env = [sys.executable, "-m", "tasks.export", *there], os.environ | {"PYTHONHASHSEED": "7"}
+    elsewhere = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     for done in (run_command("tasks.export", *here, cwd=ROOT), elsewhere):
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     bundles = [read_bundle(tmp_path / name) for name in ("here", "there")]
     assert content_hash(bundles[0]) == content_hash(bundles[1])
     lengths = bundles[0].description.lengths
     assert list(lengths.tokens) == sorted(lengths.tokens)
-    assert lengths.tokens[-1] == max(row["tokens"] for row in json.loads((features / "index.json").read_text()))
+    assert lengths.tokens[-1] == max(row["tokens"] for row in read_json(features / "index.json"))
 
 
 def test_a_fault_is_one_line_and_no_report(
     voice_bundle: Path, trained: tuple[Path, Path], features: Path, tmp_path: Path
 ) -> None:
-    faulty = plant(voice_bundle, "vocoder", "fp32", change_matrix(times(1.2)), tmp_path / "planted")
+    faulty = plant(voice_bundle, "vocoder", "fp32", CONSTANT, tmp_path / "planted")
     done = verify(faulty.folder, trained, features, tmp_path / "parity.json")
     assert done.returncode == 1
     assert "error: onnxruntime/fp32: values: graph vocoder, output samples, length" in done.stderr.splitlines()[-1]

@@ -1,0 +1,70 @@
+"""What tests of runtimes share: random phonemes, bundles described otherwise, and runtimes that are watched or
+spoilt."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.files import read_json, write_json
+from sonorant.runtime.voice import Voice
+
+
+def utterance(length: int) -> np.ndarray:
+    """Random tokens (length, 3) between a start and an end symbol."""
+    rng = np.random.default_rng(length)
+    tokens = np.stack([rng.integers(3, 40, length), rng.integers(0, 3, length), rng.integers(0, 2, length)], 1)
+    tokens[[0, -1]] = [[1, 0, 0], [2, 0, 0]]
+    return tokens
+
+
+def padded(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens (B, N, 3) of rows (n, 3), zero behind their ends, and the rows' lengths (B,)."""
+    lengths = np.array([len(row) for row in rows])
+    tokens = np.zeros((len(rows), lengths.max(), 3), np.int64)
+    for number, row in enumerate(rows):
+        tokens[number, : len(row)] = row
+    return tokens, lengths
+
+
+def tokens_of(voice: Voice, text: str) -> np.ndarray:
+    """What a voice is given to say a text: tokens (N, 3)."""
+    return voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
+
+
+def joined(chunks: Iterable[np.ndarray]) -> np.ndarray:
+    """The samples of a stream."""
+    return np.concatenate(list(chunks))
+
+
+def edited(bundle: Path, out: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A copy of a bundle at `out`; `change` is given what its voice.json says, to change it in place."""
+    shutil.copytree(bundle, out)
+    description = read_json(out / "voice.json")
+    change(description)
+    write_json(out / "voice.json", description)
+    return out
+
+
+class Replaced:
+    """A runtime or stepper with other methods in the place of some of its own."""
+
+    def __init__(self, inner: Any, **methods: Any) -> None:
+        self._inner = inner
+        vars(self).update(methods)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+def assert_same_at_once(speak: Callable[[Any], np.ndarray], requests: Sequence[Any]) -> None:
+    """What each of eight threads hears is what it would hear alone."""
+    alone = [speak(request) for request in requests]
+    with ThreadPoolExecutor(8) as pool:
+        for got, wanted in zip(pool.map(speak, requests), alone, strict=True):
+            np.testing.assert_array_equal(got, wanted)
