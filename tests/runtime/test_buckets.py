@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import pytest
 import torch
 
 from sonorant.runtime.buckets import Bucketed, Buckets
-from sonorant.runtime.bundle import Bundle, Lengths, read_bundle
+from sonorant.runtime.bundle import Bundle, Lengths
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+from tests.support.runtimes import assert_same_at_once
 
 BUCKETS = Buckets(tokens=(16, 48), frames=(64, 160), batches=(1, 3))
 
@@ -51,11 +51,6 @@ class Shapes:
 
 
 @pytest.fixture(scope="module")
-def bundle(voice_bundle: Path) -> Bundle:
-    return read_bundle(voice_bundle)
-
-
-@pytest.fixture(scope="module")
 def plain(bundle: Bundle) -> Runtime:
     return load_runtime("onnxruntime", bundle, LoadOptions(threads=1))
 
@@ -82,10 +77,13 @@ def test_sizes_cover_the_corpus_without_much_padding() -> None:
     assert len(buckets.plan()) == len(set(buckets.plan())) == 2 * (4 + 5 + 5)
 
 
+def bucketed(shapes: Shapes) -> Bucketed:
+    return Bucketed(shapes, shapes.runtime, BUCKETS, lambda: len(shapes.seen))
+
+
 def test_padding_changes_no_speech_and_only_bucket_shapes_are_run(plain: Runtime) -> None:
-    rng = np.random.default_rng(0)
-    shapes = Shapes(plain)
-    runtime = Bucketed(shapes, plain, BUCKETS, lambda: len(shapes.seen))
+    rng, shapes = np.random.default_rng(0), Shapes(plain)
+    runtime = bucketed(shapes)
     for rows, longest, first in ((1, 1, 0), (1, 16, 0), (1, 17, 0), (2, 30, 0), (3, 30, 20), (1, 30, 40)):
         assert_same_speech(runtime, plain, request(rng, rows, longest), first)
     assert shapes.seen <= set(BUCKETS.plan())
@@ -93,9 +91,8 @@ def test_padding_changes_no_speech_and_only_bucket_shapes_are_run(plain: Runtime
 
 
 def test_what_is_outside_is_served_and_counted(plain: Runtime) -> None:
-    rng = np.random.default_rng(1)
-    shapes = Shapes(plain)
-    runtime = Bucketed(shapes, plain, BUCKETS, lambda: len(shapes.seen))
+    rng, shapes = np.random.default_rng(1), Shapes(plain)
+    runtime = bucketed(shapes)
     assert_same_speech(runtime, plain, request(rng, 1, 170))
     assert_same_speech(runtime, plain, request(rng, 4, 10))
     assert not shapes.seen
@@ -121,8 +118,7 @@ def test_many_threads_prepare_a_shape_once_and_are_all_counted(plain: Runtime) -
                 at_once -= new
             return result
 
-    shapes = Preparing(plain)
-    runtime = Bucketed(shapes, plain, BUCKETS, lambda: len(shapes.seen))
+    runtime = bucketed(Preparing(plain))
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda seed: runtime.encode(*request(np.random.default_rng(seed), 1, 10)), range(40)))
     assert most == 1
@@ -130,22 +126,14 @@ def test_many_threads_prepare_a_shape_once_and_are_all_counted(plain: Runtime) -
 
 
 @pytest.fixture(scope="module")
-def small(bundle: Bundle) -> Bundle:
+def compiled(bundle: Bundle, trained: tuple[Path, Path], cpp: None) -> Bucketed:
     """The bundle as if of a corpus of one length: one bucket a graph, because each takes seconds to compile."""
     lengths = Lengths(tokens=(32,) * 4, frames=(96,) * 4)
-    return dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, lengths=lengths))
+    small = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, lengths=lengths))
+    return load_runtime("torch-compiled", small, LoadOptions(trained=trained, warm_up=True))
 
 
-@pytest.fixture(scope="module")
-def compiled(small: Bundle, trained: tuple[Path, Path], cpp: None) -> Iterator[Bucketed]:
-    runtime = load_runtime("torch-compiled", small, LoadOptions(trained=trained, warm_up=True))
-    assert isinstance(runtime, Bucketed)
-    yield runtime
-
-
-def test_after_the_warm_up_nothing_is_compiled_for_any_request(
-    compiled: Bucketed, plain: Runtime, trained: tuple[Path, Path]
-) -> None:
+def test_after_the_warm_up_nothing_is_compiled_for_any_request(compiled: Bucketed, plain: Runtime) -> None:
     assert compiled.counters().prepared == len(compiled.buckets.plan()) == 3
     rng = np.random.default_rng(2)
     before = compiled.counters()
@@ -155,17 +143,12 @@ def test_after_the_warm_up_nothing_is_compiled_for_any_request(
         assert compiled.counters().hits > before.hits
         for rows, longest in ((1, 120), (2, 10)):
             assert_same_speech(compiled, plain, request(rng, rows, longest))
+        with pytest.raises(RuntimeError, match="recompile"):  # as it would be told
+            compiled._fixed.encode(*request(rng, 1, 7))
     after = compiled.counters()
     assert after.misses == before.misses + 6
     assert after.late == 0
     assert after.prepared == before.prepared
-
-
-def test_a_shape_that_is_compiled_late_is_told(compiled: Bucketed) -> None:
-    fixed = compiled._fixed
-    arguments = request(np.random.default_rng(3), 1, 7)
-    with torch.compiler.set_stance("fail_on_recompile"), pytest.raises(RuntimeError, match="recompile"):
-        fixed.encode(*arguments)
 
 
 def test_compiled_speech_from_eight_threads_is_that_of_one(compiled: Bucketed) -> None:
@@ -175,9 +158,5 @@ def test_compiled_speech_from_eight_threads_is_that_of_one(compiled: Bucketed) -
         states, ends = compiled.encode(*arguments)
         return compiled.vocode(compiled.decode(states, ends, np.arange(ends.max())), ends[:, -1])
 
-    alone = [speak(arguments) for arguments in requests]
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(speak, requests))
-    for one, other in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_same_at_once(speak, requests)
     assert compiled.counters().late == 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,35 +14,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.runtime.speaking import Allowance, Limits
 from sonorant.runtime.voice import Voice
-
-
-@pytest.fixture(scope="module")
-def voice(voice_bundle: Path) -> Voice:
-    return Voice.load(voice_bundle, threads=1)
-
-
-class Changed:
-    """A voice's runtime whose durations or samples are changed; it counts how often frames were computed."""
-
-    def __init__(self, runtime: Any, ends: Any = None, samples: Any = None) -> None:
-        self.runtime, self.ends, self.samples = runtime, ends, samples
-        self.decoded = 0
-
-    def encode(self, *arrays: Any) -> Any:
-        states, ends = self.runtime.encode(*arrays)
-        return states, self.ends(ends) if self.ends else ends
-
-    def decode(self, *arrays: Any) -> Any:
-        self.decoded += 1
-        return self.runtime.decode(*arrays)
-
-    def vocode(self, *arrays: Any) -> Any:
-        samples = self.runtime.vocode(*arrays)
-        return self.samples(samples) if self.samples else samples
-
-
-def endless(text: str) -> Iterator[str]:
-    return itertools.repeat(text)
+from tests.support.runtimes import Replaced
 
 
 @pytest.mark.parametrize(
@@ -64,8 +35,8 @@ def endless(text: str) -> Iterator[str]:
     ],
     ids=lambda value: repr(value[:12]),
 )
-def test_absurd_text_gets_one_clear_error(voice: Voice, text: str, message: str) -> None:
-    for speak in (voice.stream, lambda text: iter([voice.say(text, limits=Limits())])):
+def test_absurd_text_gets_one_clear_error(any_voice: Voice, text: str, message: str) -> None:
+    for speak in (any_voice.stream, lambda text: iter([any_voice.say(text, limits=Limits())])):
         with pytest.raises(SonorantError, match=message) as error:
             list(speak(text))
         assert "\n" not in str(error.value)
@@ -75,7 +46,7 @@ def test_absurd_text_gets_one_clear_error(voice: Voice, text: str, message: str)
 @pytest.mark.parametrize("text", ["\n\n\n\n", ".\n", "😀\n\n", "\x00 ", "你 "], ids=repr)
 def test_endless_nothing_ends(voice: Voice, text: str) -> None:
     with pytest.raises(SonorantError, match=r"nothing can be spoken in|more than 100000 characters"):
-        next(voice.stream(endless(text), limits=Limits(characters=100_000)))
+        next(voice.stream(itertools.repeat(text), limits=Limits(characters=100_000)))
 
 
 @pytest.mark.parametrize(
@@ -90,17 +61,26 @@ def test_endless_nothing_ends(voice: Voice, text: str) -> None:
 def test_an_endless_text_is_stopped(voice: Voice, limits: Limits, message: str) -> None:
     heard = 0
     with pytest.raises(SonorantError, match=message):
-        for chunk in voice.stream(endless("The rain had stopped, and nobody came. "), limits=limits):
+        for chunk in voice.stream(itertools.repeat("The rain had stopped, and nobody came. "), limits=limits):
             heard += len(chunk)
     assert heard > 0
     assert heard <= limits.audio_seconds * voice.sample_rate
 
 
-def test_a_whole_text_beyond_the_limit_is_refused_before_anything_is_spoken(voice_bundle: Path) -> None:
-    voice = Voice.load(voice_bundle, threads=1)
-    counted = voice.runtime = Changed(voice.runtime)
+class Decoding(Replaced):
+    """A voice's runtime that counts how often frames are computed."""
+
+    decoded = 0
+
+    def decode(self, *arrays: np.ndarray) -> Any:
+        self.decoded += 1
+        return self._inner.decode(*arrays)
+
+
+def test_a_whole_text_beyond_the_limit_is_refused_before_anything_is_spoken(own_voice: Voice) -> None:
+    counted = own_voice.runtime = Decoding(own_voice.runtime)
     with pytest.raises(SonorantError, match="more than 100 characters"):
-        next(voice.stream("Hello there. " * 10, limits=Limits(characters=100)))
+        next(own_voice.stream("Hello there. " * 10, limits=Limits(characters=100)))
     assert counted.decoded == 0
 
 
@@ -119,12 +99,19 @@ def test_too_many_phonemes_in_one_breath(voice: Voice) -> None:
     ],
     ids=["longest", "none", "not a number", "huge"],
 )
-def test_durations_that_run_away_are_stopped_before_frames_are_computed(voice_bundle: Path, ends: Any) -> None:
-    voice = Voice.load(voice_bundle, threads=1)
-    changed = voice.runtime = Changed(voice.runtime, ends=ends)
+def test_durations_that_run_away_are_stopped_before_frames_are_computed(
+    own_voice: Voice, ends: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    right = own_voice.runtime
+
+    def encode(*arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        states, sound = right.encode(*arrays)
+        return states, ends(sound)
+
+    counted = own_voice.runtime = Decoding(right, encode=encode)
     with pytest.raises(SonorantError, match="durations have run away"):
-        voice.say("Hello there.")
-    assert changed.decoded == 0
+        own_voice.say("Hello there.")
+    assert counted.decoded == 0
 
 
 def test_slow_speech_has_not_run_away(voice: Voice) -> None:
@@ -132,18 +119,16 @@ def test_slow_speech_has_not_run_away(voice: Voice) -> None:
         assert len(voice.say(text, speed=0.5)) > 0
 
 
-def test_samples_that_are_no_numbers_are_refused(voice_bundle: Path) -> None:
-    voice = Voice.load(voice_bundle, threads=1)
-    voice.runtime = Changed(voice.runtime, samples=lambda samples: samples * np.float32("nan"))
+def test_samples_that_are_no_numbers_are_refused(own_voice: Voice) -> None:
+    right = own_voice.runtime
+    own_voice.runtime = Replaced(right, vocode=lambda *arrays: right.vocode(*arrays) * np.float32("nan"))
     with pytest.raises(SonorantError, match="NaN"):
-        voice.say("Hello there.")
+        own_voice.say("Hello there.")
 
 
 def test_waiting_for_text_or_for_the_listener_is_no_work(voice: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
     waited, read = 0.0, itertools.count()
-    clock = SimpleNamespace(
-        perf_counter=lambda: waited + 1e-6 * next(read)
-    )  # what is computed takes almost no time by it
+    clock = SimpleNamespace(perf_counter=lambda: waited + 1e-6 * next(read))  # computing takes almost no time by it
     monkeypatch.setattr("sonorant.runtime.speaking.time", clock)
 
     def slow() -> Iterator[str]:
@@ -160,14 +145,14 @@ def test_waiting_for_text_or_for_the_listener_is_no_work(voice: Voice, monkeypat
 
 def test_a_fragment_that_is_no_string_is_named(voice: Voice) -> None:
     with pytest.raises(SonorantError, match="fragment of type bytes"):
-        list(voice.stream([b"Hello."]))  # type: ignore[list-item]
+        list(voice.stream([b"Hello."]))
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Limits)])
 def test_a_limit_of_nothing_is_refused(name: str) -> None:
     for value in (0, -1, float("nan")):
         with pytest.raises(SonorantError, match=f"limit {name} must be above 0"):
-            Limits(**{name: value})  # type: ignore[arg-type]
+            Limits(**{name: value})
 
 
 def test_what_was_taken_adds_up() -> None:

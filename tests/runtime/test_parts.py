@@ -13,6 +13,7 @@ from sonorant.models import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+from tests.support.runtimes import Replaced
 from tests.support.tiny_voice import CORPUS, write_trained
 
 
@@ -70,16 +71,10 @@ def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Ru
     samples = runtime.vocode(mel, lengths)
 
     def differences(less: int) -> list[float]:
-        decoded = np.concatenate(
-            list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,))), axis=2
-        )
-        vocoded = np.concatenate(
-            list(vocode_chunks(runtime, [mel], lengths, receptive_field.vocoder - less, (20,))), axis=1
-        )
-        return [
-            float(np.abs(decoded - mel).max() / np.abs(mel).max()),
-            float(np.abs(vocoded - samples).max() / np.abs(samples).max()),
-        ]
+        mel_parts = list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,)))
+        parts = list(vocode_chunks(runtime, [mel], lengths, receptive_field.vocoder - less, (20,)))
+        pairs = (np.concatenate(mel_parts, axis=2), mel), (np.concatenate(parts, axis=1), samples)
+        return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got, wanted in pairs]
 
     assert max(differences(0)) < 1e-5 < min(differences(1))
 
@@ -91,17 +86,12 @@ def test_a_limit_changes_the_work_not_the_speech(voice: tuple[Bundle, Runtime], 
     whole = runtime.vocode(runtime.decode(states, ends, np.arange(ends.max())), ends[:, -1])
     widest = 0
 
-    class Watched:
-        """Hears how much is asked for at once."""
+    def vocode(mel: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        nonlocal widest
+        widest = max(widest, mel.shape[0] * mel.shape[2])
+        return runtime.vocode(mel, lengths)
 
-        encode, decode = runtime.encode, runtime.decode
-
-        def vocode(self, mel: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-            nonlocal widest
-            widest = max(widest, mel.shape[0] * mel.shape[2])
-            return runtime.vocode(mel, lengths)
-
-    np.testing.assert_allclose(
-        speak(Watched(), states, ends, bundle.description.receptive_field, limit), whole, atol=1e-5
-    )
+    watched = Replaced(runtime, vocode=vocode)
+    spoken = speak(watched, states, ends, bundle.description.receptive_field, limit)
+    np.testing.assert_allclose(spoken, whole, atol=1e-5)
     assert widest <= limit + 2 * 2 * bundle.description.receptive_field.vocoder

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,17 +11,18 @@ import torch
 
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
+from sonorant.files import read_json
+from sonorant.models import save_model
 from sonorant.runtime.buckets import Bucketed
-from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.chunks import speak
 from sonorant.runtime.runtimes import RUNTIMES, LoadOptions, Runtime, load_runtime
+from tests.support.runtimes import assert_same_at_once
 
 GPU = torch.cuda.is_available()
+CUDA_PROVIDER = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
+TORCH_ON_GPU = [row.name for row in RUNTIMES.values() if (row.engine, row.device) == ("torch", "cuda")]
 Speech = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-@pytest.fixture(scope="module")
-def bundle(voice_bundle: Path) -> Bundle:
-    return read_bundle(voice_bundle)
 
 
 @pytest.fixture(scope="module")
@@ -50,17 +49,27 @@ def test_onnx_runtime_answers_as_torch(bundle: Bundle, expected: Speech) -> None
     assert_equal_speech(spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1))), expected, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("name", ["onnxruntime", "torch"])
+def test_many_requests_at_once_are_answered_as_alone(name: str, bundle: Bundle, trained: tuple[Path, Path]) -> None:
+    runtime = load_runtime(name, bundle, LoadOptions(threads=1, trained=trained))
+
+    def say(seed: int) -> np.ndarray:
+        rng = np.random.default_rng(seed)
+        rows, longest = int(rng.integers(1, 4)), int(rng.integers(1, 40))
+        lengths = rng.integers(1, longest + 1, rows)
+        tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
+        states, ends = runtime.encode(tokens, lengths, rng.integers(0, 2, rows), np.ones(rows, np.float32))
+        return speak(runtime, states, ends, bundle.description.receptive_field, limit=100)
+
+    assert_same_at_once(say, range(48))
+
+
 def test_half_precision_keeps_the_timing_and_nearly_the_sound(
     bundle: Bundle, trained: tuple[Path, Path], expected: Speech
 ) -> None:
     halved = spoken(load_runtime("torch", bundle, LoadOptions(trained=trained, variant="bf16")))
     assert_equal_speech(halved, expected, 0.1, 0.01)
     assert np.abs(halved[1] - expected[1]).max() > 1e-4, "computed in full precision"
-
-
-def test_an_unknown_runtime_is_answered_with_those_there_are(bundle: Bundle) -> None:
-    with pytest.raises(SonorantError, match=r"unknown runtime 'onyx'; there are: onnxruntime, onnxruntime-cuda, torch"):
-        load_runtime("onyx", bundle, LoadOptions())
 
 
 @pytest.mark.parametrize("name", [name for name in load_family("parallel").loaders() if not RUNTIMES[name].standalone])
@@ -83,15 +92,11 @@ def test_a_variant_that_makes_no_sense_is_refused(
 def test_quantised_folders_are_not_taken_for_float_ones(
     bundle: Bundle, trained: tuple[Path, Path], expected: Speech, tmp_path: Path
 ) -> None:
-    quantized = tmp_path / "acoustic"
-    shutil.copytree(trained[0], quantized)
-    description = json.loads((quantized / "model.json").read_text(encoding="utf-8"))
-    description["quantization"] = {"layers": ["decoder.stack.blocks.0.expand"]}
-    (quantized / "model.json").write_text(json.dumps(description), encoding="utf-8")
-    weights = torch.load(quantized / "weights.pt", weights_only=True)
-    weights["decoder.stack.blocks.0.expand.input_scale"] = torch.tensor(0.05)
-    torch.save(weights, quantized / "weights.pt")
-    folders = (quantized, trained[1])
+    layer = "decoder.stack.blocks.0.expand"
+    weights = torch.load(trained[0] / "weights.pt", weights_only=True) | {f"{layer}.input_scale": torch.tensor(0.05)}
+    described = read_json(trained[0] / "model.json") | {"quantization": {"layers": [layer]}}
+    save_model(tmp_path / "acoustic", weights, described)
+    folders = (tmp_path / "acoustic", trained[1])
     with pytest.raises(SonorantError, match="hold quantised models; bf16 needs"):
         load_runtime("torch", bundle, LoadOptions(trained=folders, variant="bf16"))
     for variant in (None, "int8"):
@@ -100,17 +105,13 @@ def test_quantised_folders_are_not_taken_for_float_ones(
 
 
 @pytest.mark.skipif(GPU, reason="a GPU is here")
-@pytest.mark.parametrize(
-    "name", [row.name for row in RUNTIMES.values() if (row.engine, row.device) == ("torch", "cuda")]
-)
+@pytest.mark.parametrize("name", TORCH_ON_GPU)
 def test_torch_without_a_gpu_says_so(name: str, bundle: Bundle, trained: tuple[Path, Path]) -> None:
     with pytest.raises(SonorantError, match="torch sees no GPU here"):
         load_runtime(name, bundle, LoadOptions(trained=trained))
 
 
-@pytest.mark.skipif(
-    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="onnxruntime-gpu is installed"
-)
+@pytest.mark.skipif(CUDA_PROVIDER, reason="onnxruntime-gpu is installed")
 def test_onnx_runtime_without_cuda_says_which_package_has_it(bundle: Bundle) -> None:
     with pytest.raises(SonorantError, match="has no CUDAExecutionProvider; put onnxruntime-gpu in its place"):
         load_runtime("onnxruntime-cuda", bundle, LoadOptions())
@@ -118,9 +119,7 @@ def test_onnx_runtime_without_cuda_says_which_package_has_it(bundle: Bundle) -> 
 
 @pytest.mark.skipif(not GPU, reason="no GPU: CUDA runtimes are not run")
 @pytest.mark.parametrize("variant", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize(
-    "name", [row.name for row in RUNTIMES.values() if (row.engine, row.device) == ("torch", "cuda")]
-)
+@pytest.mark.parametrize("name", TORCH_ON_GPU)
 def test_gpu_runtimes_answer_as_torch_on_the_cpu(
     name: str, variant: str, bundle: Bundle, trained: tuple[Path, Path], expected: Speech
 ) -> None:
@@ -131,19 +130,12 @@ def test_gpu_runtimes_answer_as_torch_on_the_cpu(
         assert (runtime.counters().misses, runtime.counters().late) == (0, 0)
 
 
-@pytest.mark.skipif(
-    "CUDAExecutionProvider" not in onnxruntime.get_available_providers(), reason="no onnxruntime-gpu here"
-)
+@pytest.mark.skipif(not CUDA_PROVIDER, reason="no onnxruntime-gpu here")
 def test_gpu_onnx_runtime_answers_as_torch_on_the_cpu(bundle: Bundle, expected: Speech) -> None:
     assert_equal_speech(spoken(load_runtime("onnxruntime-cuda", bundle, LoadOptions())), expected, 1e-3, 1e-3)
-
-
-def test_threads_below_one_are_refused() -> None:
-    with pytest.raises(SonorantError, match="threads must be at least 1, not 0"):
-        LoadOptions(threads=0)
 
 
 @pytest.mark.parametrize("sizes", [{"batches": ()}, {"batches": (1, 0)}, {"slots": ()}, {"slots": (-64, 64)}], ids=str)
 def test_shapes_of_nothing_are_refused(sizes: dict[str, tuple[int, ...]]) -> None:
     with pytest.raises(SonorantError, match=f"{next(iter(sizes))} must be one or several numbers of at least 1, not"):
-        LoadOptions(**sizes)  # type: ignore[arg-type]
+        LoadOptions(**sizes)

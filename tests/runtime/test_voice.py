@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.runtime.streaming import PAUSE_SECONDS
 from sonorant.runtime.voice import AT_ONCE, Voice
-
-
-@pytest.fixture(scope="module")
-def voice(voice_bundle: Path) -> Voice:
-    return Voice.load(voice_bundle, threads=1)
+from tests.support.runtimes import edited, padded, tokens_of
 
 
 def test_says_a_sentence(voice: Voice) -> None:
     samples = voice.say("Hello there.")
-    assert samples.dtype == np.float32
-    assert samples.ndim == 1
+    assert samples.dtype == np.float32 and samples.ndim == 1
     assert len(samples) % voice.description.audio.hop == 0
     assert len(samples) > 0.1 * voice.sample_rate
     assert np.isfinite(samples).all()
     assert 0 < np.abs(samples).max() <= 1
     np.testing.assert_array_equal(samples, voice.say("Hello there."))
-
-
-def test_sentences_are_joined_with_pauses(voice: Voice) -> None:
-    pause = np.zeros(round(PAUSE_SECONDS * voice.sample_rate), np.float32)
-    parts = [voice.say("One apple."), pause, voice.say("Two pears.")]
-    np.testing.assert_array_equal(voice.say("One apple. Two pears."), np.concatenate(parts))
 
 
 def test_faster_is_shorter(voice: Voice) -> None:
@@ -46,27 +34,29 @@ def test_faster_is_shorter(voice: Voice) -> None:
     assert fast < normal
 
 
-def test_speakers_differ_and_the_first_is_the_default(voice: Voice) -> None:
-    default, anna, ben = (voice.say("Who is it?", speaker) for speaker in (None, "anna", "ben"))
+def test_speakers_differ_and_the_first_is_the_default(any_voice: Voice) -> None:
+    default, anna, ben = (any_voice.say("Who is it?", speaker) for speaker in (None, "anna", "ben"))
     np.testing.assert_array_equal(default, anna)
-    assert default.shape != ben.shape or not np.allclose(default, ben)
+    assert anna.shape != ben.shape or not np.allclose(anna, ben)
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "...", "?!", "你好", "\x00\x07"])
-def test_nothing_to_say_is_refused(voice: Voice, text: str) -> None:
-    with pytest.raises(SonorantError, match=r"empty|nothing in the text can be spoken"):
-        voice.say(text)
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        *(({"speed": speed}, r"speed must be 0\.5 to 2\.0") for speed in (0.49, 2.01, 0.0, -1.0, np.nan, np.inf)),
+        ({"speaker": "carl"}, "no speaker 'carl'; the voice has: anna, ben"),
+    ],
+    ids=str,
+)
+def test_arguments_are_refused_at_once(voice: Voice, how: dict[str, Any], message: str) -> None:
+    for speak in (voice.say, voice.stream):
+        with pytest.raises(SonorantError, match=message):
+            speak("Hello.", **how)
 
 
-@pytest.mark.parametrize("speed", [0.49, 2.01, 0.0, -1.0, float("nan"), float("inf")])
-def test_speed_out_of_range_is_refused(voice: Voice, speed: float) -> None:
-    with pytest.raises(SonorantError, match=r"speed must be 0\.5 to 2\.0"):
-        voice.say("Hello.", speed=speed)
-
-
-def test_unknown_speaker_lists_those_there_are(voice: Voice) -> None:
-    with pytest.raises(SonorantError, match="no speaker 'carl'; the voice has: anna, ben"):
-        voice.say("Hello.", "carl")
+def test_a_chunk_of_nothing_is_refused_at_once(voice: Voice) -> None:
+    with pytest.raises(SonorantError, match="chunk"):
+        voice.stream("Hello.", chunk=0)
 
 
 def test_too_long_a_text_is_refused(voice: Voice) -> None:
@@ -83,39 +73,44 @@ def test_unknown_characters_are_left_out_and_told(voice: Voice, caplog: pytest.L
     assert caplog.text == ""
 
 
+def test_a_voice_not_yet_used_is_used_by_many_at_once(own_voice: Voice, voice: Voice) -> None:
+    texts = ("Good morning.", "The train was late again.", "No.", "We walked along the river, and it rained.") * 4
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(own_voice.say, texts))  # its text frontend is loaded by the first who speaks
+    for text, heard in zip(texts, together, strict=True):
+        np.testing.assert_array_equal(heard, voice.say(text))
+
+
 def test_another_frontend_version_is_told(voice_bundle: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    bundle = Path(shutil.copytree(voice_bundle, tmp_path / "voice"))
-    data = json.loads((bundle / "voice.json").read_text(encoding="utf-8"))
-    data["frontend"]["version"] = "gruut 0.0.1"
-    (bundle / "voice.json").write_text(json.dumps(data), encoding="utf-8")
+    older = {"version": "gruut 0.0.1"}
+    bundle = edited(voice_bundle, tmp_path / "voice", lambda data: data["frontend"].update(older))
     Voice.load(bundle).say("Hello.")
     assert "trained with frontend 'gruut 0.0.1'" in caplog.text
 
 
-def test_a_batch_equals_its_rows_alone(voice: Voice) -> None:
-    rows = [
-        voice.symbols.to_tokens(voice.frontend.speak(text).phonemes)
-        for text in ("No.", "A rather longer sentence, with a pause.")
-    ]
-    tokens = np.zeros((2, max(map(len, rows)), 3), np.int64)
-    for number, row in enumerate(rows):
-        tokens[number, : len(row)] = row
-    lengths, speaker, speed = np.array([len(row) for row in rows]), np.array([0, 1]), np.array([1.0, 1.3], np.float32)
-    samples, sample_lengths = voice.synthesize(tokens, lengths, speaker, speed)
-    assert samples.shape == (2, sample_lengths.max())
+def test_a_batch_equals_its_rows_alone(any_voice: Voice) -> None:
+    own_pace = any_voice.description.decoding is not None
+    rows = [tokens_of(any_voice, text) for text in ("No.", "A rather longer sentence, with a pause.")]
+    rows.append(np.array([[1, 0, 0], [2, 0, 0]]))
+    tokens, lengths = padded(rows)
+    speaker, speed = np.array([0, 1, 0]), np.array([1.0, 1.0 if own_pace else 1.3, 1.0], np.float32)
+    together = any_voice.synthesize_judged(tokens, lengths, speaker, speed)
+    assert together.samples.shape == (3, together.lengths.max())
+    assert (together.attempts >= 1).all()
+    if own_pace:
+        assert together.lengths[2] == 0, "an empty row is silent"
     for number, row in enumerate(rows):
         one = slice(number, number + 1)
-        alone, length = voice.synthesize(row[None], lengths[one], speaker[one], speed[one])
-        assert length[0] == sample_lengths[number]
-        np.testing.assert_allclose(samples[number, : length[0]], alone[0], atol=1e-4)
-        assert not samples[number, length[0] :].any()
+        alone = any_voice.synthesize_judged(row[None], lengths[one], speaker[one], speed[one])
+        for name in ("lengths", "finish_reasons", "attempts"):
+            assert getattr(alone, name)[0] == getattr(together, name)[number], name
+        np.testing.assert_allclose(together.samples[number, : alone.lengths[0]], alone.samples[0], atol=1e-4)
+        assert not together.samples[number, alone.lengths[0] :].any()
 
 
-def test_torch_and_onnxruntime_speak_alike(voice: Voice, voice_bundle: Path, trained: tuple[Path, Path]) -> None:
+def test_torch_speaks_alike(voice: Voice, voice_bundle: Path, trained: tuple[Path, Path]) -> None:
     by_torch = Voice.load(voice_bundle, runtime="torch", trained=trained)
     np.testing.assert_allclose(by_torch.say("The same voice."), voice.say("The same voice."), atol=1e-4)
-    with pytest.raises(SonorantError, match="the folders of the trained models"):
-        Voice.load(voice_bundle, runtime="torch")
 
 
 def test_no_threads_are_refused(voice_bundle: Path) -> None:
