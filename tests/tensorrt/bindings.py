@@ -30,28 +30,25 @@ from typing import Any, ClassVar, overload
 
 CLASSES = (
     "Builder", "BuilderFlag", "DataType", "Dims", "ExecutionContextAllocationStrategy", "HardwareCompatibilityLevel",
-    "IBuilderConfig",
-    "ICudaEngine", "IExecutionContext", "IHostMemory", "ILogger", "INetworkDefinition", "IOptimizationProfile",
-    "IProgressMonitor",
-    "ITimingCache", "MemoryPoolType", "NetworkDefinitionCreationFlag", "OnnxParser", "ParserError", "Runtime",
-    "TensorIOMode",
+    "IBuilderConfig", "ICudaEngine", "IExecutionContext", "IHostMemory", "ILogger", "INetworkDefinition",
+    "IOptimizationProfile", "IProgressMonitor", "ITimingCache", "MemoryPoolType", "NetworkDefinitionCreationFlag",
+    "OnnxParser", "ParserError", "Runtime", "TensorIOMode",
 )  # fmt: skip
 CUDA_NAMES = (
     "cudaDeviceProp", "cudaError_t", "cudaFree", "cudaGetDevice", "cudaGetDeviceCount", "cudaGetDeviceProperties",
-    "cudaGetErrorString",
-    "cudaGraphDestroy", "cudaGraphExecDestroy", "cudaGraphInstantiate", "cudaGraphLaunch", "cudaMalloc",
-    "cudaMemcpyAsync",
-    "cudaMemcpyKind",
-    "cudaStreamBeginCapture", "cudaStreamCaptureMode", "cudaStreamCreateWithFlags", "cudaStreamDestroy",
-    "cudaStreamEndCapture",
-    "cudaStreamNonBlocking", "cudaStreamSynchronize",
+    "cudaGetErrorString", "cudaGraphDestroy", "cudaGraphExecDestroy", "cudaGraphInstantiate", "cudaGraphLaunch",
+    "cudaMalloc", "cudaMemcpyAsync", "cudaMemcpyKind", "cudaStreamBeginCapture", "cudaStreamCaptureMode",
+    "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamEndCapture", "cudaStreamNonBlocking",
+    "cudaStreamSynchronize",
 )  # fmt: skip
-_LIBRARIES = {"nvinfer": ("createInferBuilder_INTERNAL", "createInferRefitter_INTERNAL",
-"createInferRuntime_INTERNAL", "getPluginRegistry",
-                          "getBuilderPluginRegistry"),
-              "nvinfer_plugin": ("initLibNvInferPlugins",),
-              "nvonnxparser": ("createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL",
-              "getNvOnnxParserVersion")}  # fmt: skip
+_LIBRARIES = {
+    "nvinfer": (
+        "createInferBuilder_INTERNAL", "createInferRefitter_INTERNAL", "createInferRuntime_INTERNAL",
+        "getPluginRegistry", "getBuilderPluginRegistry",
+    ),
+    "nvinfer_plugin": ("initLibNvInferPlugins",),
+    "nvonnxparser": ("createNvOnnxParser_INTERNAL", "createNvOnnxParserRefitter_INTERNAL", "getNvOnnxParserVersion"),
+}  # fmt: skip
 """TensorRT's libraries and what the bindings need of them to be loaded."""
 
 
@@ -90,11 +87,8 @@ def stubs(major: str, tensorrt: Path, cuda: Path) -> dict[str, str]:
 
 def _unpacked(packages: list[str], folder: Path) -> Path:
     wheels = folder.with_suffix(".wheels")
-    subprocess.run(
-        [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(wheels),
-        *packages],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
+    download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(wheels)]
+    subprocess.run([*download, *packages], check=True, capture_output=True, timeout=120)
     for wheel in wheels.glob("*.whl"):
         zipfile.ZipFile(wheel).extractall(folder)
     return folder
@@ -105,11 +99,8 @@ def _add_libraries(folder: Path, major: str) -> None:
         source = folder / f"{library}.c"
         source.write_text("".join(f"void *{function}(void) {{ return 0; }}\n" for function in functions))
         name = f"lib{library}.so.{major}"
-        subprocess.run(
-            ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", folder / name, source],
-            check=True,
-            capture_output=True,
-        )
+        command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", folder / name, source]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def _asked(packages: Path, function: str) -> str:
@@ -126,19 +117,18 @@ def tensorrt_stub() -> str:
     lines = ["__version__: str", "def nptype(trt_type: DataType) -> type: ...", ""]
     assert callable(trt.nptype)
     for name in CLASSES:
-        lines += [*_class(getattr(trt, name), name, ""), ""]
+        lines += [*_class(getattr(trt, name), name), ""]
     return "\n".join(lines)
 
 
-def _class(bound: type, name: str, indent: str) -> list[str]:
-    base = "tuple[int, ...]" if name == "Dims" else ""
+def _class(bound: type, name: str) -> list[str]:
     body = []
     for member in sorted(vars(bound)):
         value = vars(bound)[member]
         if isinstance(value, property) and not member.startswith("_"):
             body += _property(member, value)
         elif isinstance(value, type) and not member.startswith("_"):
-            body += _class(value, member, "")
+            body += _class(value, member)
         elif callable(value) and (not member.startswith("_") or member == "__init__"):
             body += _method(member, value.__doc__ or "")
         elif not callable(value) and not member.startswith("_"):
@@ -147,10 +137,8 @@ def _class(bound: type, name: str, indent: str) -> list[str]:
         body.append("def __int__(self) -> int: ...")
     if name == "IHostMemory":  # the buffer protocol, which Python 3.11 does not show
         body.append("def __buffer__(self, flags: int, /) -> memoryview: ...")
-    return [
-        f"{indent}class {name}({base}):" if base else f"{indent}class {name}:",
-        *(f"{indent}    {line}" for line in body or ["..."]),
-    ]
+    base = "(tuple[int, ...])" if name == "Dims" else ""
+    return [f"class {name}{base}:", *(f"    {line}" for line in body or ["..."])]
 
 
 def _property(name: str, value: property) -> list[str]:
@@ -161,11 +149,10 @@ def _property(name: str, value: property) -> list[str]:
 def _method(name: str, doc: str) -> list[str]:
     signatures = re.findall(rf"^(?:\d+\. )?{name}\((.*)\) -> (.+)$", doc, flags=re.MULTILINE)
     signatures = [found for found in signatures if found[0] != "*args, **kwargs"]
+    overload = ["@overload"] if len(signatures) > 1 else []
     lines = []
     for parameters, result in signatures:
-        if len(signatures) > 1:
-            lines.append("@overload")
-        lines.append(f"def {name}({', '.join(_parameters(parameters))}) -> {_type(result)}: ...")
+        lines += [*overload, f"def {name}({', '.join(_parameters(parameters))}) -> {_type(result)}: ..."]
     return lines
 
 
@@ -188,10 +175,10 @@ def _type(text: str) -> str:
     text = text.strip().removeprefix("tensorrt_bindings.tensorrt.").replace("nvonnxparser::IParserError", "ParserError")
     if text == "Dims":
         return "tuple[int, ...]"
-    known = {"typing.SupportsInt": "int", "typing.SupportsFloat": "float", "typing_extensions.Buffer": "bytes",
-    "str": "str", "int": "int",
-             "bool": "bool", "None": "None", "float": "float", "tuple": "tuple[int, ...]"}  # fmt: skip
-    return text if text.split(".")[0] in CLASSES else known.get(text, "Any")
+    if text.split(".")[0] in CLASSES or text in ("str", "int", "bool", "None", "float"):
+        return text
+    known = {"typing.SupportsInt": "int", "typing.SupportsFloat": "float", "typing_extensions.Buffer": "bytes"}
+    return (known | {"tuple": "tuple[int, ...]"}).get(text, "Any")
 
 
 def cuda_stub() -> str:

@@ -1,4 +1,5 @@
-"""The real bindings, where pip and a C compiler can bring them."""
+"""The real bindings, where pip and a C compiler can bring them; a tiny voice, and what speaks as its engines
+must."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sonorant.runtime.bundle import Bundle, read_bundle
+from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.tensorrt.bindings import TENSORRT, unpack
 
 
@@ -18,3 +21,13 @@ def unpacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         return request.param, *unpack(request.param, tmp_path_factory.mktemp("bindings"))
     except (subprocess.SubprocessError, FileNotFoundError) as error:
         pytest.skip(f"the bindings' wheels or a C compiler cannot be had here ({type(error).__name__})")
+
+
+@pytest.fixture(scope="module")
+def bundle(voice_bundle: Path) -> Bundle:
+    return read_bundle(voice_bundle)
+
+
+@pytest.fixture(scope="module")
+def expected(bundle: Bundle) -> Runtime:
+    return load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32", threads=1))

@@ -107,7 +107,7 @@ class Stream:
         return id(self)
 
 
-class ReceptiveField:
+class Context:
     """Of an engine's execution."""
 
     def __init__(self, engine: StandInEngine) -> None:
@@ -117,11 +117,9 @@ class ReceptiveField:
         self._profile = self._scratch = 0
 
     def set_device_memory(self, address: int, size: int) -> None:
-        """Scratch."""
         self._scratch = address
 
     def set_optimization_profile_async(self, profile: int, stream: int) -> bool:
-        """Choose the profile."""
         self._profile = profile
         return profile < self._engine.num_optimization_profiles
 
@@ -132,7 +130,6 @@ class ReceptiveField:
         return all(low <= size <= high for low, size, high in zip(least, shape, most, strict=True))
 
     def set_tensor_address(self, name: str, address: int) -> bool:
-        """Where a tensor lies."""
         self._addresses[name] = address
         return True
 
@@ -158,9 +155,8 @@ class ReceptiveField:
             gpu.piece(scratch, SCRATCH, "scratch")
             given = {name: self._engine.read(name, shapes[name], addresses[name]) for name in self._engine.inputs}
             if all(array is not None for array in given.values()):
-                for name, array in zip(
-                    self._engine.outputs, self._engine.session.run(self._engine.outputs, given), strict=True
-                ):
+                computed = self._engine.session.run(self._engine.outputs, given)
+                for name, array in zip(self._engine.outputs, computed, strict=True):
                     piece = gpu.piece(addresses[name], array.nbytes, f"writes {name}")
                     if piece is not None:
                         piece[:] = array.tobytes()
@@ -199,21 +195,17 @@ class StandInEngine:
         self._dtypes = {tensor.name: kinds[tensor.type] for tensor in tensors}
 
     def read(self, name: str, shape: tuple[int, ...], address: int) -> np.ndarray | None:
-        """An input from memory."""
         dtype = np.dtype(self._dtypes[name])
         piece = self.gpu.piece(address, int(np.prod(shape)) * dtype.itemsize, f"reads {name}")
         return None if piece is None else np.frombuffer(piece, dtype).reshape(shape)
 
     def get_tensor_name(self, index: int) -> str:
-        """By index."""
         return [*self.sizes][index]
 
     def get_tensor_mode(self, name: str) -> Direction:
-        """Input or output."""
         return Direction.INPUT if name in self.inputs else Direction.OUTPUT
 
     def get_tensor_dtype(self, name: str) -> type:
-        """numpy's."""
         return self._dtypes[name]
 
     def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
@@ -224,9 +216,8 @@ class StandInEngine:
             for place in range(3)
         ]
 
-    def create_execution_context(self, strategy: object) -> ReceptiveField | None:
-        """None where there is none to be had."""
-        return ReceptiveField(self) if self.gpu.contexts else None
+    def create_execution_context(self, strategy: object) -> Context | None:
+        return Context(self) if self.gpu.contexts else None
 
 
 @contextmanager
@@ -237,7 +228,7 @@ def installed() -> Iterator[Gpu]:
     names = ["tensorrt", "cuda", "cuda.bindings", "cuda.bindings.runtime", *_OURS]
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
     runtime, bindings = _module("cuda.bindings.runtime", _cuda(gpu)), ModuleType("cuda.bindings")
-    bindings.runtime = runtime  # type: ignore[attr-defined]
+    bindings.runtime = runtime
     sys.modules |= {"tensorrt": _module("tensorrt", _tensorrt(gpu)), "cuda": ModuleType("cuda")}
     sys.modules |= {"cuda.bindings": bindings, "cuda.bindings.runtime": runtime}
     try:
@@ -254,12 +245,8 @@ def write_engines(bundle: Bundle, folder: Path, config: EngineConfig) -> None:
     for graph in bundle.graphs:
         for variant in bundle.description.graphs[graph].variants:
             profiles = profiles_of(graph, bundle.description.lengths, config.max_batch)
-            content = {
-                "graph": str(bundle.graph_file(graph, "fp32")),
-                "profiles": [dataclasses.asdict(one) for one in profiles],
-            }
-            path = folder / f"{graph}.{variant}.engine"
-            path.write_text(json.dumps(content))
+            path, computed = folder / f"{graph}.{variant}.engine", str(bundle.graph_file(graph, "fp32"))
+            write_json(path, {"graph": computed, "profiles": [dataclasses.asdict(one) for one in profiles]})
             onnx = sha256_file(bundle.graph_file(graph, variant))
             key = EngineKey(onnx=onnx, machine=MACHINE, config=config, profiles=profiles)
             write_json(path.with_suffix(".json"), dataclasses.asdict(Engine(key=key, sha256=sha256_file(path))))
@@ -291,7 +278,7 @@ def _tensorrt(gpu: Gpu) -> dict[str, Any]:
         "TensorIOMode": Direction,
         "ExecutionContextAllocationStrategy": enum.Enum("Strategy", "USER_MANAGED"),
         "nptype": lambda kind: kind,
-        "IExecutionContext": ReceptiveField,
+        "IExecutionContext": Context,
         "ICudaEngine": StandInEngine,
     }
 

@@ -8,9 +8,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from sonorant.errors import SonorantError
@@ -26,8 +30,11 @@ from sonorant.tensorrt.key import MOST, EngineConfig, EngineKey, Machine, missin
 from sonorant.text.phrases import LONGEST_PHRASE
 from tests.support.command import run_command
 from tests.support.imports import ROOT
+from tests.support.runtimes import Replaced
 
 H200 = Machine(tensorrt="10.16.1.11", gpu="NVIDIA H200", compute_capability=(9, 0))
+OTHER_MAJOR = replace(H200, tensorrt="11.4.0.106")
+L4 = replace(H200, gpu="NVIDIA L4", compute_capability=(8, 9))
 CONFIG = EngineConfig(workspace_mib=64, max_batch=8, tf32=False, version_compatible=False, hardware_compatible=False)
 GRAPHS = load_family("parallel").graphs
 LENGTHS = Lengths(tokens=(6, 60, 120, 150), frames=(40, 270, 520, 740))
@@ -39,24 +46,28 @@ def engines(voice_bundle: Path, tmp_path: Path) -> Engines:
     here."""
     bundle = read_bundle(voice_bundle)
     (tmp_path / "vocoder.fp32.engine").write_bytes(b"engine")
-    key = EngineKey(
-        onnx=sha256_file(bundle.graph_file("vocoder", "fp32")),
-        machine=H200,
-        config=CONFIG,
-        profiles=profiles_of("vocoder", bundle.description.lengths, CONFIG.max_batch),
-    )
+    onnx = sha256_file(bundle.graph_file("vocoder", "fp32"))
+    profiles = profiles_of("vocoder", bundle.description.lengths, CONFIG.max_batch)
+    key = EngineKey(onnx=onnx, machine=H200, config=CONFIG, profiles=profiles)
     described = Engine(key=key, sha256=sha256_file(tmp_path / "vocoder.fp32.engine"))
     write_json(tmp_path / "vocoder.fp32.json", dataclasses.asdict(described))
     return Engines(bundle, H200, tmp_path)
 
 
-def changed(engines: Engines, *keys: str, value: object) -> None:
+def changed(engines: Engines, *keys: str, value: object) -> Engines:
+    """The engine with another value in the file beside it, under a path of keys."""
     path = engines.folder / "vocoder.fp32.json"
     data = inner = read_json(path)
     for key in keys[:-1]:
         inner = inner[key]
     inner[keys[-1]] = value
     write_json(path, data)
+    return engines
+
+
+def on(machine: Machine, engines: Engines) -> Engines:
+    """The engines, found on another machine."""
+    return Engines(engines.bundle, machine, engines.folder)
 
 
 def refused(engines: Engines, graph: str = "vocoder") -> str:
@@ -73,30 +84,23 @@ def test_an_engine_that_fits_is_loaded_and_not_built_again(engines: Engines) -> 
 
 
 @pytest.mark.parametrize(
-    ("here", "message"),
+    ("change", "message"),
     [
-        (replace(H200, tensorrt="11.4.0.106"), "built by TensorRT 10.16.1.11, here is 11.4.0.106"),
-        (
-            replace(H200, gpu="NVIDIA L4", compute_capability=(8, 9)),
-            "built on NVIDIA H200 (9.0), here is NVIDIA L4 (8.9)",
-        ),
+        (lambda one: on(OTHER_MAJOR, one), "built by TensorRT 10.16.1.11, here is 11.4.0.106"),
+        (lambda one: on(L4, one), "built on NVIDIA H200 (9.0), here is NVIDIA L4 (8.9)"),
+        (lambda one: changed(one, "key", "onnx", value="0" * 64), "built from another graph (0000000000"),
     ],
+    ids=["another TensorRT", "another GPU", "another graph"],
 )
-def test_an_engine_of_another_machine_is_refused_by_name(engines: Engines, here: Machine, message: str) -> None:
-    assert f"vocoder.fp32.engine: stale engine: {message}" in refused(Engines(engines.bundle, here, engines.folder))
+def test_an_engine_that_does_not_fit_is_refused_by_name(
+    engines: Engines, change: Callable[[Engines], Engines], message: str
+) -> None:
+    assert f"vocoder.fp32.engine: stale engine: {message}" in refused(change(engines))
 
 
-def test_an_engine_of_another_graph_is_refused_by_name(engines: Engines) -> None:
-    changed(engines, "key", "onnx", value="0" * 64)
-    assert "vocoder.fp32.engine: stale engine: built from another graph (000000000000, now " in refused(engines)
-
-
-def test_a_damaged_engine_is_refused_by_name(engines: Engines) -> None:
+def test_a_damaged_engine_and_a_damaged_key_are_refused_by_name(engines: Engines) -> None:
     (engines.folder / "vocoder.fp32.engine").write_bytes(b"enginE")
     assert "vocoder.fp32.engine: damaged" in refused(engines)
-
-
-def test_a_damaged_key_is_refused_by_name(engines: Engines) -> None:
     changed(engines, "key", "machine", value="here")
     assert "vocoder.fp32.json: key 'key.machine': input should be an object" in refused(engines)
 
@@ -107,18 +111,15 @@ def test_an_absent_engine_is_named(engines: Engines) -> None:
 
 def test_compatible_engines_are_taken_where_they_run(engines: Engines) -> None:
     later, newer_gpu = replace(H200, tensorrt="10.20.0.1"), replace(H200, gpu="NVIDIA B200", compute_capability=(10, 0))
-    old_gpu, other_major = (
-        replace(H200, gpu="NVIDIA T4", compute_capability=(7, 5)),
-        replace(H200, tensorrt="11.4.0.106"),
-    )
-    changed(engines, "key", "config", "version_compatible", value=True)
+    old_gpu = replace(H200, gpu="NVIDIA T4", compute_capability=(7, 5))
     path = engines.folder / "vocoder.fp32.engine"
-    assert Engines(engines.bundle, later, engines.folder).load("vocoder", "fp32")[0] == path
-    assert "stale engine" in refused(Engines(engines.bundle, other_major, engines.folder))
-    assert "stale engine" in refused(Engines(engines.bundle, newer_gpu, engines.folder))
+    changed(engines, "key", "config", "version_compatible", value=True)
+    assert on(later, engines).load("vocoder", "fp32")[0] == path
+    assert "stale engine" in refused(on(OTHER_MAJOR, engines))
+    assert "stale engine" in refused(on(newer_gpu, engines))
     changed(engines, "key", "config", "hardware_compatible", value=True)
-    assert Engines(engines.bundle, newer_gpu, engines.folder).load("vocoder", "fp32")[0] == path
-    assert "stale engine" in refused(Engines(engines.bundle, old_gpu, engines.folder))
+    assert on(newer_gpu, engines).load("vocoder", "fp32")[0] == path
+    assert "stale engine" in refused(on(old_gpu, engines))
 
 
 def test_why_an_engine_would_be_built_again(engines: Engines) -> None:
@@ -130,11 +131,8 @@ def test_why_an_engine_would_be_built_again(engines: Engines) -> None:
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_profiles_cover_all_buckets_and_twice_the_longest(graph: str) -> None:
     usual, long = profiles_of(graph, LENGTHS, 8)
-    dimensions = {
-        "encoder": ("batch", "tokens"),
-        "decoder": ("batch", "tokens", "frames"),
-        "vocoder": ("batch", "frames"),
-    }[graph]
+    sizes = {"encoder": ("tokens",), "decoder": ("tokens", "frames"), "vocoder": ("frames",)}
+    dimensions = ("batch", *sizes[graph])
     shapes = [shape for name, shape in Buckets.of(LENGTHS, (1, 4)).plan() if name == graph]
     for shape in shapes:
         assert any(profile.covers(dict(zip(dimensions, shape, strict=True))) for profile in (usual, long)), shape
@@ -146,41 +144,34 @@ def test_profiles_cover_all_buckets_and_twice_the_longest(graph: str) -> None:
 
 
 def test_a_sentence_of_the_usual_length_meets_the_profile_tuned_for_it() -> None:
-    for graph, dimensions in (
-        ("encoder", {"tokens": 120}),
-        ("decoder", {"tokens": 152, "frames": 520}),
-        ("vocoder", {"frames": 520}),
-    ):
+    usual = {"encoder": {"tokens": 120}, "decoder": {"tokens": 152, "frames": 520}, "vocoder": {"frames": 520}}
+    for graph, dimensions in usual.items():
         assert profiles_of(graph, LENGTHS, 8)[0].covers({"batch": 1} | dimensions), graph
 
 
-def test_a_corpus_of_short_utterances_bounds_no_sentence(voice_bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_of_short_utterances_bounds_no_sentence(voice_bundle: Path) -> None:
     """The longest piece there is, of a dense text, as `say` and `stream` ask a runtime for it."""
     assert {"tokens": 2 * LONGEST_PHRASE, "frames": 2 * Limits().frames} == MOST
     short = Lengths(tokens=(3, 10, 20, 40), frames=(8, 30, 60, 120))
     long = {graph: profiles_of(graph, short, 1)[1] for graph in GRAPHS}
     voice = Voice.load(voice_bundle, threads=1)
     met: list[dict[str, int]] = []
-    encode, decode, vocode = voice.runtime.encode, voice.runtime.decode, voice.runtime.vocode
 
-    def asked(graph: str, **sizes: int) -> None:
-        assert long[graph].covers(sizes), (graph, sizes)
-        met.append(sizes)
+    def watched(graph: str, method: Callable[..., Any], sizes_of: Callable[..., dict[str, int]]) -> Callable[..., Any]:
+        def asked(*inputs: np.ndarray) -> Any:
+            met.append(sizes_of(*inputs))
+            assert long[graph].covers(met[-1]), (graph, met[-1])
+            return method(*inputs)
 
-    def asked_encode(tokens, *rest):
-        asked("encoder", tokens=tokens.shape[1])
-        return encode(tokens, *rest)
+        return asked
 
-    def asked_decode(states, ends, time):
-        asked("decoder", tokens=ends.shape[1], frames=len(time))
-        return decode(states, ends, time)
-
-    def asked_vocode(mel, lengths):
-        asked("vocoder", frames=mel.shape[2])
-        return vocode(mel, lengths)
-
-    for name, function in (("encode", asked_encode), ("decode", asked_decode), ("vocode", asked_vocode)):
-        monkeypatch.setattr(voice.runtime, name, function)
+    right = voice.runtime
+    voice.runtime = Replaced(
+        right,
+        encode=watched("encoder", right.encode, lambda tokens, *_: {"tokens": tokens.shape[1]}),
+        decode=watched("decoder", right.decode, lambda _, ends, time: {"tokens": ends.shape[1], "frames": len(time)}),
+        vocode=watched("vocoder", right.vocode, lambda mel, _: {"frames": mel.shape[2]}),
+    )
     text = " ".join(["extraordinarily"] * 24) + "."
     voice.say(text, speed=0.5)
     list(voice.stream(text, speed=0.5))
@@ -213,8 +204,5 @@ def test_padding_and_profiles_need_no_progress_bars(voice_bundle: Path) -> None:
 def test_no_extra_installs_a_second_onnx_runtime() -> None:
     """Both own the same files, and the last one installed or removed breaks the other."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    packages = [
-        *project["dependencies"],
-        *(one for extra in project["optional-dependencies"].values() for one in extra),
-    ]
+    packages = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
     assert [package for package in packages if package.startswith("onnxruntime")] == ["onnxruntime"]

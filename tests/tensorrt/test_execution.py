@@ -7,9 +7,8 @@ import dataclasses
 import gc
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +18,16 @@ from sonorant import cli
 from sonorant.errors import SonorantError
 from sonorant.runtime import Voice
 from sonorant.runtime.buckets import Bucketed
-from sonorant.runtime.bundle import Bundle, GraphFile, read_bundle
+from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
+from tests.support.variants import with_variant
 from tests.tensorrt.stand_in import Gpu, installed, write_engines
 from tests.tensorrt.test_engines import CONFIG
 from tests.tensorrt.test_gpu import speak
 
+Load = Callable[..., Bucketed]
 STREAMS = 2
 TOLERANCE = 1e-5
-
-
-@pytest.fixture(scope="module")
-def bundle(voice_bundle: Path) -> Bundle:
-    return read_bundle(voice_bundle)
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +37,6 @@ def engines(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def expected(bundle: Bundle) -> Runtime:
-    return load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32", threads=1))
-
-
 @pytest.fixture
 def gpu() -> Iterator[Gpu]:
     with installed() as gpu:
@@ -53,12 +44,15 @@ def gpu() -> Iterator[Gpu]:
         assert gpu.faults == []
 
 
-def load(bundle: Bundle, engines: Path, **options: object) -> Bucketed:
-    loaded = load_runtime(
-        "tensorrt", bundle, LoadOptions(**{"variant": "fp32", "engines": engines, "threads": 1} | options)
-    )
-    assert isinstance(loaded, Bucketed)
-    return loaded
+@pytest.fixture
+def load(gpu: Gpu, bundle: Bundle, engines: Path) -> Load:
+    """load(bundle, **options) -> the runtime on the stand-ins; the bundle and all options may be left out."""
+
+    def make(bundle: Bundle = bundle, **options: object) -> Bucketed:
+        asked = {"variant": "fp32", "engines": engines, "threads": 1} | options
+        return load_runtime("tensorrt", bundle, LoadOptions(**asked))
+
+    return make
 
 
 def assert_equal(runtime: Runtime, expected: Runtime, batch: int, tokens: int, seed: int = 0) -> None:
@@ -66,8 +60,8 @@ def assert_equal(runtime: Runtime, expected: Runtime, batch: int, tokens: int, s
         assert got.shape == wanted.shape and np.abs(got - wanted).max() < TOLERANCE
 
 
-def test_every_bucket_is_recorded_once_and_replayed(gpu: Gpu, bundle: Bundle, engines: Path, expected: Runtime) -> None:
-    runtime = load(bundle, engines, warm_up=True)
+def test_every_bucket_is_recorded_once_and_replayed(gpu: Gpu, load: Load, expected: Runtime) -> None:
+    runtime = load(warm_up=True)
     shapes = len(runtime.buckets.plan())
     assert (runtime.counters().prepared, gpu.captures) == (shapes, shapes * STREAMS)
     gpu.replays = gpu.runs = 0
@@ -77,10 +71,8 @@ def test_every_bucket_is_recorded_once_and_replayed(gpu: Gpu, bundle: Bundle, en
     assert dataclasses.astuple(runtime.counters()) == (15, 0, shapes, 0)
 
 
-def test_large_requests_take_no_memory_and_lose_no_recording(
-    gpu: Gpu, bundle: Bundle, engines: Path, expected: Runtime
-) -> None:
-    runtime = load(bundle, engines, warm_up=True)
+def test_large_requests_take_no_memory_and_lose_no_recording(gpu: Gpu, load: Load, expected: Runtime) -> None:
+    runtime = load(warm_up=True)
     gpu.limit = gpu.taken  # somebody else has all the rest
     captures = gpu.captures
     assert_equal(runtime, expected, 8, 200)
@@ -89,19 +81,19 @@ def test_large_requests_take_no_memory_and_lose_no_recording(
     assert (gpu.runs, gpu.captures) == (0, captures)
 
 
-def test_a_gpu_that_is_full_is_told_while_loading_and_nothing_is_kept(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
+def test_a_gpu_that_is_full_is_told_while_loading_and_nothing_is_kept(gpu: Gpu, load: Load) -> None:
     gpu.limit = 1_000_000
     with pytest.raises(SonorantError, match="CUDA: cudaErrorMemoryAllocation"):
-        load(bundle, engines)
+        load()
     gc.collect()
     assert gpu.taken == 0
 
 
 def test_a_shape_that_cannot_be_recorded_runs_and_is_not_counted(
-    gpu: Gpu, bundle: Bundle, engines: Path, expected: Runtime, caplog: pytest.LogCaptureFixture
+    gpu: Gpu, load: Load, expected: Runtime, caplog: pytest.LogCaptureFixture
 ) -> None:
     gpu.recordable = False
-    runtime = load(bundle, engines)
+    runtime = load()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert_equal(runtime, expected, 1, 12)
@@ -109,22 +101,22 @@ def test_a_shape_that_cannot_be_recorded_runs_and_is_not_counted(
     assert caplog.text.count("run without a CUDA graph") == 3 * STREAMS  # once a graph and stream
 
 
-def test_threads_get_what_they_asked_for(gpu: Gpu, bundle: Bundle, engines: Path, expected: Runtime) -> None:
-    runtime = load(bundle, engines)
+def test_threads_get_what_they_asked_for(load: Load, expected: Runtime) -> None:
+    runtime = load()
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda seed: assert_equal(runtime, expected, 1 + seed % 2, 10 + seed, seed), range(12)))
 
 
-def test_batches_beyond_the_engines_are_refused(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
-    load(bundle, engines, batches=(1, 8))
+def test_batches_beyond_the_engines_are_refused(load: Load) -> None:
+    load(batches=(1, 8))
     with pytest.raises(SonorantError, match=r"batches of 16 rows: the engines in .* take 8 at most"):
-        load(bundle, engines, batches=(1, 16))
+        load(batches=(1, 16))
 
 
-def test_a_context_that_is_refused_is_said(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
+def test_a_context_that_is_refused_is_said(gpu: Gpu, load: Load) -> None:
     gpu.contexts = False
     with pytest.raises(SonorantError, match="TensorRT: no context for an engine"):
-        load(bundle, engines)
+        load()
 
 
 def test_an_error_is_told_once(gpu: Gpu) -> None:
@@ -139,35 +131,23 @@ def test_an_error_is_told_once(gpu: Gpu) -> None:
 
 
 def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_variant(
-    gpu: Gpu, bundle: Bundle, tmp_path: Path, expected: Runtime
+    load: Load, bundle: Bundle, tmp_path: Path, expected: Runtime
 ) -> None:
     """As bfloat16, here a graph that ONNX Runtime does not take at all."""
-    lacking = with_variant_that_no_cpu_runs(bundle, tmp_path / "voice")
+    garbage = tmp_path / "garbage"
+    garbage.write_bytes(b"no kernels for it")
+    graphs = dict.fromkeys(bundle.graphs, garbage)
+    lacking = read_bundle(with_variant(bundle.folder, tmp_path / "voice", "bf16", graphs))
     write_engines(lacking, tmp_path / "engines", CONFIG)
-    runtime = load(lacking, tmp_path / "engines", variant="bf16")
+    runtime = load(lacking, engines=tmp_path / "engines", variant="bf16")
     assert_equal(runtime, expected, 9, 11)
     assert runtime.counters().hits == 0
     assert runtime._free.work._any_size.sessions["encoder"].get_session_options().intra_op_num_threads == 1  # as asked for
 
 
-def with_variant_that_no_cpu_runs(bundle: Bundle, folder: Path) -> Bundle:
-    folder.mkdir()
-    graphs = {}
-    for name in bundle.graphs:
-        fp32 = bundle.graph_file(name, "fp32")
-        (folder / fp32.name).write_bytes(fp32.read_bytes())
-        (folder / f"{name}.bf16.onnx").write_bytes(b"no kernels for it")
-        graph = bundle.description.graphs[name]
-        graphs[name] = replace(
-            graph, variants={"fp32": graph.variants["fp32"], "bf16": GraphFile.of(folder / f"{name}.bf16.onnx", "bf16")}
-        )
-    return Bundle(folder, replace(bundle.description, graphs=graphs))
-
-
 def test_a_voice_takes_the_engines_batches_and_warm_up(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
     voice = Voice.load(bundle.folder, "tensorrt", 1, variant="fp32", engines=engines, batches=(1, 2), warm_up=True)
     runtime = voice.runtime
-    assert isinstance(runtime, Bucketed)
     assert runtime.buckets.batches == (1, 2) and gpu.captures == STREAMS * len(runtime.buckets.plan())
     voice.say("Good morning.")
     assert runtime.counters().late == 0

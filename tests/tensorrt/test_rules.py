@@ -1,5 +1,4 @@
-"""What TensorRT's published rules forbid is found in a graph, and named; the voice's own:
-tests/export/test_tensorrt_rules.py."""
+"""What TensorRT's published rules forbid is found in a graph, and named; the voice's own are in tests/export."""
 
 from __future__ import annotations
 
@@ -14,34 +13,24 @@ from onnx import TensorProto, helper, numpy_helper
 from sonorant.errors import SonorantError
 from sonorant.tensorrt.rules import TYPES, check_graph
 
+FLOAT = TensorProto.FLOAT
+Graph = tuple[list[onnx.NodeProto], dict[str, np.ndarray]]
+
 
 def saved(
-    path: Path,
-    nodes: list[onnx.NodeProto],
-    weights: dict[str, np.ndarray],
-    opset: int = 21,
-    kind: int = TensorProto.FLOAT,
+    path: Path, nodes: list[onnx.NodeProto], weights: dict[str, np.ndarray], opset: int = 21, kind: int = FLOAT
 ) -> Path:
     """A graph from `x` (batch, 4, frames) to `y`, valid ONNX."""
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        [helper.make_tensor_value_info("x", kind, ["batch", 4, "frames"])],
-        [helper.make_tensor_value_info("y", kind, None)],
-        [numpy_helper.from_array(array, name) for name, array in weights.items()],
-    )
-    onnx.save(
-        helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
-            ir_version=10,
-        ),
-        path,
-    )
+    given = helper.make_tensor_value_info("x", kind, ["batch", 4, "frames"])
+    made = helper.make_tensor_value_info("y", kind, None)
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "graph", [given], [made], constants)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
     return path
 
 
-def quantized_convolution(**changes: object) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+def quantized_convolution(**changes: object) -> Graph:
     """x -> Q -> DQ -> Conv with int8 weights and a scale for each of its 6 output channels -> y."""
     settings = {"axis": 0, "zero": 0, "weight": np.int8, "scales": 6, "scale": 0.1, "dtype": np.float32} | changes
     weights = {
@@ -78,30 +67,28 @@ def test_int8_as_it_should_be_is_accepted(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_of_quantization_is_named(changes: dict, message: str, tmp_path: Path) -> None:
-    assert any(
-        message in finding for finding in check_graph(saved(tmp_path / "bad.onnx", *quantized_convolution(**changes)))
-    )
+    findings = check_graph(saved(tmp_path / "bad.onnx", *quantized_convolution(**changes)))
+    assert any(message in finding for finding in findings)
 
 
 def test_a_scale_that_is_computed_is_named(tmp_path: Path) -> None:
     nodes, weights = quantized_convolution()
     computed = [helper.make_node("ReduceMax", ["x"], ["x_scale"], "scale", keepdims=0), *nodes]
     del weights["x_scale"]
-    assert "node 'quantize' (QuantizeLinear): 'x_scale' must be a constant" in check_graph(
-        saved(tmp_path / "bad.onnx", computed, weights)
-    )
+    findings = check_graph(saved(tmp_path / "bad.onnx", computed, weights))
+    assert "node 'quantize' (QuantizeLinear): 'x_scale' must be a constant" in findings
 
 
-def unary(operator: str, **attributes: object) -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+def unary(operator: str, **attributes: object) -> Graph:
     return [helper.make_node(operator, ["x"], ["y"], "it", **attributes)], {}
 
 
-def through_float64() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+def through_float64() -> Graph:
     there = helper.make_node("Cast", ["x"], ["x64"], "there", to=TensorProto.DOUBLE)
     return [there, helper.make_node("Cast", ["x64"], ["y"], "back", to=TensorProto.FLOAT)], {}
 
 
-def length_from_a_value() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+def length_from_a_value() -> Graph:
     """As the acoustic graph once was: the number of frames is a sum of durations."""
     nodes = [
         helper.make_node("ReduceSum", ["x"], ["sum"], "sum", keepdims=0),
@@ -112,7 +99,7 @@ def length_from_a_value() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
     return nodes, {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)}
 
 
-def length_from_a_shape() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
+def length_from_a_shape() -> Graph:
     nodes, weights = length_from_a_value()
     nodes[:2] = [helper.make_node("Size", ["x"], ["count"], "size")]
     return nodes, weights
@@ -121,20 +108,12 @@ def length_from_a_shape() -> tuple[list[onnx.NodeProto], dict[str, np.ndarray]]:
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
-        (lambda: unary("Det"), TensorProto.FLOAT, "node 'it' (Det): not among the operators that TensorRT takes"),
-        (
-            lambda: unary("Gelu", domain="com.microsoft"),
-            TensorProto.FLOAT,
-            "not among the operators that TensorRT takes (domain com.microsoft)",
-        ),
-        (
-            lambda: unary("Floor"),
-            TensorProto.DOUBLE,
-            "node 'it' (Floor): 'x' is float64; it takes bfloat16, float16, float32",
-        ),
+        (lambda: unary("Det"), FLOAT, "node 'it' (Det): not among the operators that TensorRT takes"),
+        (lambda: unary("Gelu", domain="com.microsoft"), FLOAT, "that TensorRT takes (domain com.microsoft)"),
+        (lambda: unary("Floor"), TensorProto.DOUBLE, "(Floor): 'x' is float64; it takes bfloat16, float16, float32"),
         (lambda: unary("Clip"), TensorProto.INT64, "node 'it' (Clip): 'x' is int64"),
-        (through_float64, TensorProto.FLOAT, "node 'there' (Cast): 'x64' is float64"),
-        (length_from_a_value, TensorProto.FLOAT, "node 'range' (Range): its shape follows from a value: 'count'"),
+        (through_float64, FLOAT, "node 'there' (Cast): 'x64' is float64"),
+        (length_from_a_value, FLOAT, "node 'range' (Range): its shape follows from a value: 'count'"),
     ],
 )
 def test_a_fault_of_operators_types_and_shapes_is_named(
