@@ -1,0 +1,10 @@
+"""What a folder holds, to be compared with another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of each file at any depth, by its path in the folder."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
