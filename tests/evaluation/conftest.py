@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,26 +21,27 @@ SENTENCES = (
 )
 
 
-@pytest.fixture(scope="session")
-def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Utterance]]:
-    """A corpus folder of four sentences spoken by flite, and its utterances, prepared; the last is not in the test
-    split."""
+def speak_with_flite(text: str, out: Path, voice: str = "rms") -> None:
+    """Write a sentence as a wav file; the test is skipped where flite is not installed."""
     if shutil.which("flite") is None:
         pytest.skip("flite is not installed")
+    subprocess.run(["flite", "-voice", voice, "-t", text, "-o", str(out)], check=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Utterance]]:
+    """The folder of a prepared corpus of four sentences spoken by flite, and its utterances: three for the test."""
     folder = tmp_path_factory.mktemp("corpus")
     (folder / "audio").mkdir()
     frontend = load_frontend("gruut", "en-us")
     utterances = []
     for number, text in enumerate(SENTENCES):
         audio = f"audio/{number}.wav"
-        subprocess.run(["flite", "-voice", "rms", "-t", text, "-o", str(folder / audio)], check=True, timeout=60)
-        spoken = frontend.speak(text).text
-        utterance = Utterance(
-            id=f"set/{number}", audio=audio, text=text, speaker="anna", language="en-us", spoken=spoken, split="test"
-        )
-        utterances.append(utterance)
-    utterances[-1] = replace(utterances[-1], split="train")
-    (folder / "prepared").mkdir()
+        speak_with_flite(text, folder / audio)
+        utterances.append(Utterance(
+            id=f"set/{number}", audio=audio, text=text, speaker="anna", language="en-us",
+            spoken=frontend.speak(text).text, split="test" if text != SENTENCES[-1] else "train",
+        ))  # fmt: skip
     write_manifest(folder / "prepared" / "manifest.jsonl", utterances)
     return folder, utterances
 

@@ -23,8 +23,10 @@ def run_stage(place: Path, stage: str, *arguments: str) -> subprocess.CompletedP
     return run_command(f"tasks.{stage}", *arguments, cwd=place)
 
 
-def write_settings(folder: Path) -> None:
-    """params.yaml of the project, for few sentences."""
+def lay_out(folder: Path, trained: tuple[Path, Path]) -> None:
+    """Leave params.yaml of the project, for few sentences, and the folders of the trained models."""
+    for name, target in zip(("acoustic", "vocoder"), trained, strict=True):
+        (folder / name).symlink_to(target)
     params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     params["recognizer"] = {"name": "pocketsphinx", "sentences": 160}
     params["evaluate"] = {"bootstrap": 100, "latency_repeats": 3, "mos_sentences": 2, "hear_slower": True}

@@ -14,19 +14,15 @@ def test_the_rate_is_the_corpus_s_and_not_the_mean_of_the_utterances() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transcript", "word_errors"),
-    [("the cat sat", 0), ("the bat sat", 1), ("the sat", 1), ("the cat sat down", 1), ("", 3)],
+    ("transcript", "word_errors", "character_errors"),
+    [("the cat sat", 0, 0), ("the bat sat", 1, 1), ("the sat", 1, 4), ("the cat sat down", 1, 5), ("", 3, 11)],
 )
-def test_substitutions_deletions_and_insertions_count_one_each(transcript: str, word_errors: int) -> None:
+def test_substitutions_deletions_and_insertions_count_one_each(
+    transcript: str, word_errors: int, character_errors: int
+) -> None:
     counts = count_errors(["the cat sat"], [transcript])
-    assert counts.word_errors.tolist() == [word_errors]
-    assert counts.words.tolist() == [3]
-    assert counts.characters.tolist() == [len("the cat sat")]
-
-
-def test_character_errors_are_finer_than_word_errors() -> None:
-    counts = count_errors(["the cat sat"], ["the bat sat"])
-    assert counts.character_errors.tolist() == [1]
+    assert (counts.word_errors.tolist(), counts.words.tolist()) == ([word_errors], [3])
+    assert (counts.character_errors.tolist(), counts.characters.tolist()) == ([character_errors], [11])
 
 
 def test_a_reference_without_words_and_an_empty_corpus_are_refused() -> None:

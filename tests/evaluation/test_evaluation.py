@@ -19,16 +19,15 @@ from sonorant.evaluation.candidates import certainly_slower, judged_variants, re
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.files import read_json, read_jsonl, write_json
 from tests.evaluation.planted import PLANTED_NAN, plant
-from tests.evaluation.stages import EVALUATE, RECOGNIZE, run_stage, write_settings
+from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import replace_graph, with_copies
 from tests.support.imports import ROOT
 
 
 def parity() -> dict[str, Any]:
     """What verify would say if it had missed the planted fault of bf16, and found one in int8."""
-    graphs = {
-        graph: {"max_abs_diff": 1e-6, "tolerance": 1e-3, "cases": []} for graph in ("encoder", "decoder", "vocoder")
-    }
+    agrees = {"max_abs_diff": 1e-6, "tolerance": 1e-3, "cases": []}
+    graphs = {"encoder": agrees, "decoder": agrees, "vocoder": agrees}
     passed = {"passed": True, "failed": None, "graphs": graphs}
     return {
         **{f"onnxruntime/{variant}": passed for variant in ("fp32", "fp16", "bf16")},
@@ -43,9 +42,7 @@ def parity() -> dict[str, Any]:
 def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, trained: tuple[Path, Path]) -> Path:
     """The folder of the corpus, settings for few sentences, and what the stages before would have left."""
     folder, _ = spoken_corpus
-    write_settings(folder)
-    for name, target in (("acoustic", trained[0]), ("vocoder", trained[1])):
-        (folder / name).symlink_to(target)
+    lay_out(folder, trained)
     bundle = with_copies(voice_bundle, folder / "voice", "fp16", "bf16", "int8")
     replace_graph(bundle, "vocoder", "bf16", plant(bundle / "vocoder.fp32.onnx", folder / "nan.onnx", PLANTED_NAN))
     write_json(folder / "parity.json", parity())
@@ -74,8 +71,7 @@ def test_the_recordings_floor_tells_what_it_is_of(recordings: dict[str, Any]) ->
     assert recordings["utterances"] == len(recordings["sentences"]) == 3  # the others are for training
     assert {row["id"] for row in recordings["sentences"]} == {"set/0", "set/1", "set/2"}
     assert recordings["wer"] < 20
-    assert recordings["recognizer"] == "pocketsphinx"
-    assert recordings["normalizer"] == "words-1"
+    assert (recordings["recognizer"], recordings["normalizer"]) == ("pocketsphinx", "words-1")
 
 
 def test_error_rates_stand_beside_their_intervals_and_their_judge(
@@ -88,12 +84,10 @@ def test_error_rates_stand_beside_their_intervals_and_their_judge(
         assert judged[kind]["words"] == recordings["words"]
         assert (judged[kind]["recognizer"], judged[kind]["revision"]) == ("pocketsphinx", recordings["revision"])
     assert judged["fp32"]["wer"] > 60  # random weights say nothing
-    assert judged["fp32"]["above_recordings"]["wer"] == pytest.approx(
-        judged["fp32"]["wer"] - recordings["wer"], abs=0.01
-    )
-    assert judged["fp16"]["above_fp32"] == {"wer": 0, "wer_ci95": [0, 0], "cer": 0, "cer_ci95": [0, 0]}, (
-        "the same graphs"
-    )
+    above = judged["fp32"]["wer"] - recordings["wer"]
+    assert judged["fp32"]["above_recordings"]["wer"] == pytest.approx(above, abs=0.01)
+    same_graphs = judged["fp16"]["above_fp32"]
+    assert same_graphs == {"wer": 0, "wer_ci95": [0, 0], "cer": 0, "cer_ci95": [0, 0]}
     assert not {"above_fp32"} & (judged["fp32"].keys() | judged["vocoder"].keys())
 
 
@@ -131,9 +125,9 @@ def test_everything_else_of_the_schema_is_there(metrics: dict[str, Any]) -> None
     assert metrics["naturalness"]["recordings"]["mcd_db"] == "not run: compared with themselves"
     assert metrics["naturalness"]["vocoder"]["duration_ratio"] == pytest.approx(1, abs=0.01)
     assert metrics["naturalness"]["fp32"]["speaker_similarity"] == "not run: one speaker"
-    assert metrics["evaluator"]["passed"]
-    assert metrics["evaluator"]["planted_in"] == "vocoder, fp32, fp16"
-    assert metrics["evaluator"]["repeated_equal"] == metrics["evaluator"]["repeated"] == 3
+    tested = metrics["evaluator"]
+    assert tested["passed"] and tested["planted_in"] == "vocoder, fp32, fp16"
+    assert tested["repeated_equal"] == tested["repeated"] == 3
     for variant in ("fp32", "fp16", "bf16", "int8"):
         size = metrics["size"][variant]
         assert size["bytes"] == sum(size["graphs"].values())
@@ -156,8 +150,7 @@ def test_reports_name_no_machine(metrics: dict[str, Any], place: Path) -> None:
     assert metrics["environment"]["cores"] >= 1
     figures = json.dumps(metrics)
     assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", figures)
-    for path in (str(ROOT), str(place)):
-        assert path not in figures
+    assert str(ROOT) not in figures and str(place) not in figures
 
 
 def test_sentences_and_samples_are_kept(metrics: dict[str, Any], place: Path) -> None:
@@ -166,10 +159,8 @@ def test_sentences_and_samples_are_kept(metrics: dict[str, Any], place: Path) ->
     for row in rows:
         assert set(row["transcripts"]) == set(row["word_errors"]) == {"recordings", "vocoder", "fp32", "fp16"}
     for kind in ("recordings", "fp32"):
-        errors = sum(row["word_errors"][kind] for row in rows)
-        assert 100 * errors / sum(row["words"] for row in rows) == pytest.approx(
-            metrics["intelligibility"][kind]["wer"], abs=1e-3
-        )
+        wer = 100 * sum(row["word_errors"][kind] for row in rows) / sum(row["words"] for row in rows)
+        assert wer == pytest.approx(metrics["intelligibility"][kind]["wer"], abs=1e-3)
     wavs = sorted((place / "evaluation" / "samples").glob("*.wav"))
     assert len(wavs) == 12 and {wav.name.split(".")[1] for wav in wavs} == {"recording", "vocoder", "fp32", "fp16"}
     assert all(np.abs(soundfile.read(wav)[0]).max() > 0 for wav in wavs)
@@ -195,16 +186,14 @@ def test_what_stands_beside_another_family_has_its_figures_and_says_which_senten
 def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: dict[str, Any], place: Path) -> None:
     """Texts moved by one sentence, as a manifest with its columns mixed up would have them."""
     data = read_json(place / "recordings.json")
-    texts = [row["reference"] for row in data["sentences"]]
-    for row, text in zip(data["sentences"], [*texts[1:], texts[0]], strict=True):
-        row["reference"] = text
-    write_json(place / "moved.json", data)
+    rows = data["sentences"]
+    moved = [row | {"reference": rows[number - 1]["reference"]} for number, row in enumerate(rows)]
+    write_json(place / "moved.json", data | {"sentences": moved})
     arguments = [argument.replace("recordings.json", "moved.json") for argument in EVALUATE[:-4]]
     done = run_stage(place, "evaluate", *arguments, "--metrics", "no.json", "--out", "no")
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("error: the evaluator's self-test failed: ")
-    assert not (place / "no.json").exists()
-    assert not (place / "no").exists()
+    assert not (place / "no.json").exists() and not (place / "no").exists()
 
 
 def test_recordings_heard_by_another_revision_are_refused(recordings: dict[str, Any], place: Path) -> None:
@@ -213,8 +202,7 @@ def test_recordings_heard_by_another_revision_are_refused(recordings: dict[str, 
     done = run_stage(place, "evaluate", *arguments)
     assert done.returncode == 1
     [line] = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert "old.json: made with 'pocketsphinx 0.1'" in line
-    assert "recognize_recordings" in line
+    assert "old.json: made with 'pocketsphinx 0.1'" in line and "recognize_recordings" in line
 
 
 @pytest.mark.parametrize("report", [{"acoustic": {}}, {}, {"onnxruntime/fp32": {"passed": True}}])
@@ -234,26 +222,23 @@ def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_pat
     write_json(tmp_path / "parity.json", parity())
     found = read_parity(tmp_path / "parity.json")
     assert judged_variants(found) == ["fp32", "fp16", "bf16"]
-    timed = timed_candidates(found)
-    assert [candidate for candidate, reason in timed.items() if reason is None] == [
-        "onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16", "torch/fp32",
-    ]  # fmt: skip
+    timed = [candidate for candidate, reason in timed_candidates(found).items() if reason is None]
+    assert timed == ["onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16", "torch/fp32"]
 
 
 @pytest.mark.parametrize("settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}])
 def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]) -> None:
+    valid = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "hear_slower": False}
     with pytest.raises(ValueError, match="must be at least"):
-        EvaluateConfig(
-            **{"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "hear_slower": False} | settings
-        )
+        EvaluateConfig(**valid | settings)
 
 
 def speed(fp16: float, on_gpu: float | None = None) -> dict[str, Any]:
     """Figures of two variants: the upper end of fp16's interval on one thread, and under another runtime."""
 
     def found(high: float) -> dict[str, Any]:
-        cells = {threads: {"over_fp32": end - 0.1, "over_fp32_ci95": [end - 0.2, end]} for threads, end in
-                 (("threads_1", high), ("threads_all", 0.9))}  # fmt: skip
+        ends = {"threads_1": high, "threads_all": 0.9}
+        cells = {name: {"over_fp32": end - 0.1, "over_fp32_ci95": [end - 0.2, end]} for name, end in ends.items()}
         return {"short": cells, "long": cells}
 
     fp32 = {"short": {"threads_1": {"rtf": 0.1}}}
@@ -262,9 +247,8 @@ def speed(fp16: float, on_gpu: float | None = None) -> dict[str, Any]:
 
 
 def test_only_a_variant_that_is_certainly_slower_everywhere_is_left_unheard() -> None:
-    assert str(certainly_slower(speed(0.95), "fp16")).startswith(
-        "slower than fp32: at best 0.85 times its speed under "
-    )
+    slower = str(certainly_slower(speed(0.95), "fp16"))
+    assert slower.startswith("slower than fp32: at best 0.85 times its speed under ")
     assert certainly_slower(speed(1.01), "fp16") is None, "not beyond the interval"
     assert certainly_slower(speed(0.95, on_gpu=3.0), "fp16") is None, "another runtime may ship it"
     assert certainly_slower(speed(0.95), "fp32") is None and certainly_slower(speed(0.95), "int8") is None

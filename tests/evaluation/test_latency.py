@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +37,8 @@ def test_one_that_cannot_run_says_why_and_stops_no_other(
 ) -> None:
     bundle = with_copies(voice_bundle, tmp_path / "variants", "fp16", "int8")
     (bundle / "decoder.int8.onnx").write_bytes(b"damaged")
-    candidates = {
-        "onnxruntime/fp32": None,
-        "onnxruntime/fp16": None,
-        "onnxruntime/int8": None,
-        "tensorrt/fp32": "it is absent",
-    }
+    candidates = dict.fromkeys(("onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/int8"))
+    candidates["tensorrt/fp32"] = "it is absent"
     speed = measure(bundle, trained, candidates, {"short": tokens_of(4)}, 3)
     assert list(speed) == list(candidates)
     assert speed["tensorrt/fp32"] == "not run: it is absent"
@@ -66,10 +61,9 @@ def test_a_slower_graph_has_a_ratio_below_one(voice_bundle: Path, trained: tuple
 
 def test_rounds_end_early_on_a_busy_machine_and_their_number_is_told(voice_bundle: Path) -> None:
     voices = {"onnxruntime/fp32": Voice.load(voice_bundle, threads=1)}
-    took, _ = _take_turns(voices, tokens_of(4), 50, longest=0.0)
-    assert len(took["onnxruntime/fp32"]) == LEAST
-    took, _ = _take_turns(voices, tokens_of(4), LEAST - 2, longest=0.0)
-    assert len(took["onnxruntime/fp32"]) == LEAST - 2
+    for rounds, taken in ((50, LEAST), (LEAST - 2, LEAST - 2)):
+        took, _ = _take_turns(voices, tokens_of(4), rounds, longest=0.0)
+        assert len(took["onnxruntime/fp32"]) == taken
 
 
 def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did() -> None:
@@ -80,15 +74,11 @@ def test_the_ratio_is_above_one_for_what_is_faster_whatever_else_the_machine_did
     assert 1.9 < low < found["over_fp32"] < high < 2.1
 
 
-def test_memory_is_that_of_a_process_with_this_candidate_alone(
-    voice_bundle: Path, trained: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_memory_is_that_of_a_process_with_this_candidate_alone(voice_bundle: Path, trained: tuple[Path, Path]) -> None:
     """A process that holds much more than the candidate needs must not show in its peak."""
     held = np.ones(80_000_000)
-    bundle = tmp_path / "voice"
-    shutil.copytree(voice_bundle, bundle)
     candidates = {"onnxruntime/fp32": None, "onnxruntime/int8": None, "onnxruntime/bf16": "no kernels"}
-    found = measure_memory(bundle, trained, candidates, tokens_of(40))
+    found = measure_memory(voice_bundle, trained, candidates, tokens_of(40))
     assert 20 < found["onnxruntime/fp32"]["loaded_mib"] <= found["onnxruntime/fp32"]["peak_mib"] < held.nbytes / 2**20
     assert found["onnxruntime/int8"].startswith("not run: ") and "no variant 'int8'" in found["onnxruntime/int8"]
     assert found["onnxruntime/bf16"] == "not run: no kernels"

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -13,7 +9,7 @@ from sonorant.audio.wav import read_audio
 from sonorant.evaluation import raters
 from sonorant.evaluation.raters import compare, speaker_similarities
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings
-from tests.evaluation.conftest import SENTENCES
+from tests.evaluation.conftest import SENTENCES, speak_with_flite
 
 VOICES = ("rms", "slt", "awb", "kal16")
 RATE = 16_000
@@ -57,13 +53,11 @@ def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarra
     """Three sentences, spoken by each of flite's voices."""
     for module in raters.MODULES:
         pytest.importorskip(module, reason=f"{module}, of the optional extra similarity, is not installed")
-    if shutil.which("flite") is None:
-        pytest.skip("flite is not installed")
     folder = tmp_path_factory.mktemp("voices")
 
     def speak(voice: str, number: int) -> np.ndarray:
-        file: Path = folder / f"{voice}.{number}.wav"
-        subprocess.run(["flite", "-voice", voice, "-t", SENTENCES[number], "-o", str(file)], check=True, timeout=60)
+        file = folder / f"{voice}.{number}.wav"
+        speak_with_flite(SENTENCES[number], file, voice)
         return read_audio(file, RATE)[0]
 
     return {voice: [speak(voice, number) for number in range(3)] for voice in VOICES}
@@ -77,10 +71,8 @@ def test_a_speaker_is_more_like_himself_than_like_others_and_a_planted_one_is_se
     quieter = [np.float32(0.3) * samples for samples in recordings]
     turned = [samples for voice in ("slt", "awb", "kal16", "rms") for samples in voices[voice]]
     silent = [np.zeros(RATE, np.float32) for _ in recordings]
-    found = speaker_similarities(
-        renderings(recordings=recordings, vocoder=recordings, fp32=quieter, fp16=quieter, int8=turned, bf16=silent),
-        speakers,
-    )
+    variants = {"fp32": quieter, "fp16": quieter, "int8": turned, "bf16": silent}
+    found = speaker_similarities(renderings(recordings=recordings, vocoder=recordings, **variants), speakers)
     assert set(found) == {"fp32", "fp16", "int8", "bf16"} and not {RECORDINGS, VOCODER} & found.keys()
     right, planted = found["fp32"], found["int8"]
     assert found["fp16"] == right, "the same sound, in whatever process"

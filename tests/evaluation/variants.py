@@ -13,23 +13,16 @@ from sonorant.runtime.bundle import DESCRIPTION, GraphFile, read_bundle
 def with_copies(bundle: Path, out: Path, *variants: str) -> Path:
     """Copy a bundle to `out`, with fp32's graphs once more as each of the `variants`."""
     shutil.copytree(bundle, out)
-    description = read_bundle(out).description
-    graphs = {}
-    for name, graph in description.graphs.items():
-        files = dict(graph.variants)
+    for name in read_bundle(bundle).description.graphs:
         for variant in variants:
-            copy = out / f"{name}.{variant}.onnx"
-            shutil.copyfile(out / files["fp32"].file, copy)
-            files[variant] = GraphFile.of(copy, variant)
-        graphs[name] = dataclasses.replace(graph, variants=files)
-    write_json(out / DESCRIPTION, dataclasses.asdict(dataclasses.replace(description, graphs=graphs)))
+            replace_graph(out, name, variant, bundle / f"{name}.fp32.onnx")
     return out
 
 
 def replace_graph(bundle: Path, name: str, variant: str, content: Path) -> None:
-    """Put another file in the place of one graph's variant."""
+    """Put another file in the place of one graph's variant, or beside those that it has."""
     description = read_bundle(bundle).description
-    target = bundle / description.graphs[name].variants[variant].file
+    target = bundle / f"{name}.{variant}.onnx"
     shutil.copyfile(content, target)
     files = description.graphs[name].variants | {variant: GraphFile.of(target, variant)}
     graphs = description.graphs | {name: dataclasses.replace(description.graphs[name], variants=files)}
