@@ -9,7 +9,7 @@ import pytest
 import scipy.signal
 import torch
 
-from sonorant.audio.mel import FLOOR, MelConfig, frames_of, hertz_to_mel, log_mel, mel_filterbank, mel_to_hertz
+from sonorant.audio.mel import MelConfig, frames_of, hertz_to_mel, log_mel, mel_filterbank, mel_to_hertz
 
 DEMO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
 LJSPEECH = MelConfig(sample_rate=22050, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
@@ -43,21 +43,6 @@ def test_it_is_what_the_definition_says(config: MelConfig, length: int) -> None:
     mel = log_mel(torch.from_numpy(samples), config)
     assert mel.dtype == torch.float32
     np.testing.assert_allclose(mel.numpy(), direct_log_mel(samples, config), atol=2e-3)
-
-
-def test_its_magnitudes_are_those_of_scipy() -> None:
-    samples = speechlike(0.5, DEMO.sample_rate)[: 30 * DEMO.hop]
-    side = (DEMO.n_fft - DEMO.hop) // 2
-    _, _, spectrum = scipy.signal.stft(
-        np.pad(samples, side, mode="reflect"),
-        nperseg=DEMO.n_fft,
-        noverlap=DEMO.n_fft - DEMO.hop,
-        boundary=None,
-        padded=False,
-    )
-    magnitudes = np.abs(spectrum) * DEMO.n_fft / 2  # scipy divides by the sum of the window
-    expected = np.log(np.maximum(mel_filterbank(DEMO) @ magnitudes, FLOOR))
-    np.testing.assert_allclose(log_mel(torch.from_numpy(samples), DEMO).numpy(), expected, atol=1e-3)
 
 
 @CONFIGS
@@ -97,12 +82,11 @@ def test_each_filter_has_unit_area() -> None:
 
 
 def test_leading_dimensions_and_zero_padding_change_nothing() -> None:
-    samples = (
-        torch.from_numpy(speechlike(1.0, DEMO.sample_rate))[: 50 * DEMO.hop - 77].reshape(1, 1, -1).repeat(2, 3, 1)
-    )
+    alone = torch.from_numpy(speechlike(1.0, DEMO.sample_rate))[: 50 * DEMO.hop - 77]
+    samples = alone.repeat(2, 3, 1)
     mel = log_mel(samples, DEMO)
     assert mel.shape == (2, 3, DEMO.n_mels, 50)
-    torch.testing.assert_close(mel[1, 2], log_mel(samples[0, 0], DEMO))
+    torch.testing.assert_close(mel[1, 2], log_mel(alone, DEMO))
     padded = torch.nn.functional.pad(samples, (0, 77))
     torch.testing.assert_close(log_mel(padded, DEMO), mel)
 
@@ -113,16 +97,13 @@ def test_gradients_are_those_of_differences_and_finite_in_silence() -> None:
     direction = torch.from_numpy(np.random.default_rng(1).standard_normal(len(samples)).astype(np.float32))
     step = 1e-4
     with torch.no_grad():
-        rise = (log_mel(samples + step * direction, SMALL).sum() - log_mel(samples - step * direction, SMALL).sum()) / (
-            2 * step
-        )
+        up, down = (log_mel(samples + way * step * direction, SMALL).sum() for way in (1, -1))
     assert samples.grad is not None
-    assert float(samples.grad @ direction) == pytest.approx(float(rise), rel=0.02)
+    assert float(samples.grad @ direction) == pytest.approx(float(up - down) / (2 * step), rel=0.02)
 
     silence = torch.zeros(1000, requires_grad=True)
     log_mel(silence, SMALL).sum().backward()
-    assert silence.grad is not None
-    assert silence.grad.isfinite().all()
+    assert silence.grad is not None and silence.grad.isfinite().all()
 
 
 def test_autocast_and_half_precision_input_compute_in_float32() -> None:

@@ -46,8 +46,7 @@ def test_lossy_formats_give_the_sound_back(tmp_path: Path, suffix: str, rate: in
     written = sine(rate)
     soundfile.write(tmp_path / f"a.{suffix}", written, rate)
     samples, read_rate = read_audio(tmp_path / f"a.{suffix}")
-    assert read_rate == rate
-    assert len(samples) == len(written)
+    assert (len(samples), read_rate) == (len(written), rate)
     middle = slice(rate // 4, rate // 4 * 3)
     assert np.corrcoef(samples[middle], written[middle])[0, 1] > 0.98
 
@@ -89,8 +88,7 @@ def test_sixteen_bits_survive_writing_and_reading(
     samples = np.array(integers, dtype=np.int16)
     write_wav(path, (samples / 32768).astype(np.float32), rate)
     again, read_rate = read_audio(path)
-    assert read_rate == rate
-    assert np.array_equal(again * 32768, samples)
+    assert read_rate == rate and np.array_equal(again * 32768, samples)
 
 
 def test_writing_clips_what_is_too_loud(tmp_path: Path) -> None:

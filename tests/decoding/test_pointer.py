@@ -1,5 +1,4 @@
-"""The median rule leaves a phoneme at the median of its duration, where the likeliest class of each frame would never
-leave."""
+"""The median rule leaves a phoneme at the median of its duration; the likeliest class of each frame never would."""
 
 from __future__ import annotations
 
@@ -11,21 +10,9 @@ import pytest
 from scipy.stats import chisquare
 
 from sonorant.decoding.advance import choose_advance
-from sonorant.decoding.state import Rules, State, make_rules, start_state
-from tests.decoding.tiny_model import ADVANCES, CONFIG, DESCRIPTION
+from tests.decoding.tiny_model import ADVANCES, CONFIG, start
 
 XP = array_api_compat.array_namespace(np.zeros(1))
-
-
-def batch(rows: int, advance: str) -> tuple[State, Rules]:
-    lengths = np.full(rows, 9)
-    rules = make_rules(
-        lengths,
-        DESCRIPTION,
-        replace(CONFIG, advance=advance),
-        lambda steps, numbers: np.zeros((rows, steps, numbers), np.float32),
-    )
-    return start_state(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
 
 
 def hazard(probability: float) -> np.ndarray:
@@ -36,7 +23,7 @@ def hazard(probability: float) -> np.ndarray:
 
 @pytest.mark.parametrize("probability", [0.02, 0.1, 0.3, 0.45])
 def test_the_pointer_leaves_at_the_median_of_the_duration(probability: float) -> None:
-    state, rules = batch(1, "median")
+    state, rules = start(1, CONFIG)
     stood = 0
     while True:
         stood += 1
@@ -47,13 +34,12 @@ def test_the_pointer_leaves_at_the_median_of_the_duration(probability: float) ->
         state = state._replace(log_survival_B=survival)
     assert hop[0] == 2
     # Geometric durations: the first number of frames after which less than half of them last on.
-    assert stood == next(frames for frames in range(1, 1000) if (1 - probability) ** frames < 0.5)
-    assert stood > 1
+    assert 1 < stood == next(frames for frames in range(1, 1000) if (1 - probability) ** frames < 0.5)
 
 
 def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
     rows = 20_000
-    state, rules = batch(rows, "sample")
+    state, rules = start(rows, replace(CONFIG, advance="sample"))
     noise = np.random.default_rng(0).random(rows, dtype=np.float32)
     hop, _, _ = choose_advance(state, rules, np.tile(hazard(0.4), (rows, 1)), noise, XP, sampled=True)
     counts = np.bincount(hop, minlength=ADVANCES)
@@ -61,9 +47,7 @@ def test_drawn_hops_are_as_often_as_their_probabilities() -> None:
 
 
 def test_rows_move_by_their_own_rule() -> None:
-    state, rules = batch(2, "median")
-    rules = rules._replace(median_B=np.array([True, False]))
-    hop, _, _ = choose_advance(
-        state, rules, np.tile(hazard(0.3), (2, 1)), np.full(2, 0.999, np.float32), XP, sampled=True
-    )
+    state, rules = start(2, CONFIG)
+    rules, noise = rules._replace(median_B=np.array([True, False])), np.full(2, 0.999, np.float32)
+    hop, _, _ = choose_advance(state, rules, np.tile(hazard(0.3), (2, 1)), noise, XP, sampled=True)
     assert hop.tolist() == [0, 3]

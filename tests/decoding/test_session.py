@@ -1,9 +1,9 @@
-"""Frames come the same in pieces of any size, alone or in a batch, from numpy or torch; what is told of a batch is
-true."""
+"""Frames come the same in pieces of any size, alone or in a batch, from numpy or torch."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,26 +15,21 @@ from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREA
 
 DRAWN = {"temperature": 0.9, "top_k": 8, "top_p": 0.95, "repetition_penalty": 1.2, "advance": "sample"}
 LENGTHS = (9, 3, 17, 12)
+GREEDY_AND_DRAWN = pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
 
 
-def session(
-    lengths: tuple[int, ...], change: dict, *, library: str = "numpy", keys: list | None = None, **more: object
-) -> Session:
-    states, counts = texts(*lengths)
-    config = replace(CONFIG, **change)
-    return Session(
-        TinyStepper(library), states, counts, DESCRIPTION, config, keys or [(5, 0, 0)] * len(lengths), **more
-    )  # type: ignore[arg-type]
+def session(lengths: tuple[int, ...], change: dict, library: str = "numpy", plant: Any = None, **more: Any) -> Session:
+    keys, config = [(5, 0, 0)] * len(lengths), replace(CONFIG, **change)
+    return Session(TinyStepper(library, plant), *texts(*lengths), DESCRIPTION, config, keys, **more)
 
 
-def whole(made: Session, piece: int = 1000) -> np.ndarray:
-    blocks = [made.more(piece)]
-    while not made.ended:
-        blocks.append(made.more(piece))
-    return np.concatenate(blocks, axis=1)
+def whole(made: Session) -> np.ndarray:
+    codes = made.more(1000)
+    assert made.ended
+    return codes
 
 
-@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+@GREEDY_AND_DRAWN
 @pytest.mark.parametrize("piece", [1, 2, 5, 33])
 def test_pieces_of_any_size_make_the_whole(change: dict, piece: int) -> None:
     at_once, in_pieces = session(LENGTHS, change), session(LENGTHS, change)
@@ -48,7 +43,7 @@ def test_pieces_of_any_size_make_the_whole(change: dict, piece: int) -> None:
     assert (in_pieces.lengths_B == at_once.lengths_B).all()
 
 
-@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+@GREEDY_AND_DRAWN
 def test_a_row_is_as_it_would_be_alone(change: dict) -> None:
     together = session(LENGTHS, change)
     codes = whole(together)
@@ -63,64 +58,51 @@ def test_a_row_is_as_it_would_be_alone(change: dict) -> None:
         np.testing.assert_allclose(alone.log_probability_B[0], together.log_probability_B[row], rtol=1e-5)
 
 
-@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+@GREEDY_AND_DRAWN
 def test_numpy_and_torch_go_through_the_same_states(change: dict) -> None:
-    states, lengths = texts(*LENGTHS)
-    config, keys = replace(CONFIG, **change), [(1, 0, 0)] * 4
-    sessions = [
-        Session(TinyStepper(library), states, lengths, DESCRIPTION, config, keys) for library in ("numpy", "torch")
-    ]
+    in_numpy, in_torch = (session(LENGTHS, change, library) for library in ("numpy", "torch"))
     steps = 0
-    while not sessions[0].ended:
-        assert (sessions[0].more(1) == sessions[1].more(1)).all()
-        for name, one, other in zip(State._fields, sessions[0]._state, sessions[1]._state, strict=True):
+    while not in_numpy.ended:
+        assert (in_numpy.more(1) == in_torch.more(1)).all()
+        for name, one, other in zip(State._fields, in_numpy._state, in_torch._state, strict=True):
             assert one.dtype == other.dtype and one.shape == other.shape, name
             np.testing.assert_allclose(one, other, atol=1e-4, err_msg=name)
         steps += 1
-    assert steps > 10 and sessions[1].ended
+    assert steps > 10 and in_torch.ended
 
 
 @pytest.mark.parametrize("place", ["codes", "pointer"])
 def test_numbers_that_are_none_are_told(place: str) -> None:
-    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> None:
         (logits[1] if place == "codes" else hop[1])[..., 0] = np.nan
-        return logits, hop
 
-    states, lengths = texts(9, 12)
-    made = Session(TinyStepper(plant=plant), states, lengths, DESCRIPTION, CONFIG, [(0, 0, 0)] * 2)
     with pytest.raises(SonorantError, match="hold NaN or infinity"):
-        made.more(5)
+        session((9, 12), {}, plant=plant).more(5)
 
 
-def test_what_was_said_a_few_frames_ago_is_penalised() -> None:
+@pytest.mark.parametrize("above", [1, -4], ids=["likely logits above zero", "all logits below zero"])
+def test_what_was_said_a_few_frames_ago_is_penalised(above: float) -> None:
     penalty, window = 1.5, 3
-    likely_K = np.random.default_rng(8).standard_normal(CODES).astype(np.float32) + 1
-    config = replace(CONFIG, repetition_penalty=penalty, repetition_window=window)
+    likely_K = np.random.default_rng(8).standard_normal(CODES).astype(np.float32) + above
+    lowered_K = np.where(likely_K > 0, likely_K / penalty, likely_K * penalty)
 
-    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+    def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> None:
         logits[:] = likely_K
-        return logits, hop
 
-    states, lengths = texts(9)
-    codes = whole(Session(TinyStepper(plant=plant), states, lengths, DESCRIPTION, config, [(0, 0, 0)]))[0]
+    codes = whole(session((9,), {"repetition_penalty": penalty, "repetition_window": window}, plant=plant))[0]
     said: list[int] = []
     for _ in codes:
         recent = np.isin(np.arange(CODES), said[-window:])
-        said.append(
-            int(np.where(recent, np.where(likely_K > 0, likely_K / penalty, likely_K * penalty), likely_K).argmax())
-        )
+        said.append(int(np.where(recent, lowered_K, likely_K).argmax()))
     assert len(set(said)) > 2
     assert codes.tolist() == [[code] * STREAMS for code in said]  # each stream remembers its own
 
 
-def test_a_seed_reproduces_and_another_differs() -> None:
-    first, again, other = (whole(session((12,), DRAWN, keys=[(seed, 0, 0)])) for seed in (1, 1, 2))
-    assert first.tobytes() == again.tobytes() != other.tobytes()
-
-
-def test_each_stream_is_told_without_its_delay() -> None:
+def test_the_first_frame_costs_one_step_a_stream_and_each_is_told_without_its_delay() -> None:
     made = session((12,), {})
-    codes = whole(made)
+    first = made.more(1)
+    assert made._state.step == STREAMS
+    codes = np.concatenate([first, whole(made)], axis=1)
     grid = made._state.grid_BSG
     frames = made.lengths_B[0]
     for stream in range(STREAMS):
@@ -128,33 +110,11 @@ def test_each_stream_is_told_without_its_delay() -> None:
         assert (grid[0, :stream, stream] == CODES).all() and (grid[0, stream + frames :, stream] == CODES).all()
 
 
-def test_the_first_frame_costs_one_step_a_stream() -> None:
-    made = session((12,), {})
-    assert made.more(1).shape[1] == 1
-    assert made._state.step == STREAMS
-
-
-@pytest.mark.parametrize("lengths", [(0,), (1,), (2,), (2, 0)])
-def test_an_empty_text_ends_at_once(lengths: tuple[int, ...]) -> None:
-    stepper = TinyStepper()
-    states, counts = np.zeros((len(lengths), 2, 6), np.float32), np.array(lengths)
-    made = Session(stepper, states, counts, DESCRIPTION, CONFIG, [(0, 0, 0)] * len(lengths))
-    assert (
-        made.ended
-        and made.lengths_B.tolist() == [0] * len(lengths)
-        and made.more(9).shape == (len(lengths), 0, STREAMS)
-    )
-    assert stepper.batches == []
-
-
 def test_an_empty_text_beside_another_has_no_frames() -> None:
     made, alone = session((2, 9), {}), session((9,), {})
     codes, expected = whole(made), whole(alone)
-    assert (
-        made.lengths_B.tolist() == [0, alone.lengths_B[0]]
-        and (codes[0] == SILENCE).all()
-        and (codes[1] == expected[0]).all()
-    )
+    assert made.lengths_B.tolist() == [0, alone.lengths_B[0]]
+    assert (codes[0] == SILENCE).all() and (codes[1] == expected[0]).all()
 
 
 def test_a_prompt_is_heard_by_its_own_row() -> None:
@@ -167,14 +127,13 @@ def test_a_prompt_is_heard_by_its_own_row() -> None:
     assert made._state.position_B[0] == made._state.position_B[1] + 5
 
 
-@pytest.mark.parametrize("change", [{}, DRAWN], ids=["greedy", "drawn"])
+@GREEDY_AND_DRAWN
 def test_padding_a_batch_changes_nothing(change: dict) -> None:
     """As steppers of fixed shapes do it."""
     states, lengths = texts(9, 12)
-    config = replace(CONFIG, **change)
     draw = np.random.default_rng(0)
     rules = make_rules(
-        lengths, DESCRIPTION, config, lambda steps, numbers: draw.random((2, steps, numbers), dtype=np.float32)
+        lengths, DESCRIPTION, replace(CONFIG, **change), lambda *sizes: draw.random((2, *sizes), dtype=np.float32)
     )
     state = start_state(rules, lengths, np.zeros(2, np.int64), DESCRIPTION)
     steps = rules.noise_BSG.shape[1]
@@ -188,8 +147,6 @@ def test_padding_a_batch_changes_nothing(change: dict) -> None:
 
 
 def run(states: np.ndarray, lengths: np.ndarray, rules: Rules, state: State, steps: int) -> State:
-    stepper = TinyStepper()
-    stepper.begin(
-        states, lengths, np.zeros((len(lengths), 1, STREAMS), np.int64), np.zeros(len(lengths), np.int64), rules
-    )
+    stepper, rows = TinyStepper(), len(lengths)
+    stepper.begin(states, lengths, np.zeros((rows, 1, STREAMS), np.int64), np.zeros(rows, np.int64), rules)
     return stepper.run(state, steps)

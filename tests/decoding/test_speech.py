@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sonorant.decoding.advance import FinishReason, uniform_noise
 from sonorant.decoding.session import Session
-from sonorant.decoding.settings import Pace
-from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, decode_texts
+from sonorant.decoding.settings import DecodingConfig, Pace
+from sonorant.decoding.speech import RETRY_TEMPERATURE, Attempt, Spoken, decode_texts
 from sonorant.decoding.state import Rules
 from sonorant.errors import SonorantError
-from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, TinyStepper, stays, texts
+from tests.decoding.tiny_model import CODES, CONFIG, DESCRIPTION, SILENCE, STREAMS, TinyStepper, stays, texts
 
 DRAWN = replace(CONFIG, temperature=1.0, top_k=6)
 
@@ -25,37 +26,32 @@ class FirstAttemptsFail(TinyStepper):
         super().__init__(plant=self._fail)
         self.failing, self.rules = failing, list[Rules]()
 
-    def _fail(self, logits: np.ndarray, hop: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
-        if len(self.batches) > self.failing:
-            return logits, hop
-        # Only longer texts fail, so that rows differ.
-        hop[:, 0] = np.where(self.rules[-1].phonemes_B[:, None] > 8, 30.0, hop[:, :1])[:, 0]
-        return logits, hop
+    def _fail(self, logits: np.ndarray, hop: np.ndarray, step: int) -> None:
+        if len(self.batches) <= self.failing:
+            hop[self.rules[-1].phonemes_B > 8, 0] = 30.0  # only longer texts fail, so that rows differ
 
     def begin(self, states_BNC: np.ndarray, lengths_B: np.ndarray, *rest: object) -> None:
         super().begin(states_BNC, lengths_B, *rest)  # type: ignore[arg-type]
         self.rules.append(rest[-1])  # type: ignore[arg-type]
 
 
+def speak(stepper: TinyStepper, *lengths: int, config: DecodingConfig = CONFIG, **more: Any) -> Spoken:
+    return decode_texts(stepper, *texts(*lengths), DESCRIPTION, config, **more)
+
+
 def test_what_goes_well_is_spoken_once() -> None:
     stepper = TinyStepper()
-    states, lengths = texts(9, 4, 13)
-    spoken = decode_texts(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=3))
-    assert stepper.batches == [3]
-    assert (
-        spoken.attempts_B.tolist() == [1, 1, 1]
-        and spoken.finish_reasons_B.tolist() == [FinishReason.WELL] * 3
-        and not spoken.cut_B.any()
-    )
-    session = Session(TinyStepper(), states, lengths, DESCRIPTION, CONFIG, [(0, 0, 0)] * 3)
+    spoken = speak(stepper, 9, 4, 13, config=replace(CONFIG, retries=3))
+    assert stepper.batches == [3] and spoken.attempts_B.tolist() == [1, 1, 1]
+    assert spoken.finish_reasons_B.tolist() == [FinishReason.WELL] * 3 and not spoken.cut_B.any()
+    session = Session(TinyStepper(), *texts(9, 4, 13), DESCRIPTION, CONFIG, [(0, 0, 0)] * 3)
     assert (spoken.codes_BFG == session.more(1000)).all() and (spoken.lengths_B == session.lengths_B).all()
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
 def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(failing: int) -> None:
     stepper = FirstAttemptsFail(failing)
-    states, lengths = texts(12, 4, 10)
-    spoken = decode_texts(stepper, states, lengths, DESCRIPTION, replace(CONFIG, retries=2, advance="sample"), seed=7)
+    spoken = speak(stepper, 12, 4, 10, config=replace(CONFIG, retries=2, advance="sample"), seed=7)
     assert stepper.batches == [3, 2, 2][: failing + 1]
     assert spoken.attempts_B.tolist() == [min(3, failing + 1), 1, min(3, failing + 1)]
     assert (spoken.finish_reasons_B == FinishReason.WELL).tolist() == [failing < 3, True, failing < 3]
@@ -64,33 +60,22 @@ def test_only_rows_that_failed_are_spoken_anew_with_other_noise_and_temperature(
         assert (rules.noise_BSG == uniform_noise([(7, 0, number)] * 2, *rules.noise_BSG.shape[1:])).all()
 
 
-def test_a_warmer_voice_is_not_cooled_by_a_retry() -> None:
+def test_a_retry_draws_where_the_first_attempt_could_not_and_is_no_cooler() -> None:
     stepper = FirstAttemptsFail(1)
-    states, lengths = texts(12)
-    decode_texts(stepper, states, lengths, DESCRIPTION, replace(DRAWN, retries=1))
+    speak(stepper, 12, config=replace(DRAWN, top_k=1, retries=1))
+    assert [rules.top_k_B.tolist() for rules in stepper.rules] == [[1], [CODES]]
     assert stepper.rules[1].temperature_B.tolist() == [1.0]
 
 
-def test_a_retry_draws_where_the_first_attempt_could_not() -> None:
-    stepper = FirstAttemptsFail(1)
-    states, lengths = texts(12)
-    decode_texts(stepper, states, lengths, DESCRIPTION, replace(DRAWN, top_k=1, retries=1))
-    assert [rules.top_k_B.tolist() for rules in stepper.rules] == [[1], [CODES]]
-
-
 def test_who_comes_to_the_end_with_the_last_frame_is_not_cut() -> None:
-    states, lengths = texts(9)
-    frames = int(decode_texts(TinyStepper(), states, lengths, DESCRIPTION, CONFIG).lengths_B[0])
-    pace = Pace(median=1.0, p99=frames / 9)
-    spoken = decode_texts(
-        TinyStepper(), states, lengths, replace(DESCRIPTION, frames_per_phoneme=pace), replace(CONFIG, budget=1.0)
-    )
+    frames = int(speak(TinyStepper(), 9).lengths_B[0])
+    described = replace(DESCRIPTION, frames_per_phoneme=Pace(median=1.0, p99=frames / 9))
+    spoken = decode_texts(TinyStepper(), *texts(9), described, replace(CONFIG, budget=1.0))
     assert (spoken.lengths_B[0], spoken.finish_reasons_B[0], spoken.cut_B[0]) == (frames, FinishReason.WELL, False)
 
 
 def test_where_all_attempts_fail_the_verdict_says_so() -> None:
-    states, lengths = texts(9)
-    spoken = decode_texts(TinyStepper(plant=stays), states, lengths, DESCRIPTION, replace(CONFIG, retries=2))
+    spoken = speak(TinyStepper(plant=stays), 9, config=replace(CONFIG, retries=2))
     assert spoken.attempts_B[0] == 3 and spoken.finish_reasons_B[0] != FinishReason.WELL
     assert 0 < spoken.lengths_B[0] <= np.ceil(CONFIG.budget * DESCRIPTION.frames_per_phoneme.p99 * 9)
 
@@ -101,9 +86,8 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
     for row in range(2):
         made = []
         for candidate in range(5):
-            session = Session(
-                TinyStepper(), states[row : row + 1], lengths[row : row + 1], DESCRIPTION, DRAWN, [(3, candidate, 0)]
-            )
+            own = states[row : row + 1], lengths[row : row + 1]
+            session = Session(TinyStepper(), *own, DESCRIPTION, DRAWN, [(3, candidate, 0)])
             codes = session.more(1000)[0]
             made.append((session.finish_reasons_B[0] == FinishReason.WELL, float(session.log_probability_B[0]), codes))
         assert len({codes.tobytes() for *_, codes in made}) == 5
@@ -128,11 +112,10 @@ def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None
 def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() -> None:
     config = replace(DRAWN, retries=2, longest_phoneme=0.2)  # so strict that some rows fail
     lengths = (11, 6, 14, 9, 18, 5)
-    states, counts = texts(*lengths)
-    together = decode_texts(TinyStepper(), states, counts, DESCRIPTION, config, seed=1, candidates=2)
+    together = speak(TinyStepper(), *lengths, config=config, seed=1, candidates=2)
     assert len(set(together.attempts_B.tolist())) > 1
     for row, length in enumerate(lengths):
-        alone = decode_texts(TinyStepper(), *texts(length), DESCRIPTION, config, seed=1, candidates=2)
+        alone = speak(TinyStepper(), length, config=config, seed=1, candidates=2)
         frames = alone.lengths_B[0]
         assert (together.lengths_B[row], together.attempts_B[row]) == (frames, alone.attempts_B[0])
         assert (together.codes_BFG[row, :frames] == alone.codes_BFG[0]).all()
@@ -141,18 +124,19 @@ def test_a_row_is_spoken_as_it_would_be_alone_retries_and_candidates_included() 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_seed_reproduces(library: str) -> None:
-    states, lengths = texts(9, 14)
     first, again, other = (
-        decode_texts(TinyStepper(kind), states, lengths, DESCRIPTION, DRAWN, seed=seed)
+        speak(TinyStepper(kind), 9, 14, config=DRAWN, seed=seed)
         for kind, seed in (("numpy", 4), (library, 4), (library, 5))
     )
     assert first.codes_BFG.tobytes() == again.codes_BFG.tobytes() != other.codes_BFG.tobytes()
 
 
-def test_empty_texts_are_no_failure() -> None:
+@pytest.mark.parametrize("lengths", [(0,), (1,), (2,), (2, 0), (2, 1)])
+def test_empty_texts_end_at_once_and_are_no_failure(lengths: tuple[int, ...]) -> None:
     stepper = TinyStepper()
-    spoken = decode_texts(stepper, *texts(2, 1), DESCRIPTION, replace(CONFIG, retries=2))
-    assert spoken.codes_BFG.shape == (2, 0, 2) and spoken.finish_reasons_B.tolist() == [0, 0] and stepper.batches == []
+    spoken = speak(stepper, *lengths, config=replace(CONFIG, retries=2))
+    assert spoken.codes_BFG.shape == (len(lengths), 0, STREAMS) and stepper.batches == []
+    assert not spoken.lengths_B.any() and (spoken.finish_reasons_B == FinishReason.WELL).all()
 
 
 @pytest.mark.parametrize(
@@ -166,4 +150,4 @@ def test_empty_texts_are_no_failure() -> None:
 )
 def test_what_makes_no_sense_is_refused(change: dict, arguments: dict, message: str) -> None:
     with pytest.raises(SonorantError, match=message):
-        decode_texts(TinyStepper(), *texts(9), DESCRIPTION, replace(CONFIG, **change), **arguments)
+        speak(TinyStepper(), 9, config=replace(CONFIG, **change), **arguments)

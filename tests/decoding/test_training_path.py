@@ -1,5 +1,4 @@
-"""What a decoder feeds a language model step by step is what training fed it: codes, phoneme, age, and the steps that
-flush the codebooks."""
+"""What a decoder feeds a language model step by step is what training fed it."""
 
 from __future__ import annotations
 
@@ -48,16 +47,8 @@ def test_decoding_walks_the_path_of_training(tmp_path: Path, text: str, attentio
         states = model.encode_speech(tokens, lengths, torch.zeros(3, dtype=torch.int64))
     stepper = Watched(TorchStep(model, torch.device("cpu")))
     stepper.fed = []
-    config = replace(DECODING, temperature=0.8)
-    session = Session(
-        stepper,
-        states.numpy(),
-        np.array(LENGTHS),
-        models.decoding(config),
-        config,
-        [(0, row, 0) for row in range(3)],
-        prompt,
-    )
+    config, keys = replace(DECODING, temperature=0.8), [(0, row, 0) for row in range(3)]
+    session = Session(stepper, states.numpy(), np.array(LENGTHS), models.decoding(config), config, keys, prompt)
     codes = torch.from_numpy(session.more(10_000))
     frames = torch.from_numpy(session.lengths_B)
     assert session.ended and frames.min() > 0
@@ -65,7 +56,7 @@ def test_decoding_walks_the_path_of_training(tmp_path: Path, text: str, attentio
     grid, real = delayed(codes, frames, CODES)
     fed = torch.nn.functional.pad(grid, (0, 0, 1, 0), value=CODES)[:, :-1]
     taken = [
-        torch.from_numpy(np.stack([getattr(one, name) for one in stepper.fed], axis=1))
+        torch.from_numpy(np.stack([getattr(state, name) for state in stepper.fed], axis=1))
         for name in ("codes_BG", "pointer_B", "age_B")
     ]
     standing = stay_at_end(taken[1], frames)

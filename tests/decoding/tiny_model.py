@@ -1,5 +1,4 @@
-"""A very small language model with real logits: a random recurrent map, by the same code on numpy and on torch. Some of
-them run away."""
+"""A very small language model, a random recurrent map in numpy or torch, and ways in which it runs away."""
 
 from __future__ import annotations
 
@@ -11,49 +10,26 @@ from array_api_compat import array_namespace
 
 from sonorant.decoding.advance import advance, complete, looked_at
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
-from sonorant.decoding.state import Rules, State, draws, penalises
+from sonorant.decoding.state import Rules, State, draws, make_rules, penalises, start_state
 
 STREAMS, CODES, ADVANCES, CHANNELS, WIDTH = 2, 11, 4, 6, 8
 SILENCE = (3, 7)
 CONFIG = DecodingConfig(
-    temperature=0.0,
-    top_k=0,
-    top_p=1.0,
-    repetition_penalty=1.0,
-    repetition_window=4,
-    advance="median",
-    budget=2.0,
-    longest_phoneme=1.0,
-    longest_silence=0.8,
-    longest_repeat=0.6,
-    retries=0,
-)
+    temperature=0.0, top_k=0, top_p=1.0, repetition_penalty=1.0, repetition_window=4, advance="median", budget=2.0,
+    longest_phoneme=1.0, longest_silence=0.8, longest_repeat=0.6, retries=0,
+)  # fmt: skip
 DESCRIPTION = DecodingDescription(
-    codebooks=STREAMS,
-    codes=CODES,
-    stride=2,
-    samples_per_frame=320,
-    frames_per_second=20.0,
-    silence=SILENCE,
-    layers=1,
-    heads=1,
-    head_width=4,
-    text="pointer",
-    advances=ADVANCES,
-    attention="full",
-    window=8,
-    prompt_frames=0,
-    frames_per_phoneme=Pace(median=2.0, p99=3.0),
-    defaults=CONFIG,
-)
+    codebooks=STREAMS, codes=CODES, stride=2, samples_per_frame=320, frames_per_second=20.0, silence=SILENCE,
+    layers=1, heads=1, head_width=4, text="pointer", advances=ADVANCES, attention="full", window=8, prompt_frames=0,
+    frames_per_phoneme=Pace(median=2.0, p99=3.0), defaults=CONFIG,
+)  # fmt: skip
 
-Plant = Callable[[Any, Any, int], tuple[Any, Any]]
-"""Changes logits (B, G, K) and hop (B, A) of a step, given its number; numpy."""
+Plant = Callable[[Any, Any, int], None]
+"""Changes logits (B, G, K) and hop (B, A) of a step in place, given its number; numpy."""
 
 
 class TinyStepper:
-    """A `Stepper` whose cache is one vector a row. What it says depends on all that it was fed: codes, phoneme, age,
-    position, prompt."""
+    """A `Stepper` whose cache is one vector a row: codes, phoneme, age, position and prompt decide what it says."""
 
     def __init__(self, library: str = "numpy", plant: Plant | None = None) -> None:
         draw = np.random.default_rng(7)
@@ -104,18 +80,16 @@ class TinyStepper:
     def _step(self, state: State, xp: Any) -> tuple[Any, Any]:
         weights = self._weights
         fed = sum(xp.take(weights["code"][stream], state.codes_BG[:, stream], axis=0) for stream in range(STREAMS))
-        fed = (
-            fed
-            + looked_at(state, self._states, xp) @ weights["state"]
-            + xp.take(weights["age"], xp.clip(state.age_B, max=63), axis=0)
-        )
+        fed = fed + looked_at(state, self._states, xp) @ weights["state"]
+        fed = fed + xp.take(weights["age"], xp.clip(state.age_B, max=63), axis=0)
         position_B1 = xp.astype(state.position_B, xp.float64)[:, None]
         self._hidden = xp.tanh(0.7 * (self._hidden @ weights["hidden"]) + 0.5 * fed + xp.sin(position_B1))
         logits = xp.astype(self._hidden @ weights["logits"], xp.float32)
         logits_BGK = xp.reshape(logits, (-1, STREAMS, CODES))
         advance_BA = xp.astype(self._hidden @ weights["hop"] + weights["stay"], xp.float32)
         if self._plant:
-            planted = self._plant(np.asarray(logits_BGK).copy(), np.asarray(advance_BA).copy(), int(state.step))
+            planted = np.asarray(logits_BGK).copy(), np.asarray(advance_BA).copy()
+            self._plant(*planted, int(state.step))
             logits_BGK, advance_BA = (self._array(value, self._library) for value in planted)
         return logits_BGK, advance_BA
 
@@ -128,20 +102,26 @@ def texts(*lengths: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return states, np.array(lengths, np.int64)
 
 
-def stays(logits: Any, hop: Any, step: int) -> tuple[Any, Any]:
+def start(rows: int, config: DecodingConfig) -> tuple[State, Rules]:
+    """Before the first step of so many texts of 9 phonemes; their noise is zero."""
+    lengths = np.full(rows, 9)
+    rules = make_rules(lengths, DESCRIPTION, config, lambda *sizes: np.zeros((rows, *sizes), np.float32))
+    return start_state(rules, lengths, np.zeros(rows, np.int64), DESCRIPTION), rules
+
+
+def stays(logits: Any, hop: Any, step: int) -> None:
     """The pointer never moves."""
     hop[:, 0] = 30.0
-    return logits, hop
 
 
-def silent(logits: Any, hop: Any, step: int) -> tuple[Any, Any]:
+def silent(logits: Any, hop: Any, step: int) -> None:
     """Nothing but silence, on one phoneme for ever."""
     for stream, code in enumerate(SILENCE):
         logits[:, stream, code] = 50.0
-    return stays(logits, hop, step)
+    stays(logits, hop, step)
 
 
-def loops(logits: Any, hop: Any, step: int) -> tuple[Any, Any]:
+def loops(logits: Any, hop: Any, step: int) -> None:
     """Three frames again and again, on one phoneme for ever."""
     logits[:, :, 4 + step % 3] = 50.0
-    return stays(logits, hop, step)
+    stays(logits, hop, step)

@@ -46,9 +46,8 @@ def test_words_are_pronounced_as_gruut_does(sentence: str) -> None:
 
 def test_every_phoneme_of_the_lexicon_is_in_the_inventory() -> None:
     lexicon = sqlite3.connect(gruut_lang_en.get_lang_dir() / "lexicon.db")
-    phones = {
-        phone.lstrip("ˈˌ") for (row,) in lexicon.execute("SELECT phonemes FROM word_phonemes") for phone in row.split()
-    }
+    rows = lexicon.execute("SELECT phonemes FROM word_phonemes")
+    phones = {phone.lstrip("ˈˌ") for (row,) in rows for phone in row.split()}
     assert phones == set(FRONTEND.symbols) - set(PAUSES)
     assert FRONTEND.symbols[-len(PAUSES) :] == PAUSES
     assert len(set(FRONTEND.symbols)) == len(FRONTEND.symbols)

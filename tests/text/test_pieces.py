@@ -1,5 +1,4 @@
-"""A text in phrases is the text as the frontend reads it whole, however it comes, and no phrase is too long to wait
-for."""
+"""A text in phrases is the text as the frontend reads it whole, and no phrase is too long to wait for."""
 
 from __future__ import annotations
 
@@ -44,13 +43,10 @@ def whole(text: str, frontend: Frontend) -> list[tuple[str, ...]]:
 
 
 def test_pieces_are_the_sentences_of_the_whole_paragraph(frontend: Frontend) -> None:
-    assert spoken(TRICKY, frontend) == whole(TRICKY, frontend)
-
-
-def test_so_they_are_for_ordinary_text(frontend: Frontend) -> None:
     prompts = " ".join(line.strip() for file in PROMPTS for line in file.read_text(encoding="utf-8").splitlines()[:60])
     assert len(prompts) > 1_000
-    assert spoken(prompts, frontend) == whole(prompts, frontend)
+    for text in (TRICKY, prompts):
+        assert spoken(text, frontend) == whole(text, frontend)
 
 
 @pytest.mark.parametrize(("longest", "seed"), [(1, 0), (3, 1), (40, 2), (500, 3)])
@@ -74,8 +70,7 @@ def test_a_long_sentence_is_cut_where_a_phrase_ends(frontend: Frontend) -> None:
 def test_without_phrases_no_word_is_cut(frontend: Frontend) -> None:
     phrases = list(split_phrases("wonderful " * 200, frontend))
     assert len(phrases) > 1
-    assert {word for phrase in phrases for word in phrase.spoken.text.split()} == {"wonderful"}
-    assert sum(len(phrase.spoken.text.split()) for phrase in phrases) == 200
+    assert [word for phrase in phrases for word in phrase.spoken.text.split()] == ["wonderful"] * 200
 
 
 def test_no_more_is_read_than_the_next_word(frontend: Frontend) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.errors import SonorantError
-from sonorant.text import Phoneme, SymbolTable, load_frontend
+from sonorant.text import Phoneme, SymbolTable
 
 SYMBOLS = ("a", "iː", "t͡ʃ", ",", ".")
 TABLE = SymbolTable(SYMBOLS)
@@ -27,13 +27,6 @@ def test_the_layout_of_the_ids() -> None:
 def test_encoding_is_undone_by_decoding_also_with_padding(phonemes: list[Phoneme], padding: int) -> None:
     tokens = np.pad(TABLE.to_tokens(phonemes), ((0, padding), (0, 0)))
     assert TABLE.to_phonemes(tokens) == tuple(phonemes)
-
-
-def test_real_speech_survives_the_round_trip() -> None:
-    frontend = load_frontend("gruut", "en-us")
-    spoken = frontend.speak("Twenty-three judges, of course, were measuring the boy's ship.")
-    table = SymbolTable(frontend.symbols)
-    assert table.to_phonemes(table.to_tokens(spoken.phonemes)) == spoken.phonemes
 
 
 def test_what_the_table_does_not_hold_is_named() -> None:
