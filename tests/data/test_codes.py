@@ -1,5 +1,4 @@
-"""The token store: the codes of an utterance as its codec makes them, and refused where they are not those of the
-features."""
+"""The token store holds the codes that its codec makes of each utterance, and is refused beside other features."""
 
 from __future__ import annotations
 
@@ -109,7 +108,7 @@ def truncate(path: Path) -> None:
         (
             "header.json",
             lambda path: write_json(path, read_json(path) | {"version": 99}),
-            "store of version 99, this .* 1",
+            "version 99, this code reads 1",
         ),
     ],
 )

@@ -1,5 +1,4 @@
-"""Every kind of corpus becomes the same folder; a bad row spoils nothing but itself, and nothing outside the corpus is
-touched."""
+"""Every kind of corpus becomes the same folder; a bad row spoils only itself; nothing outside the corpus is touched."""
 
 from __future__ import annotations
 
@@ -178,15 +177,13 @@ def test_contradictions_are_refused(changes: dict[str, object]) -> None:
 
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
 def test_flite_speaks_the_demo_the_same_way_twice(tmp_path: Path) -> None:
-    (tmp_path / "prompts.txt").write_text(
-        "-o is no option here.\n\nThe second prompt, \"quoted\".\n'Third' & last; $5!\nUnused.\n"
-    )
+    prompts = ["-o is no option here.", "", 'The second prompt, "quoted".', "'Third' & last; $5!", "Unused."]
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts))
     settings = config("demo", sentences=3)
     utterances = imported(tmp_path, tmp_path / "one", settings)
     assert [u.id for u in utterances] == ["demo-0001", "demo-0002", "demo-0003"]
-    assert (tmp_path / "one/metadata.csv").read_text().splitlines()[1] == (
-        'demo-0002|The second prompt, "quoted".|The second prompt, "quoted".'
-    )
+    second = (tmp_path / "one/metadata.csv").read_text().splitlines()[1]
+    assert second == f"demo-0002|{prompts[2]}|{prompts[2]}"
     for utterance in utterances:
         samples, rate = read_audio(tmp_path / "one" / str(utterance.audio))
         assert rate == 16000 < len(samples) and np.abs(samples).max() > 0.1

@@ -153,22 +153,12 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("index.json", edit(lambda index: index[0].pop("frames")), "index.json: not a list of utterances"),
     ],
 )
-def test_a_damaged_store_is_refused_in_one_line(
-    store: Path, name: str, damage: Callable[[Path], object], message: str
-) -> None:
+def test_a_damaged_store_is_refused(store: Path, name: str, damage: Callable[[Path], object], message: str) -> None:
     damage(store / name)
     with pytest.raises(SonorantError, match=message) as raised:
         FeatureStore.open(store)
     assert "dvc repro" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_changed_byte_is_found_by_verify(store: Path) -> None:
-    data = bytearray((store / "audio.npy").read_bytes())
-    data[-9000] ^= 1
-    (store / "audio.npy").write_bytes(data)
-    with pytest.raises(SonorantError, match=r"not those the header was written for; run: dvc repro features"):
-        FeatureStore.open(store).verify()
 
 
 def test_other_settings_are_refused_by_name(store: Path) -> None:
@@ -187,9 +177,7 @@ def test_other_settings_are_refused_by_name(store: Path) -> None:
         ({"language": "de-de"}, "mixes the languages de-de, en-us"),
     ],
 )
-def test_an_utterance_that_cannot_be_used_leaves_nothing_behind(
-    corpus: Corpus, tmp_path: Path, change: dict[str, str], message: str
-) -> None:
+def test_useless_utterances_leave_nothing(corpus: Corpus, tmp_path: Path, change: dict[str, Any], message: str) -> None:
     folder, utterances = corpus
     changed = [replace(u, **change) if u.id == "u0" or "split" in change else u for u in utterances]
     with pytest.raises(SonorantError, match=message):

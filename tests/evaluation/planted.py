@@ -23,8 +23,7 @@ PLANTED_WORK: Sequence[onnx.NodeProto] = (
 
 
 def plant(graph: Path, out: Path, nodes: Sequence[onnx.NodeProto]) -> Path:
-    """Write the vocoder `graph` to `out` with `nodes` between what it computed, now called `right`, and its output
-    `samples`."""
+    """Write the vocoder `graph` to `out` with `nodes` between its former output, now `right`, and `samples`."""
     model = onnx.load(graph)
     for node in model.graph.node:
         node.output[:] = ["right" if name == "samples" else name for name in node.output]

@@ -16,7 +16,7 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
-from sonorant.evaluation.renderings import copier, render
+from sonorant.evaluation.renderings import Decoded, copier, render, summarize
 from sonorant.families.codec_lm.saved import load_codec
 from sonorant.files import read_json, read_jsonl, write_json
 from sonorant.runtime.bundle import DESCRIPTION
@@ -128,3 +128,10 @@ def test_a_sentence_is_spoken_the_same_beside_others_and_runaways_are_counted(
         np.testing.assert_allclose(alone.sounds["fp32"][0], together.sounds["fp32"][index], atol=1e-4)
     stuck = render(never_ending(codec_lm_bundle, tmp_path / "stuck"), None, ["fp32"], utterances, corpus)
     assert all(stuck.decoded["fp32"].ran_away)
+
+
+def test_a_sentence_that_went_well_only_in_another_attempt_ran_away() -> None:
+    found = summarize(Decoded(finish_reasons=("well", "well", "stuck", "well", "silence"), attempts=(1, 2, 3, 1, 1)))
+    assert found["sentences"] == 5 and found["runaways"] == 3 and found["runaway_rate"] == 0.6
+    assert found["retries"] == 3 and found["unrecovered"] == 2
+    assert found["finish_reasons"] == {"silence": 1, "stuck": 1, "well": 3}

@@ -45,8 +45,7 @@ def test_loudness_counts_in_the_log_mel_distance_alone_and_noise_in_all() -> Non
 
 
 def test_distortion_has_the_scale_of_its_formula() -> None:
-    """A ripple of 6 dB (peak) along the mel axis differs from a flat spectrum by 6 / sqrt 2 dB RMS, and that is its
-    distortion."""
+    """A ripple of 6 dB (peak) along the mel axis differs from a flat spectrum by 6 / sqrt 2 dB RMS: its distortion."""
     frequencies = np.linspace(0, RATE / 2, 513)
     mel = np.log1p(frequencies / 700) / np.log1p(RATE / 2 / 700)
     ripple_db = 6.0 * np.cos(np.pi * 5 * mel)

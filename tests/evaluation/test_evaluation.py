@@ -23,8 +23,10 @@ from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import replace_graph, with_copies
 from tests.support.imports import ROOT
 
+Figures = dict[str, Any]
 
-def parity() -> dict[str, Any]:
+
+def parity() -> Figures:
     """What verify would say if it had missed the planted fault of bf16, and found one in int8."""
     agrees = {"max_abs_diff": 1e-6, "tolerance": 1e-3, "cases": []}
     graphs = {"encoder": agrees, "decoder": agrees, "vocoder": agrees}
@@ -51,7 +53,7 @@ def place(spoken_corpus: tuple[Path, list[Utterance]], voice_bundle: Path, train
 
 
 @pytest.fixture(scope="module")
-def recordings(place: Path) -> dict[str, Any]:
+def recordings(place: Path) -> Figures:
     """What the stage recognize_recordings writes."""
     done = run_stage(place, "recognize_recordings", *RECOGNIZE)
     assert done.returncode == 0, done.stderr
@@ -59,14 +61,14 @@ def recordings(place: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def metrics(place: Path, recordings: dict[str, Any]) -> dict[str, Any]:
+def metrics(place: Path, recordings: Figures) -> Figures:
     """What the stage evaluate writes."""
     done = run_stage(place, "evaluate", *EVALUATE)
     assert done.returncode == 0, done.stderr
     return read_json(place / "metrics.json")
 
 
-def test_the_recordings_floor_tells_what_it_is_of(recordings: dict[str, Any]) -> None:
+def test_the_recordings_floor_tells_what_it_is_of(recordings: Figures) -> None:
     assert recordings["requested"] == 160
     assert recordings["utterances"] == len(recordings["sentences"]) == 3  # the others are for training
     assert {row["id"] for row in recordings["sentences"]} == {"set/0", "set/1", "set/2"}
@@ -74,9 +76,7 @@ def test_the_recordings_floor_tells_what_it_is_of(recordings: dict[str, Any]) ->
     assert (recordings["recognizer"], recordings["normalizer"]) == ("pocketsphinx", "words-1")
 
 
-def test_error_rates_stand_beside_their_intervals_and_their_judge(
-    metrics: dict[str, Any], recordings: dict[str, Any]
-) -> None:
+def test_error_rates_stand_beside_their_intervals_and_their_judge(metrics: Figures, recordings: Figures) -> None:
     judged = metrics["intelligibility"]
     assert judged["recordings"]["wer"] == recordings["wer"]
     for kind in ("recordings", "vocoder", "fp32", "fp16"):
@@ -91,13 +91,13 @@ def test_error_rates_stand_beside_their_intervals_and_their_judge(
     assert not {"above_fp32"} & (judged["fp32"].keys() | judged["vocoder"].keys())
 
 
-def test_a_variant_that_gives_nan_is_named_and_not_judged(metrics: dict[str, Any]) -> None:
+def test_a_variant_that_gives_nan_is_named_and_not_judged(metrics: Figures) -> None:
     for section in ("intelligibility", "naturalness"):
         assert metrics[section]["bf16"].startswith("failed: NaN or infinity in 3 of 3 sentences, first in 'set/")
         assert "int8" not in metrics[section], "it did not pass verify"
 
 
-def test_every_candidate_length_and_number_of_threads_is_timed(metrics: dict[str, Any]) -> None:
+def test_every_candidate_length_and_number_of_threads_is_timed(metrics: Figures) -> None:
     speed = metrics["speed"]
     for candidate in ("onnxruntime/fp32", "onnxruntime/fp16", "torch/fp32"):
         assert set(speed[candidate]) == {"short", "medium", "long"}
@@ -115,7 +115,7 @@ def test_every_candidate_length_and_number_of_threads_is_timed(metrics: dict[str
     assert speed["torch-compiled/fp32"].startswith("not run: ")
 
 
-def test_everything_else_of_the_schema_is_there(metrics: dict[str, Any]) -> None:
+def test_everything_else_of_the_schema_is_there(metrics: Figures) -> None:
     passed = metrics["parity"]["onnxruntime/fp16"]
     assert passed["passed"] and passed["max_abs_diff"] == dict.fromkeys(("encoder", "decoder", "vocoder"), 1e-6)
     assert metrics["parity"]["onnxruntime/int8"]["failed"] == "values: graph decoder: differs by 3"
@@ -138,7 +138,7 @@ def test_everything_else_of_the_schema_is_there(metrics: dict[str, Any]) -> None
     assert 0 < memory["loaded_mib"] <= memory["peak_mib"]
 
 
-def test_speech_sounds_better_to_dnsmos_than_what_random_weights_give(metrics: dict[str, Any]) -> None:
+def test_speech_sounds_better_to_dnsmos_than_what_random_weights_give(metrics: Figures) -> None:
     pytest.importorskip("speechmos", reason="speechmos, an optional extra, is not installed")
     measured = metrics["naturalness"]
     low, high = measured["recordings"]["dnsmos"]["ovrl_ci95"]
@@ -146,14 +146,14 @@ def test_speech_sounds_better_to_dnsmos_than_what_random_weights_give(metrics: d
     assert measured["fp32"]["dnsmos"] == measured["fp16"]["dnsmos"]
 
 
-def test_reports_name_no_machine(metrics: dict[str, Any], place: Path) -> None:
+def test_reports_name_no_machine(metrics: Figures, place: Path) -> None:
     assert metrics["environment"]["cores"] >= 1
     figures = json.dumps(metrics)
     assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", figures)
     assert str(ROOT) not in figures and str(place) not in figures
 
 
-def test_sentences_and_samples_are_kept(metrics: dict[str, Any], place: Path) -> None:
+def test_sentences_and_samples_are_kept(metrics: Figures, place: Path) -> None:
     rows = read_jsonl(place / "evaluation" / "sentences.jsonl")
     assert len(rows) == 3
     for row in rows:
@@ -166,9 +166,7 @@ def test_sentences_and_samples_are_kept(metrics: dict[str, Any], place: Path) ->
     assert all(np.abs(soundfile.read(wav)[0]).max() > 0 for wav in wavs)
 
 
-def test_what_stands_beside_another_family_has_its_figures_and_says_which_sentences_they_are_of(
-    metrics: dict[str, Any], place: Path
-) -> None:
+def test_what_stands_beside_another_family_has_figures_and_names_their_sentences(metrics: Figures, place: Path) -> None:
     assert metrics["family"] == "parallel" and not {"codec", "decoding"} & metrics.keys()
     found = read_json(place / "family" / "family.json")
     assert found["family"] == "parallel" and found["sentences"]["count"] == 3
@@ -183,7 +181,7 @@ def test_what_stands_beside_another_family_has_its_figures_and_says_which_senten
     assert kept == ["fp32.wav"] * 3 + ["recording.wav"] * 3
 
 
-def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: dict[str, Any], place: Path) -> None:
+def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: Figures, place: Path) -> None:
     """Texts moved by one sentence, as a manifest with its columns mixed up would have them."""
     data = read_json(place / "recordings.json")
     rows = data["sentences"]
@@ -196,7 +194,7 @@ def test_a_failing_self_test_fails_the_stage_and_writes_nothing(metrics: dict[st
     assert not (place / "no.json").exists() and not (place / "no").exists()
 
 
-def test_recordings_heard_by_another_revision_are_refused(recordings: dict[str, Any], place: Path) -> None:
+def test_recordings_heard_by_another_revision_are_refused(recordings: Figures, place: Path) -> None:
     write_json(place / "old.json", recordings | {"revision": "pocketsphinx 0.1"})
     arguments = [argument.replace("recordings.json", "old.json") for argument in EVALUATE]
     done = run_stage(place, "evaluate", *arguments)
@@ -206,7 +204,7 @@ def test_recordings_heard_by_another_revision_are_refused(recordings: dict[str, 
 
 
 @pytest.mark.parametrize("report", [{"acoustic": {}}, {}, {"onnxruntime/fp32": {"passed": True}}])
-def test_a_damaged_report_of_another_stage_is_named(tmp_path: Path, report: dict[str, Any]) -> None:
+def test_a_damaged_report_of_another_stage_is_named(tmp_path: Path, report: Figures) -> None:
     write_json(tmp_path / "parity.json", report)
     with pytest.raises(SonorantError, match=r"parity\.json: not what the stage verify writes"):
         read_parity(tmp_path / "parity.json")
@@ -233,10 +231,10 @@ def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]
         EvaluateConfig(**valid | settings)
 
 
-def speed(fp16: float, on_gpu: float | None = None) -> dict[str, Any]:
+def speed(fp16: float, on_gpu: float | None = None) -> Figures:
     """Figures of two variants: the upper end of fp16's interval on one thread, and under another runtime."""
 
-    def found(high: float) -> dict[str, Any]:
+    def found(high: float) -> Figures:
         ends = {"threads_1": high, "threads_all": 0.9}
         cells = {name: {"over_fp32": end - 0.1, "over_fp32_ci95": [end - 0.2, end]} for name, end in ends.items()}
         return {"short": cells, "long": cells}

@@ -1,5 +1,4 @@
-"""A recogniser hears the words of real speech, whatever it heard before and at whatever rate, and refuses what it
-cannot be."""
+"""A recogniser hears the words of real speech, whatever it heard before and at whatever rate."""
 
 from __future__ import annotations
 

@@ -1,19 +1,22 @@
 """The acoustic model: what padding, batching, speed and speakers may and may not change."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
 
+CONFIG = AcousticConfig(
+    decoder="regression", channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,
+    decoder_kernel=3, dropout=0.1, flow_steps=2,
+)  # fmt: skip
+
 
 @pytest.fixture(params=["regression", "flow"])
 def model(request: pytest.FixtureRequest) -> AcousticModel:
     torch.manual_seed(0)
-    config = AcousticConfig(
-        decoder=request.param, channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,
-        decoder_kernel=3,
-        dropout=0.1, flow_steps=2,
-    )  # fmt: skip
+    config = replace(CONFIG, decoder=request.param)
     return AcousticModel(config, symbols=12, speakers=3, mels=8, mel_mean=-5.0, mel_std=2.0).eval()
 
 
@@ -62,8 +65,4 @@ def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
 
 def test_contradictions_are_refused() -> None:
     with pytest.raises(ValueError, match="odd"):
-        AcousticConfig(
-            decoder="regression", channels=8, expansion=2, encoder_blocks=1, encoder_kernel=4, decoder_blocks=1,
-            decoder_kernel=3,
-            dropout=0.0, flow_steps=1,
-        )  # fmt: skip
+        replace(CONFIG, encoder_kernel=4)

@@ -1,5 +1,4 @@
-"""Every kind of attention, in training and step by step, against scores written out under the one definition of who
-sees whom."""
+"""Every kind of attention, in training and step by step, against scores written out under the one mask."""
 
 import pytest
 import torch
@@ -36,9 +35,7 @@ def written_out(
 def by_complex(x_BHTD: torch.Tensor, position_BT: torch.Tensor) -> torch.Tensor:
     half = x_BHTD.shape[-1] // 2
     angle = position_BT[:, None, :, None] * 10_000.0 ** (-torch.arange(half, dtype=torch.float64) / half)
-    turned = torch.complex(x_BHTD[..., :half].double(), x_BHTD[..., half:].double()) * torch.polar(
-        torch.ones_like(angle), angle
-    )
+    turned = torch.complex(*x_BHTD.double().split(half, -1)) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([turned.real, turned.imag], -1).to(x_BHTD.dtype)
 
 
@@ -113,8 +110,7 @@ def test_steps_equal_training_in_both_caches(kind: Kind, window: int) -> None:
     for cache in caches:
         parts = []
         for first, last in [(0, 9), *((slot, slot + 1) for slot in range(9, LENGTH))]:
-            sight = layer.sight(place[:, first:last], cache)
-            parts.append(layer.step(x[:, first:last], sight, cache, 0))
+            parts.append(layer.step(x[:, first:last], layer.sight(place[:, first:last], cache), cache, 0))
         steps = torch.cat(parts, 1)
         assert steps.isfinite().all()
         torch.testing.assert_close(steps[valid], want, atol=2e-6, rtol=1e-4)
@@ -154,6 +150,5 @@ def test_contradictions_are_refused() -> None:
 
 
 def static(slots: int) -> StaticCache:
-    return StaticCache(
-        layers=1, batch=BATCH, heads=HEADS, slots=slots, width=CHANNELS // HEADS, device=torch.device("cpu")
-    )
+    sizes = {"layers": 1, "batch": BATCH, "heads": HEADS, "slots": slots, "width": CHANNELS // HEADS}
+    return StaticCache(**sizes, device=torch.device("cpu"))

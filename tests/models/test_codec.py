@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
+import math
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,7 @@ LEVELS = [(8, 5, 5, 5), (2,), (3, 4), (7, 2, 6)]
 
 
 def codec_of(seed: int = 0, **changes: object) -> Codec:
-    """A codec of random weights in evaluation mode: its encoder loud enough to use many codes, its blocks to be heard
-    from afar."""
+    """In evaluation mode, with random weights: loud enough to use many codes, its blocks to be heard from afar."""
     torch.manual_seed(seed)
     config = dataclasses.replace(CONFIG, **changes)  # type: ignore[arg-type]
     codec = Codec(config, mels=MELS, n_fft=64, hop=HOP, mel_mean=-5.0, mel_std=2.0).eval()
@@ -48,9 +47,7 @@ def test_every_code_is_a_vector_of_its_own_and_is_found_again(levels: tuple[int,
     quantizer = FiniteScalarQuantizer(levels)
     codes_K = torch.arange(quantizer.codes)
     values_KD = quantizer.to_values(codes_K)
-    assert (
-        quantizer.codes == len(set(map(tuple, values_KD.tolist()))) == len(list(itertools.product(*map(range, levels))))
-    )
+    assert quantizer.codes == len(values_KD.unique(dim=0)) == math.prod(levels)
     assert values_KD.abs().max() == 1.0
     assert torch.equal(quantizer.to_codes(values_KD), codes_K)
 
@@ -61,14 +58,11 @@ def test_vectors_of_any_size_become_codes_and_all_levels_are_reached(levels: tup
     generator = torch.Generator().manual_seed(0)
     values = quantizer(torch.randn(200_000, len(levels), generator=generator) * 3.0)
     codes = quantizer.to_codes(values)
-    assert int(codes.min()) >= 0
-    assert int(codes.max()) < quantizer.codes
+    assert int(codes.min()) >= 0 and int(codes.max()) < quantizer.codes
     torch.testing.assert_close(quantizer.to_values(codes), values)
     for place, count in enumerate(levels):
         assert len(values[:, place].unique()) == count
-    assert torch.equal(
-        quantizer.to_codes(quantizer(torch.full((1, len(levels)), 1e9))), torch.tensor([quantizer.codes - 1])
-    )
+    assert quantizer.to_codes(quantizer(torch.full((1, len(levels)), 1e9))).tolist() == [quantizer.codes - 1]
 
 
 def test_the_most_levels_there_may_be_are_not_left() -> None:
@@ -97,6 +91,8 @@ def test_a_row_is_as_it_would_be_alone(stride: int) -> None:
         codes_BFG = codec.encode(mel_BMT, torch.tensor(lengths))
         assert codes_BFG.shape == (4, -(-23 // stride), 3)
         frames = [-(-length // stride) for length in lengths]
+        for row, count in enumerate(frames):  # noise, so that padding that is heard would tell
+            codes_BFG[row, count:] = torch.randint(codec.codes, codes_BFG[row, count:].shape)
         samples_BS = codec.decode(codes_BFG, torch.tensor(frames))
         assert samples_BS.shape == (4, codes_BFG.shape[1] * codec.samples_per_frame)
         for row, (length, count) in enumerate(zip(lengths, frames, strict=True)):
@@ -105,18 +101,6 @@ def test_a_row_is_as_it_would_be_alone(stride: int) -> None:
             heard = samples_BS[row, : count * codec.samples_per_frame]
             torch.testing.assert_close(heard, codec.decode(alone_FG[None])[0], atol=1e-6, rtol=1e-5)
     assert len(codes_BFG[0].unique(dim=0)) > 5, "codes that hardly change would be equal under any padding"
-
-
-def test_what_stands_in_the_padding_is_not_heard() -> None:
-    codec = codec_of()
-    codes_BFG = torch.randint(codec.codes, (2, 12, 3), generator=torch.Generator().manual_seed(0))
-    other_BFG = codes_BFG.clone()
-    other_BFG[1, 5:] = (other_BFG[1, 5:] + 1) % codec.codes
-    lengths_B = torch.tensor([12, 5])
-    with torch.no_grad():
-        heard, other = codec.decode(codes_BFG, lengths_B), codec.decode(other_BFG, lengths_B)
-    end = 5 * codec.samples_per_frame
-    assert torch.equal(heard[1, :end], other[1, :end])
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
@@ -136,12 +120,11 @@ def test_parts_with_context_equal_the_whole_and_less_does_not(stride: int) -> No
         assert (part(codec.receptive_field - 2) - whole).abs().max() > 2e-5
 
 
-def test_forward_is_decoding_what_was_encoded() -> None:
-    codec, mel_BMT = codec_of(), mel_of(2, 21)
+def test_forward_is_decoding_what_was_encoded_and_leaves_nothing_out_where_one_listens() -> None:
+    codec, mel_BMT = codec_of(), mel_of(8, 21)
     with torch.no_grad():
-        samples_BS = codec(mel_BMT)
-        assert samples_BS.shape == (2, 21 * HOP)
-        torch.testing.assert_close(samples_BS, codec.decode(codec.encode(mel_BMT))[:, : 21 * HOP], atol=1e-6, rtol=1e-5)
+        wanted = codec.decode(codec.encode(mel_BMT))[:, : 21 * HOP]
+        torch.testing.assert_close(codec(mel_BMT), wanted, atol=1e-6, rtol=1e-5)
 
 
 def test_all_parameters_learn_and_the_same_seed_leaves_out_the_same_codebooks() -> None:
@@ -160,14 +143,7 @@ def test_later_streams_are_left_out_of_about_as_many_rows_as_asked_for_and_the_f
     kept_BG = codec._kept(torch.ones(4000, 1, 3, 1))[:, 0, :, 0]
     assert (kept_BG[:, 0] == 1).all()
     assert (kept_BG[:, 1] >= kept_BG[:, 2]).all()
-    assert abs(float((kept_BG[:, 2] == 0).float().mean()) - 0.5) < 0.04
-    assert abs(float((kept_BG[:, 1] == 0).float().mean()) - 0.25) < 0.04
-
-
-def test_nothing_is_left_out_where_one_listens() -> None:
-    codec, mel_BMT = codec_of(), mel_of(8, 20)
-    with torch.no_grad():
-        assert torch.equal(codec(mel_BMT), codec(mel_BMT))
+    assert (kept_BG == 0).float().mean(0).tolist() == pytest.approx([0, 0.25, 0.5], abs=0.04)
 
 
 def test_silence_is_what_a_long_silence_is_encoded_as() -> None:
@@ -175,7 +151,6 @@ def test_silence_is_what_a_long_silence_is_encoded_as() -> None:
     with torch.no_grad():
         codes_FG = codec.encode(torch.full((1, MELS, 200), -11.5129))[0]
     assert codec.silence.dtype == torch.int64
-    assert torch.equal(codes_FG[50], codec.silence)
     assert (codes_FG[30:70] == codec.silence).all()
 
 
@@ -196,8 +171,7 @@ def test_saved_and_loaded_it_is_the_same(tmp_path: Path) -> None:
     description = describe("codec", CONFIG, header)
     torch.manual_seed(0)
     save_model(tmp_path / "codec", build(description).state_dict(), description)
-    codec, _ = load_codec(tmp_path / "codec")
-    again, _ = load_codec(tmp_path / "codec")
+    (codec, _), (again, _) = load_codec(tmp_path / "codec"), load_codec(tmp_path / "codec")
     codes = codec.encode_utterance(mel_of(1, 9)[0].numpy(), mel_of(1, 9)[0, 0].numpy())
     assert codes.shape == (5, 3)
     assert torch.equal(codec.decode(torch.from_numpy(codes)[None]), again.decode(torch.from_numpy(codes)[None]))

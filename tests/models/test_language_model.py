@@ -1,5 +1,4 @@
-"""The codec language model: whole utterances at once equal step by step, a row equals itself alone, nothing looks
-ahead."""
+"""The codec language model: all at once equals step by step, a row equals itself alone, nothing looks ahead."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ from sonorant.layers.cache import Cache, DynamicCache, StaticCache
 STREAMS, CODES = 2, 7
 KINDS: list[Kind] = ["full", "sliding", "block"]
 CONFIG: dict[str, Any] = {
-    "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2,
-    "feed_forward": 24,
-    "dropout": 0.1, "text": "pointer", "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0,
+    "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "dropout": 0.1,
+    "feed_forward": 24, "text": "pointer", "attention": "full", "window": 5, "most_advance": 3, "prompt_frames": 0,
 }  # fmt: skip
 LENGTHS = torch.tensor([6, 3, 4])
 PROMPTS = torch.tensor([0, 2, 4])
@@ -26,9 +24,8 @@ STEPS = torch.tensor([13, 9, 11])
 
 def model_of(**changes: Any) -> LanguageModel:
     torch.manual_seed(0)
-    model = LanguageModel(
-        LanguageModelConfig(**{**CONFIG, **changes}), symbols=9, speakers=2, mels=5, codebooks=STREAMS, codes=CODES
-    )
+    config = LanguageModelConfig(**CONFIG | changes)
+    model = LanguageModel(config, symbols=9, speakers=2, mels=5, codebooks=STREAMS, codes=CODES)
     for parameter in model.parameters():
         if not parameter.any():
             torch.nn.init.normal_(parameter)
@@ -36,8 +33,7 @@ def model_of(**changes: Any) -> LanguageModel:
 
 
 def inputs() -> dict[str, torch.Tensor]:
-    """What `forward` takes beside states, for three rows of different text, prompt and length; padding is noise, not
-    zeros."""
+    """What `forward` takes beside states, for three rows of different text, prompt and length; padding is noise."""
     generator = torch.Generator().manual_seed(1)
     steps = int(STEPS.max())
     time_T = torch.arange(steps)
@@ -70,9 +66,7 @@ def cache_of(kind: str, model: LanguageModel) -> Cache:
 @pytest.mark.parametrize("text", ["pointer", "prefix", "both"])
 @pytest.mark.parametrize("attention", KINDS)
 @pytest.mark.parametrize(("prompt_frames", "cache_kind"), [(0, "dynamic"), (4, "static")])
-def test_whole_utterances_at_once_equal_step_by_step(
-    text: str, attention: Kind, prompt_frames: int, cache_kind: str
-) -> None:
+def test_all_at_once_equals_step_by_step(text: str, attention: Kind, prompt_frames: int, cache_kind: str) -> None:
     model = model_of(text=text, attention=attention, prompt_frames=prompt_frames)
     states_BNC, given = states_of(model), inputs()
     logits_BTGK, advance_BTA = model(states_BNC, **given)
@@ -154,12 +148,7 @@ def test_each_stream_stands_a_step_later_than_the_one_before(codebooks: int) -> 
 
 
 def test_contradictions_are_refused() -> None:
-    for name, value in (
-        ("heads", 3),
-        ("encoder_kernel", 4),
-        ("dropout", 1.0),
-        ("most_advance", 0),
-        ("prompt_frames", -1),
-    ):
+    wrong = {"heads": 3, "encoder_kernel": 4, "dropout": 1.0, "most_advance": 0, "prompt_frames": -1}
+    for name, value in wrong.items():
         with pytest.raises(ValueError, match=name):
-            LanguageModelConfig(**{**CONFIG, name: value})
+            LanguageModelConfig(**CONFIG | {name: value})

@@ -19,20 +19,15 @@ def test_the_trained_convolution_and_its_gradients_are_those_of_torch(kernel: in
     )
     expected = F.conv1d(x_BTC.transpose(1, 2), ours.weight, ours.bias, padding=kernel // 2, groups=12).transpose(1, 2)
     wanted = torch.autograd.grad((expected * gradient_BTC).sum(), [x_BTC, ours.weight, ours.bias])
-    if precision == torch.bfloat16:
-        ours, tolerance = ours.float(), 0.05
-        x_BTC = x_BTC.detach().float().requires_grad_()
-    else:
-        ours, tolerance = ours.to(precision), 1e-5
-        x_BTC = x_BTC.detach().to(precision).requires_grad_()
+    weights = torch.float32 if precision == torch.bfloat16 else precision
+    tolerance = 0.05 if precision == torch.bfloat16 else 1e-5
+    ours, x_BTC = ours.to(weights), x_BTC.detach().to(weights).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == torch.bfloat16):
         y_BTC = ours(x_BTC)
     assert y_BTC.dtype == precision
     found = torch.autograd.grad((y_BTC.double() * gradient_BTC).sum(), [x_BTC, ours.weight, ours.bias])
     for a, b in zip([y_BTC, *found], [expected, *wanted], strict=True):
-        assert torch.allclose(
-            a.detach().double(), b.detach(), rtol=tolerance, atol=tolerance * b.detach().abs().max().item()
-        )
+        assert torch.allclose(a.double(), b, rtol=tolerance, atol=tolerance * b.abs().max().item())
 
 
 def test_the_convolution_has_the_weights_and_the_answer_of_nn_conv1d_at_synthesis() -> None:
@@ -71,9 +66,6 @@ def test_gelu_is_the_tanh_form_to_the_rounding_of_its_dtype() -> None:
     wanted = F.gelu(x, approximate="tanh")
     assert torch.allclose(GELU()(x.float()).double(), wanted, atol=1e-6)
     x = x.bfloat16()
-    rounded = F.gelu(x, approximate="tanh").double()
-    error, rounding = (
-        GELU()(x).double() - F.gelu(x.double(), approximate="tanh"),
-        rounded - F.gelu(x.double(), approximate="tanh"),
-    )
+    wanted = F.gelu(x.double(), approximate="tanh")
+    error, rounding = GELU()(x).double() - wanted, F.gelu(x, approximate="tanh").double() - wanted
     assert error.square().mean().sqrt() < 1.1 * rounding.square().mean().sqrt()

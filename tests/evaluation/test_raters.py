@@ -1,4 +1,4 @@
-"""Speakers are told apart: by planted embeddings always, by real voices where the extra and flite are installed."""
+"""Speakers are told apart, by planted embeddings and by real voices; DNSMOS rates a short clip as one window."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def voices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[np.ndarra
     return {voice: [speak(voice, number) for number in range(3)] for voice in VOICES}
 
 
-def test_a_speaker_is_more_like_himself_than_like_others_and_a_planted_one_is_seen(
-    voices: dict[str, list[np.ndarray]],
-) -> None:
+def test_a_speaker_is_most_like_himself_and_a_planted_one_is_seen(voices: dict[str, list[np.ndarray]]) -> None:
     recordings = [samples for spoken in voices.values() for samples in spoken]
     speakers = [voice for voice, spoken in voices.items() for _ in spoken]
     quieter = [np.float32(0.3) * samples for samples in recordings]
@@ -81,3 +79,11 @@ def test_a_speaker_is_more_like_himself_than_like_others_and_a_planted_one_is_se
     assert planted["mean"] < planted["others"] < right["mean"] - 0.15
     assert planted["recordings"] == right["recordings"]
     assert found["bf16"]["mean"] == found["bf16"]["others"] == 0, "silence is nobody"
+
+
+def test_a_short_clip_is_rated_as_one_window_of_it() -> None:
+    pytest.importorskip("speechmos", reason="speechmos, an optional extra, is not installed")
+    time = np.arange(4 * raters.RATE) / raters.RATE
+    clip = (0.3 * np.sin(2 * np.pi * 150 * time) * np.sin(2 * np.pi * 3 * time) ** 2).astype(np.float32)
+    short, window = raters.rate_clips([(clip, raters.RATE), (np.resize(clip, raters.WINDOW), raters.RATE)])
+    np.testing.assert_array_equal(short, window)
