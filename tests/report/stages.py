@@ -1,5 +1,4 @@
-"""Files as the stages before `report` write them: real sound, real curves, figures in their shapes. Judges nothing
-itself."""
+"""Files as the stages before `report` write them: real sound, real curves, figures in their shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from sonorant.audio.wav import write_wav
 from sonorant.files import read_json, write_json, write_jsonl, write_text
-from sonorant.report.page import ReportInputs
+from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from tests.support.tiny_voice import write_trained
 
 RATE = 16000
@@ -27,43 +26,40 @@ DECODED = {
     "sentences": 3, "runaways": 1, "runaway_rate": 0.333, "runaway_rate_ci95": [0.06, 0.79], "retries": 2,
     "unrecovered": 0, "finish_reasons": {"well": 3},
 }  # fmt: skip
+PROVENANCE = {"git_commit": "c0ffee" * 6, "data": "1" * 64, "steps": 200, "validation_loss": 0.25}
 NO_TENSORRT = "not run: TensorRT is not installed"
+NOT_FINITE = "finite: decoder.mel holds NaN at length 3"
 
 
 def write_inputs(folder: Path) -> ReportInputs:
     """Write all inputs of the report below `folder` and say where they lie. The same bytes each time."""
     acoustic, vocoder = write_trained(folder / "models")
     for role, model in (("predictor", acoustic), ("waveform", vocoder)):
-        description = read_json(model / "model.json")
-        description["provenance"] = {
-            "git_commit": "c0ffee" * 6,
-            "data": "1" * 64,
-            "steps": 200,
-            "validation_loss": 0.25,
-        }
+        description = read_json(model / "model.json") | {"provenance": PROVENANCE}
         write_json(model / "model.json", description)
         write_text(model / "curves.csv", _curves())
         write_json(folder / "quantized" / role / "model.json", description | {"quantization": {"method": "ptq"}})
-    write_json(folder / "metrics.json", metrics())
-    write_json(folder / "choice.json", choice())
-    write_json(folder / "parity.json", parity())
-    write_json(folder / "quantization.json", quantization())
-    write_json(folder / "summary.json", summary())
+    reports = {stage.__name__: stage() for stage in (metrics, choice, parity, quantization, summary)}
+    for name, report in reports.items():
+        write_json(folder / f"{name}.json", report)
     _write_evaluation(folder / "evaluation")
     write_family(folder, "parallel")
     return ReportInputs(
-        metrics=folder / "metrics.json",
+        **{name: folder / f"{name}.json" for name in reports},
         evaluation=folder / "evaluation",
-        choice=folder / "choice.json",
-        parity=folder / "parity.json",
-        quantization=folder / "quantization.json",
-        summary=folder / "summary.json",
         predictor=acoustic,
         waveform=vocoder,
         quantized=folder / "quantized",
         families=folder / "families",
         hashes={"data/prepared": "d41d8cd98f00b204e9800998ecf8427e.dir"},
     )
+
+
+def drawn(inputs: ReportInputs, sentences: int = 6) -> str:
+    """The page of these inputs, which is written beside them."""
+    out = inputs.evaluation.parent / "page.html"
+    write_report(out, inputs, ReportConfig(sentences=sentences))
+    return out.read_text(encoding="utf-8")
 
 
 def write_family(folder: Path, family: str, wrong: int = 1, sentences: str = "a" * 64) -> Path:
@@ -92,49 +88,30 @@ def metrics() -> dict[str, Any]:
         judged[kind]["above_fp32"] = {"wer": 0.5, "wer_ci95": [-0.5, 1.5]}
     distance = {"mcd_db": 3.5, "log_mel_db": 2.5, "f0_rmse_cents": 160.0, "duration_ratio": 1.01, "utterances": 3}
     distance |= {"dnsmos": "not run: speechmos is not installed", "speaker_similarity": "not run: one speaker"}
+    speed = {"onnxruntime/fp32": _speed(10.0), "onnxruntime/int8": _speed(6.0, 1.6), "torch/fp32": _speed(15.0, 0.7)}
+    size = {"fp32": _size(17_000_000, 1.0), "fp16": _size(8_600_000, 0.51), "int8": _size(4_800_000, 0.28)}
+    system = {"python": "3.11", "system": "Linux", "cpu": "a processor", "cores": 2, "packages": {"numpy": "2.4.6"}}
     return {
         "family": "parallel",
         "intelligibility": judged,
         "naturalness": dict.fromkeys(list(KINDS)[1:], distance),
-        "speed": {
-            "onnxruntime/fp32": _speed(10.0),
-            "onnxruntime/int8": _speed(6.0, 1.6),
-            "torch/fp32": _speed(15.0, 0.7),
-            "tensorrt/fp32": NO_TENSORRT,
-        },
-        "size": {
-            "bundle_bytes": 26_000_000,
-            "fp32": _size(17_000_000, 1.0),
-            "fp16": _size(8_600_000, 0.51),
-            "int8": _size(4_800_000, 0.28),
-        },
+        "speed": speed | {"tensorrt/fp32": NO_TENSORRT},
+        "size": {"bundle_bytes": 26_000_000} | size,
         "memory": {
             "onnxruntime/fp32": {"loaded_mib": 120.0, "peak_mib": 180.0},
             "onnxruntime/int8": {"loaded_mib": 90.0, "peak_mib": 140.0},
         },
         "parity": {},
         "evaluator": {"passed": True, "sentences": 3, "noise_wer": 100.0},
-        "environment": {
-            "python": "3.11",
-            "system": "Linux",
-            "cpu": "a processor",
-            "cores": 2,
-            "packages": {"numpy": "2.4.6"},
-        },
+        "environment": system,
     }
 
 
 def choice() -> dict[str, Any]:
     """As `choose` writes it: int8 ships."""
-    fast = {
-        "p50_ms": 6.0,
-        "rtf": 0.002,
-        "speedup": 1.6,
-        "wer": 12.0,
-        "wer_above_fp32": 0.5,
-        "wer_above_fp32_ci95": [-0.5, 1.5],
-        "bytes": 4_800_000,
-    }
+    fast = {"p50_ms": 6.0, "rtf": 0.002, "speedup": 1.6, "wer": 12.0, "wer_above_fp32": 0.5}
+    fast |= {"wer_above_fp32_ci95": [-0.5, 1.5], "bytes": 4_800_000}
+    slow = {"p50_ms": 10.0, "rtf": 0.003, "speedup": 1.0, "wer": 11.0}
     return {
         "variant": "int8",
         "runtime": "onnxruntime",
@@ -142,16 +119,8 @@ def choice() -> dict[str, Any]:
         "sentence": "int8 ships: 1.6 times as fast as fp32 and as well understood.",
         "table": [
             {"candidate": "onnxruntime/int8", "passed": True, "reason": "the fastest that passes"} | fast,
-            {
-                "candidate": "onnxruntime/fp32",
-                "passed": True,
-                "reason": "slower than int8",
-                "p50_ms": 10.0,
-                "rtf": 0.003,
-                "speedup": 1.0,
-                "wer": 11.0,
-            },
-            {"candidate": "onnxruntime/fp16", "passed": False, "reason": "finite: decoder.mel holds NaN at length 3"},
+            {"candidate": "onnxruntime/fp32", "passed": True, "reason": "slower than int8"} | slow,
+            {"candidate": "onnxruntime/fp16", "passed": False, "reason": NOT_FINITE},
             {"candidate": "tensorrt/fp32", "passed": False, "reason": NO_TENSORRT, "p50_ms": None},
         ],
     }
@@ -159,60 +128,37 @@ def choice() -> dict[str, Any]:
 
 def parity() -> dict[str, Any]:
     """As `verify` writes it: one passes, one fails a check, one did not run."""
-    graphs = {
-        graph: {
-            "max_abs_diff": 2e-6,
-            "tolerance": 1e-3,
-            "log_mel_db": 0.01,
-            "worst": {"length": 3, "output": "mel"},
-            "cases": [],
-        }
-        for graph in ("encoder", "decoder", "vocoder")
-    }
+    compared = {"max_abs_diff": 2e-6, "tolerance": 1e-3, "log_mel_db": 0.01, "cases": []}
+    compared |= {"worst": {"length": 3, "output": "mel"}}
+    passed = {"passed": True, "failed": None, "graphs": dict.fromkeys(("encoder", "decoder", "vocoder"), compared)}
     return {
-        "onnxruntime/fp32": {"passed": True, "failed": None, "graphs": graphs},
-        "onnxruntime/int8": {"passed": True, "failed": None, "graphs": graphs},
-        "onnxruntime/fp16": {
-            "passed": False,
-            "failed": "finite: decoder.mel holds NaN at length 3",
-            "graphs": {"encoder": graphs["encoder"]},
-        },
+        "onnxruntime/fp32": passed,
+        "onnxruntime/int8": passed,
+        "onnxruntime/fp16": {"passed": False, "failed": NOT_FINITE, "graphs": {"encoder": compared}},
         "tensorrt/fp32": NO_TENSORRT,
     }
 
 
 def quantization() -> dict[str, Any]:
     """As `quantize` writes it."""
-    figures = {
-        "loss": 0.25,
-        "loss_ci95": [0.2, 0.3],
-        "log_mel_db": 2.5,
-        "log_mel_db_ci95": [2.4, 2.6],
-        "utterances": 31,
-    }
-    above = {
-        "above_float": {
-            "loss_percent": 0.5,
-            "loss_percent_ci95": [0.1, 0.9],
-            "log_mel_db": 0.01,
-            "log_mel_db_ci95": [0.0, 0.02],
-        }
-    }
+    figures = {"loss": 0.25, "loss_ci95": [0.2, 0.3], "log_mel_db": 2.5, "log_mel_db_ci95": [2.4, 2.6]}
+    figures["utterances"] = 31
+    above = {"loss_percent": 0.5, "loss_percent_ci95": [0.1, 0.9], "log_mel_db": 0.01, "log_mel_db_ci95": [0.0, 0.02]}
+    layer = {"kind": "Linear", "weights": 36864}
     model = {
         "shipped": "ptq",
         "sentence": "training in int8 brings nothing over post-training quantisation, which ships",
-        "figures": {"float": figures, "ptq": figures | above, "qat": "not run: quantize.method is ptq"},
+        "figures": {
+            "float": figures,
+            "ptq": figures | {"above_float": above},
+            "qat": "not run: quantize.method is ptq",
+        },
         "max_layer_loss": 0.1,
         "measure": "log_mel_db",
         "sensitivity": [
-            {
-                "layer": f"blocks.{place}.expand",
-                "kind": "Linear",
-                "weights": 36864,
-                "loss_percent": 0.01 * place,
-                "log_mel_db": 0.001 * place,
-                "stays_float": place == 13,
-            }
+            layer
+            | {"layer": f"blocks.{place}.expand", "loss_percent": 0.01 * place, "log_mel_db": 0.001 * place}
+            | {"stays_float": place == 13}
             for place in range(14)
         ],
     }
@@ -222,9 +168,7 @@ def quantization() -> dict[str, Any]:
 def summary() -> dict[str, Any]:
     """As `prepare` writes it."""
     share = {"utterances": 3, "hours": 0.002}
-    return {
-        "utterances": 3,
-        "hours": 0.002,
+    return share | {
         "rejected": {"utterances": 1, "reasons": {"silent": 1}},
         "splits": {"train": share},
         "speakers": {"anna <script>alert(1)</script>": share},
@@ -239,21 +183,12 @@ def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
     for index, reference in enumerate(REFERENCES):
         errors = {kind: wrong if index == 1 else 0 for kind, wrong in kinds.items()}
         heard = {kind: HEARD[wrong] if index == 1 else reference.lower().strip(".") for kind, wrong in errors.items()}
-        rows.append(
-            {
-                "id": f"set-{index}",
-                "reference": reference,
-                "words": len(reference.split()),
-                "transcripts": heard,
-                "word_errors": errors,
-            }
-        )
+        row = {"id": f"set-{index}", "reference": reference, "words": len(reference.split())}
+        rows.append(row | {"transcripts": heard, "word_errors": errors})
         if index < 2:  # the third is judged, but not to listen to
             for number, kind in enumerate(kinds):
-                name = {"recordings": "recording"}.get(kind, kind)
-                write_wav(
-                    folder / "samples" / f"set-{index}.{name}.wav", _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE
-                )
+                file = folder / "samples" / f"set-{index}.{'recording' if kind == 'recordings' else kind}.wav"
+                write_wav(file, _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)
     write_jsonl(folder / "sentences.jsonl", rows)
 
 
@@ -263,12 +198,10 @@ def _sound(seconds: float, hertz: float) -> np.ndarray:
 
 
 def _curves() -> str:
-    rows = ["step,train/loss,validation/loss"]
-    rows += [
-        f"{step},{5 * math.exp(-step / 60) + 0.2:.5f},{'' if step % 50 else f'{0.3 + 1 / step:.5f}'}"
-        for step in range(10, 201, 10)
-    ]
-    return "\n".join(rows) + "\n"
+    rows = "step,train/loss,validation/loss\n"
+    for step in range(10, 201, 10):
+        rows += f"{step},{5 * math.exp(-step / 60) + 0.2:.5f},{'' if step % 50 else f'{0.3 + 1 / step:.5f}'}\n"
+    return rows
 
 
 def _error_rate(wer: float) -> dict[str, Any]:
@@ -279,20 +212,13 @@ def _error_rate(wer: float) -> dict[str, Any]:
 
 
 def _speed(milliseconds: float, ratio: float | None = None) -> dict[str, Any]:
-    timed = {
-        "rtf": milliseconds / 3000,
-        "p50_ms": milliseconds,
-        "p95_ms": milliseconds * 1.2,
-        "p99_ms": milliseconds * 1.5,
-        "seconds": 3.0,
-    }
-    timed |= {"phonemes": 30, "threads": 1, "repeats": 3} | ({} if ratio is None else {"over_fp32": ratio})
+    timed = {"p50_ms": milliseconds, "p95_ms": milliseconds * 1.2, "p99_ms": milliseconds * 1.5}
+    timed |= {"rtf": milliseconds / 3000, "seconds": 3.0, "phonemes": 30, "threads": 1, "repeats": 3}
+    if ratio is not None:
+        timed["over_fp32"] = ratio
     return {name: {"threads_1": timed, "threads_all": timed | {"threads": 2}} for name in ("short", "medium", "long")}
 
 
 def _size(total: int, ratio: float) -> dict[str, Any]:
-    return {
-        "bytes": total,
-        "graphs": {"encoder": total // 4, "decoder": total // 4, "vocoder": total // 2},
-        "over_fp32": ratio,
-    }
+    graphs = {"encoder": total // 4, "decoder": total // 4, "vocoder": total // 2}
+    return {"bytes": total, "graphs": graphs, "over_fp32": ratio}

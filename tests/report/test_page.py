@@ -1,98 +1,89 @@
-"""What the report says: the choice, order, marks, words in place of figures, and one line where an input is not what it
-should be."""
+"""What the report says: the choice, order, marks, words in place of figures, one line where an input is wrong."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.files import read_json, write_json, write_text
+from sonorant.files import write_text
 from sonorant.html.blocks import Badge, Fold, Group, Section, Table, render
 from sonorant.html.charts import ChartRow, Charts, bars
 from sonorant.report.candidates import Fact, Headline
 from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from sonorant.report.players import Article, Player
 from sonorant.report.sentences import Words, marked
-from tests.report.stages import write_inputs
+from tests.report.stages import drawn
+from tests.support.edited import edited
 
 
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
-    return write_inputs(tmp_path_factory.mktemp("stages"))
+def header_of(page: str) -> str:
+    return page.split("<header>")[1].split("</header>")[0]
 
 
-@pytest.fixture
-def own(inputs: ReportInputs, tmp_path: Path) -> ReportInputs:
-    """ReportInputs that a test may spoil."""
-    return write_inputs(tmp_path / "own")
+def words_of(markup: str) -> str:
+    """The text between the tags."""
+    return " ".join(re.sub(r"<[^>]*>", " ", markup).split())
 
 
-def drawn(inputs: ReportInputs, out: Path, sentences: int = 6) -> str:
-    write_report(out, inputs, ReportConfig(sentences=sentences))
-    return out.read_text(encoding="utf-8")
+def test_the_same_inputs_give_the_same_bytes(inputs: ReportInputs, own: ReportInputs) -> None:
+    assert drawn(inputs) == drawn(own)
 
 
-def test_the_same_inputs_give_the_same_bytes(inputs: ReportInputs, own: ReportInputs, tmp_path: Path) -> None:
-    assert drawn(inputs, tmp_path / "a.html") == drawn(own, tmp_path / "b.html")
-
-
-def test_the_verdict_names_what_ships_and_what_was_stopped(inputs: ReportInputs, tmp_path: Path) -> None:
-    header = drawn(inputs, tmp_path / "a.html").split("<header>")[1].split("</header>")[0]
+def test_the_verdict_names_what_ships_and_what_was_stopped(inputs: ReportInputs) -> None:
+    header = header_of(drawn(inputs))
     assert "int8 on onnxruntime ships" in header and "int8 ships: 1.6 times as fast" in header
     assert "2 passed" in header and "1 failed</span> onnxruntime/fp16" in header and "1 not run</span>" in header
 
 
-def test_what_was_not_run_is_words_and_never_a_number(inputs: ReportInputs, tmp_path: Path) -> None:
-    text = drawn(inputs, tmp_path / "a.html")
+def test_what_was_not_run_is_words_and_never_a_number(inputs: ReportInputs) -> None:
+    text = drawn(inputs)
     rows = [row for row in re.findall(r"<tr>(.*?)</tr>", text) if "tensorrt/fp32" in row]
     assert len(rows) == 3  # choice, latency, parity
     for row in rows:
-        words = re.sub(r"<[^>]*>", " ", row).replace("tensorrt/fp32", "")
+        words = words_of(row).replace("tensorrt/fp32", "")
         assert "not run: TensorRT is not installed" in words and not re.search(r"\d", words)
 
 
-def test_a_variant_that_could_not_be_heard_is_words_among_the_error_rates(own: ReportInputs, tmp_path: Path) -> None:
-    metrics = read_json(own.metrics)
-    metrics["intelligibility"]["fp16"] = metrics["naturalness"]["fp16"] = "failed: NaN or infinity in 3 of 3 sentences"
-    write_json(own.metrics, metrics)
-    assert drawn(own, tmp_path / "a.html").count("failed: NaN or infinity in 3 of 3 sentences") == 2
+def test_a_variant_that_could_not_be_heard_is_words_among_the_error_rates(own: ReportInputs) -> None:
+    failed = "failed: NaN or infinity in 3 of 3 sentences"
+    with edited(own.metrics) as metrics:
+        metrics["intelligibility"]["fp16"] = metrics["naturalness"]["fp16"] = failed
+    assert drawn(own).count(failed) == 2
 
 
-def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(
-    inputs: ReportInputs, own: ReportInputs, tmp_path: Path
-) -> None:
-    metrics = read_json(own.metrics)
-    for threads in metrics["speed"]["onnxruntime/fp32"].values():
-        for figures in threads.values():
-            figures |= {"p99_ms": 12345.6, "repeats": 99}
-    write_json(own.metrics, metrics)
-    assert "12345.6" not in drawn(own, tmp_path / "a.html")
-    metrics["speed"]["onnxruntime/fp32"]["short"]["threads_1"]["repeats"] = 100
-    write_json(own.metrics, metrics)
-    assert drawn(own, tmp_path / "a.html").count("12345.6") == 1
+def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(own: ReportInputs) -> None:
+    with edited(own.metrics) as metrics:
+        for threads in metrics["speed"]["onnxruntime/fp32"].values():
+            for figures in threads.values():
+                figures |= {"p99_ms": 12345.6, "repeats": 99}
+    assert "12345.6" not in drawn(own)
+    with edited(own.metrics) as metrics:
+        metrics["speed"]["onnxruntime/fp32"]["short"]["threads_1"]["repeats"] = 100
+    assert drawn(own).count("12345.6") == 1
 
 
-def test_the_worst_sentence_comes_first_and_as_many_as_settings_say(inputs: ReportInputs, tmp_path: Path) -> None:
+def test_the_worst_sentence_comes_first_and_as_many_as_settings_say(inputs: ReportInputs) -> None:
     identities = r'<span class="id">(set-\d)</span>'
-    assert re.findall(identities, drawn(inputs, tmp_path / "a.html")) == ["set-1", "set-0"]
-    assert re.findall(identities, drawn(inputs, tmp_path / "a.html", sentences=1)) == ["set-1"]
+    assert re.findall(identities, drawn(inputs)) == ["set-1", "set-0"]
+    assert re.findall(identities, drawn(inputs, sentences=1)) == ["set-1"]
 
 
-def test_text_from_the_corpus_is_no_markup(inputs: ReportInputs, tmp_path: Path) -> None:
-    text = drawn(inputs, tmp_path / "a.html")
+def test_text_from_the_corpus_is_no_markup(inputs: ReportInputs) -> None:
+    text = drawn(inputs)
     assert "<script" not in text and "&lt;script&gt;" in text
     assert "<flickered>" not in text and "&lt;flickered&gt;" in text
 
 
-def test_nothing_of_the_page_is_elsewhere(inputs: ReportInputs, tmp_path: Path) -> None:
-    addresses = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"'\s>)]{1,30})""", drawn(inputs, tmp_path / "a.html"))
+def test_nothing_of_the_page_is_elsewhere(inputs: ReportInputs) -> None:
+    addresses = re.findall(r"""(?:src|href|url)\s*[=(]\s*["']?([^"'\s>)]{1,30})""", drawn(inputs))
     assert addresses and [address for address in addresses if not address.startswith(("data:", "#"))] == []
 
 
@@ -105,7 +96,7 @@ def test_wrong_words_are_marked_and_missing_ones_struck_through() -> None:
     assert marked("", "a") == [("a", "mark", "")] and marked("", "") == []
 
 
-def test_hostile_words_are_no_markup_wherever_they_come_from(own: ReportInputs, tmp_path: Path) -> None:
+def test_hostile_words_are_no_markup_wherever_they_come_from(own: ReportInputs) -> None:
     """A transcript that its normaliser left as it is, and every text and name of the stages' reports."""
     hostile = '"><script>alert(1)</script><img src="http://a">'
     words = [Words(hostile), Words(hostile, "mark", hostile), Words(hostile, "del", "missing")]
@@ -125,76 +116,55 @@ def test_hostile_words_are_no_markup_wherever_they_come_from(own: ReportInputs, 
     assert page.count("script-src") == 0 and "default-src &#39;none&#39;" in page
 
 
-def test_the_first_screen_sets_words_and_naturalness_beside_the_recordings(own: ReportInputs, tmp_path: Path) -> None:
-    metrics = read_json(own.metrics)
-    natural = {"recordings": 3.4, "int8": 3.1}
-    for kind, score in natural.items():
-        rated = {"dnsmos": {"ovrl": score, "ovrl_ci95": [score - 0.1, score + 0.1]}}
-        metrics["naturalness"][kind] = metrics["naturalness"].get(kind, metrics["naturalness"]["fp32"]) | rated
-    write_json(own.metrics, metrics)
-    header = words_of(drawn(own, tmp_path / "a.html").split("<header>")[1].split("</header>")[0])
+def test_the_first_screen_sets_words_and_naturalness_beside_the_recordings(own: ReportInputs) -> None:
+    with edited(own.metrics) as metrics:
+        natural = metrics["naturalness"]
+        for kind, score in (("recordings", 3.4), ("int8", 3.1)):
+            rated = {"dnsmos": {"ovrl": score, "ovrl_ci95": [score - 0.1, score + 0.1]}}
+            natural[kind] = natural.get(kind, natural["fp32"]) | rated
+    header = words_of(header_of(drawn(own)))
     assert "Word error rate, % 12.0 [10.0, 14.0] recordings 10.0 [8.0, 12.0]" in header
     assert "Naturalness (DNSMOS) 3.10 [3.00, 3.20] recordings 3.40 [3.30, 3.50]" in header
 
 
-def words_of(markup: str) -> str:
-    """The text between the tags."""
-    return " ".join(re.sub(r"<[^>]*>", " ", markup).split())
-
-
-def without(*keys: str) -> Callable[[dict[str, Any]], None]:
-    def spoil(value: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            value = value[key]
-        del value[keys[-1]]
-
-    return spoil
-
-
-def with_value(new: Any, *keys: str) -> Callable[[dict[str, Any]], None]:
-    def spoil(value: dict[str, Any]) -> None:
-        for key in keys[:-1]:
-            value = value[key]
-        value[keys[-1]] = new
-
-    return spoil
-
-
 @pytest.mark.parametrize(
-    ("file", "spoil", "message"),
+    ("file", "key", "value", "message"),
     [
-        ("metrics", without("intelligibility", "int8", "wer_ci95"), "key 'intelligibility.int8.wer_ci95' is missing"),
-        ("metrics", without("intelligibility", "int8"), "metrics.json: key 'intelligibility.int8' is missing"),
-        ("metrics", without("memory"), "metrics.json: key 'memory' is missing"),
-        ("metrics", with_value("fast", "speed", "torch/fp32", "long", "threads_1", "p50_ms"), "p50_ms' must be a"),
-        ("metrics", with_value([1], "intelligibility", "fp32", "wer_ci95"), "wer_ci95' must be two numbers, not [1]"),
-        ("choice", without("sentence"), "choice.json: key 'sentence' is missing"),
-        ("choice", with_value({}, "table"), "choice.json: key 'table' must be a list"),
-        ("parity", with_value("yes", "onnxruntime/fp32", "passed"), "fp32.passed' must be true or false"),
-        ("quantization", without("waveform"), "quantization.json: key 'waveform' is missing"),
-        ("summary", with_value(3, "splits"), "summary.json: key 'splits' must be an object, not 3"),
+        ("metrics", "intelligibility.int8.wer_ci95", None, "key 'intelligibility.int8.wer_ci95' is missing"),
+        ("metrics", "intelligibility.int8", None, "metrics.json: key 'intelligibility.int8' is missing"),
+        ("metrics", "memory", None, "metrics.json: key 'memory' is missing"),
+        ("metrics", "speed.torch/fp32.long.threads_1.p50_ms", "fast", "p50_ms' must be a"),
+        ("metrics", "intelligibility.fp32.wer_ci95", [1], "wer_ci95' must be two numbers, not [1]"),
+        ("choice", "sentence", None, "choice.json: key 'sentence' is missing"),
+        ("choice", "table", {}, "choice.json: key 'table' must be a list"),
+        ("parity", "onnxruntime/fp32.passed", "yes", "fp32.passed' must be true or false"),
+        ("quantization", "waveform", None, "quantization.json: key 'waveform' is missing"),
+        ("summary", "splits", 3, "summary.json: key 'splits' must be an object, not 3"),
     ],
-)  # fmt: skip
+)
 def test_an_input_of_another_shape_is_one_line(
-    own: ReportInputs, tmp_path: Path, file: str, spoil: Callable[[Any], None], message: str
+    own: ReportInputs, file: str, key: str, value: Any, message: str
 ) -> None:
-    path = getattr(own, file)
-    value = read_json(path)
-    spoil(value)
-    write_json(path, value)
-    assert message in refusal(own, tmp_path)
+    """None: the key is absent."""
+    *parents, last = key.split(".")
+    with edited(getattr(own, file)) as found:
+        place = reduce(getitem, parents, found)
+        place[last] = value
+        if value is None:
+            del place[last]
+    assert message in refusal(own)
 
 
 @pytest.mark.parametrize("file", ["metrics", "choice", "parity", "quantization", "summary"])
-def test_an_input_that_is_not_there_is_one_line(inputs: ReportInputs, tmp_path: Path, file: str) -> None:
-    assert "absent.json: no such file" in refusal(replace(inputs, **{file: tmp_path / "absent.json"}), tmp_path)
+def test_an_input_that_is_not_there_is_one_line(inputs: ReportInputs, file: str) -> None:
+    assert "absent.json: no such file" in refusal(replace(inputs, **{file: Path("absent.json")}))
 
 
-def test_a_sample_that_is_not_there_is_named(own: ReportInputs, tmp_path: Path) -> None:
+def test_a_sample_that_is_not_there_is_named(own: ReportInputs) -> None:
     (own.evaluation / "samples" / "set-1.int8.wav").unlink()
-    assert "set-1.int8.wav: no such file" in refusal(own, tmp_path)
+    assert "set-1.int8.wav: no such file" in refusal(own)
     shutil.rmtree(own.evaluation / "samples")
-    assert "no sentence of sentences.jsonl has a sample" in refusal(own, tmp_path)
+    assert "no sentence of sentences.jsonl has a sample" in refusal(own)
 
 
 @pytest.mark.parametrize(
@@ -206,37 +176,34 @@ def test_a_sample_that_is_not_there_is_named(own: ReportInputs, tmp_path: Path) 
         ("step,train/loss,validation/loss\n1,,\n", "curves.csv: holds no loss"),
     ],
 )
-def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, tmp_path: Path, text: str, message: str) -> None:
+def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, text: str, message: str) -> None:
     write_text(own.waveform / "curves.csv", text)
-    assert message in refusal(own, tmp_path)
+    assert message in refusal(own)
 
 
 @pytest.mark.parametrize(
     ("revision", "named"), [(f"sha256 {'5' * 64}", f"dac_16khz ({'5' * 12})"), (None, "dac_16khz")]
 )
 def test_a_codec_that_was_taken_has_words_in_place_of_a_curve(
-    own: ReportInputs, tmp_path: Path, revision: str | None, named: str
+    own: ReportInputs, revision: str | None, named: str
 ) -> None:
     """As `train_waveform` leaves it: no curves, no loss, and `quantize` nothing to try."""
-    description = read_json(own.waveform / "model.json") | {
-        "kind": "codec",
-        "pretrained": {"name": "dac_16khz", "revision": revision},
-    }
-    description["provenance"] = {"git_commit": "c0ffee" * 6, "data": "1" * 64, "steps": 0, "pretrained": "dac_16khz"}
-    write_json(own.waveform / "model.json", description)
+    with edited(own.waveform / "model.json") as description:
+        description |= {"kind": "codec", "pretrained": {"name": "dac_16khz", "revision": revision}}
+        description["provenance"] |= {"steps": 0, "pretrained": "dac_16khz"}
+        del description["provenance"]["validation_loss"]
     (own.waveform / "curves.csv").unlink()
-    found = read_json(own.quantization)
-    found["waveform"] |= {"sentence": "codec: all of it stays float", "sensitivity": []}
-    write_json(own.quantization, found)
-    page = drawn(own, tmp_path / "a.html")
+    with edited(own.quantization) as found:
+        found["waveform"] |= {"sentence": "codec: all of it stays float", "sensitivity": []}
+    page = drawn(own)
     assert f"The codec is {named}, which others trained: it was taken as it is." in page
     assert "Loss of the acoustic model" in page and "Loss of the codec" not in page
     assert "codec: all of it stays float" in page and "0 of 0" not in page and "Layers, codec" not in page
 
 
-def refusal(inputs: ReportInputs, folder: Path) -> str:
+def refusal(inputs: ReportInputs) -> str:
     """The one line that says why no page was written."""
-    out = folder / "report" / "index.html"
+    out = inputs.evaluation.parent / "report" / "index.html"
     with pytest.raises(SonorantError) as caught:
         write_report(out, inputs, ReportConfig(sentences=6))
     assert not out.exists()
@@ -244,15 +211,10 @@ def refusal(inputs: ReportInputs, folder: Path) -> str:
     return str(caught.value)
 
 
-def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: ReportInputs, tmp_path: Path) -> None:
-    metrics = read_json(own.metrics)
-    metrics["naturalness"]["fp32"]["speaker_similarity"] = {
-        "mean": 0.85,
-        "recordings": 0.9,
-        "others": 0.57,
-        "utterances": 12,
-    }
-    write_json(own.metrics, metrics)
-    page = drawn(own, tmp_path / "index.html")
+def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: ReportInputs) -> None:
+    similarity = {"mean": 0.85, "recordings": 0.9, "others": 0.57, "utterances": 12}
+    with edited(own.metrics) as metrics:
+        metrics["naturalness"]["fp32"]["speaker_similarity"] = similarity
+    page = drawn(own)
     assert "0.850 (other speakers 0.570, recordings 0.900)" in page
     assert "not run: one speaker" in page, "the others have not run"

@@ -1,0 +1,21 @@
+"""Inputs of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sonorant.report.page import ReportInputs
+from tests.report.stages import write_inputs
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
+    return write_inputs(tmp_path_factory.mktemp("stages"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> ReportInputs:
+    """Inputs that a test may spoil."""
+    return write_inputs(tmp_path / "own")

@@ -1,0 +1,18 @@
+"""JSON files, changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sonorant.files import read_json, write_json
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[Any]:
+    """Change what the file holds: `with edited(path) as value: value["key"] = 3`."""
+    value = read_json(path)
+    yield value
+    write_json(path, value)
