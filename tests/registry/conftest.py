@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from sonorant.registry import promote, register
+from sonorant.tracking import open_store
 from tests.registry.planted import CONFIG, GATES, figures, renamed, write_report
 
 pytest.importorskip("mlflow")
@@ -77,3 +78,20 @@ def two(project: Path, store_of_two: Path, voice_bundle: Path) -> Path:
     """Version 2 is the champion and 1 the previous one; returns the bundle of version 1."""
     shutil.copytree(store_of_two, project, dirs_exist_ok=True)
     return voice_bundle
+
+
+@pytest.fixture
+def second(champion: Path, project: Path) -> Path:
+    """A bundle of other content than the champion's."""
+    return renamed(champion, project / "second")
+
+
+def aliases() -> dict[str, int]:
+    """Those of the registered voice."""
+    found = open_store().client.get_registered_model("test-voice").aliases
+    return {name: int(version) for name, version in found.items()}
+
+
+def tags(version: int) -> dict[str, str]:
+    """Those of a version of it."""
+    return dict(open_store().client.get_model_version("test-voice", str(version)).tags)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import onnx
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 from sonorant.statistics import bootstrap, rate
+from tests.support.edited import edited
 
 CONFIG = RegisterConfig(model="test-voice")
 GATES = PromoteConfig(
@@ -46,33 +47,19 @@ def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
     return errors
 
 
-def figures(
-    errors: Sequence[int] | np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float = 0.01, **judge: str
-) -> dict[str, Any]:
+def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float = 0.01, **judge: str) -> dict[str, Any]:
     """Content of metrics.json for a voice that had so many words wrong in each sentence."""
     words = np.full(SENTENCES, WORDS)
 
-    def summary(wrong: np.ndarray) -> dict[str, Any]:
-        return {
-            "wer": rate(wrong, words),
-            "wer_ci95": list(bootstrap(rate, wrong, words, resamples=500)),
-            "cer": 6.0,
-        } | {
-            "words": int(words.sum()),
-            "utterances": len(words),
-            **JUDGE,
-            **judge,
-        }
+    def wer(wrong: np.ndarray) -> dict[str, Any]:
+        return {"wer": rate(wrong, words), "wer_ci95": list(bootstrap(rate, wrong, words, resamples=500))}
 
-    heard = summary(np.asarray(errors)) | {
-        "above_recordings": {
-            "wer": rate(np.asarray(errors), words) - rate(RECORDINGS, words),
-            "wer_ci95": list(bootstrap(rate, np.asarray(errors) - RECORDINGS, words, resamples=500)),
-        }
-    }
+    common = {"cer": 6.0, "words": int(words.sum()), "utterances": len(words), **JUDGE, **judge}
+    recorded = wer(RECORDINGS) | common
+    heard = wer(errors) | common | {"above_recordings": wer(errors - RECORDINGS)}
     speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}
     return {
-        "intelligibility": {"recordings": summary(RECORDINGS), "vocoder": summary(RECORDINGS), variant: heard},
+        "intelligibility": {"recordings": recorded, "vocoder": recorded, variant: heard},
         "naturalness": {variant: {"mcd_db": 3.9, "dnsmos": {"ovrl": 3.0}}},
         "speed": {f"onnxruntime/{variant}": speed, f"tensorrt/{variant}": "not run: TensorRT is not installed"},
         "parity": {f"onnxruntime/{variant}": dict(PARITY), f"tensorrt/{variant}": "not run: TensorRT is not installed"},
@@ -89,10 +76,7 @@ def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> d
 
 
 def write_report(
-    folder: Path,
-    errors: Sequence[int] | np.ndarray = RECORDINGS,
-    variant: str = "fp32",
-    opinions: np.ndarray = OPINIONS,
+    folder: Path, errors: np.ndarray = RECORDINGS, variant: str = "fp32", opinions: np.ndarray = OPINIONS
 ) -> Path:
     """A folder `reports` with page and judged sentences."""
     (folder / "evaluation").mkdir(parents=True)
@@ -127,7 +111,8 @@ def renamed(bundle: Path, to: Path, variant: str = "fp32") -> Path:
 
 def padded(bundle: Path, to: Path, megabytes: float) -> Path:
     """The same voice, its vocoder's file larger by what it does not use."""
-    return _with_vocoder(bundle, to, lambda graph: graph.initializer.append(_nothing(megabytes)))
+    nothing = onnx.numpy_helper.from_array(np.zeros(int(megabytes * 1e6), np.int8), "nothing")
+    return _with_vocoder(bundle, to, lambda graph: graph.initializer.append(nothing))
 
 
 def slowed(bundle: Path, to: Path, operations: int) -> Path:
@@ -143,20 +128,13 @@ def slowed(bundle: Path, to: Path, operations: int) -> Path:
     return _with_vocoder(bundle, to, add)
 
 
-def _nothing(megabytes: float) -> onnx.TensorProto:
-    return onnx.numpy_helper.from_array(np.zeros(int(megabytes * 1e6), np.int8), "nothing")
-
-
 def _with_vocoder(bundle: Path, to: Path, change: Callable[[onnx.GraphProto], object]) -> Path:
     shutil.copytree(bundle, to)
-    description = read_bundle(to).description
-    vocoder = description.graphs["vocoder"]
-    path = to / vocoder.variants["fp32"].file
+    path = to / read_bundle(to).description.graphs["vocoder"].variants["fp32"].file
     model = onnx.load(path)
     change(model.graph)
     onnx.save(model, path)
-    graph = dataclasses.replace(vocoder, variants={"fp32": GraphFile.of(path, "fp32")})
-    changed = dataclasses.asdict(dataclasses.replace(description, graphs=description.graphs | {"vocoder": graph}))
-    (to / "voice.json").write_text(json.dumps(changed))
+    with edited(to / "voice.json") as description:
+        description["graphs"]["vocoder"]["variants"] = {"fp32": dataclasses.asdict(GraphFile.of(path, "fp32"))}
     read_bundle(to).check_files()
     return to

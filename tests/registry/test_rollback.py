@@ -14,8 +14,8 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.registry import promote, register, rollback
 from sonorant.tracking import open_store
+from tests.registry.conftest import aliases, tags
 from tests.registry.planted import CONFIG, GATES, figures
-from tests.registry.test_promotion import aliases
 from tests.support.command import run_command
 from tests.support.imports import ROOT
 
@@ -35,10 +35,6 @@ for name in ("set_registered_model_tag", "set_model_version_tag", "set_registere
 rollback("test-voice", "it hums")
 """
 """A rollback that is killed before its n-th write."""
-
-
-def tags(version: int) -> dict[str, str]:
-    return dict(open_store().client.get_model_version("test-voice", str(version)).tags)
 
 
 def test_the_former_champion_returns_and_both_versions_say_why(two: Path) -> None:
@@ -89,7 +85,5 @@ def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Pat
     (project / "params.yaml").write_text(json.dumps({"register": dataclasses.asdict(CONFIG)}))
     done = run_command("tasks.rollback", "--reason", "none")
     assert done.returncode == 1 and done.stdout == ""
-    assert (
-        done.stderr.startswith("error: models:/test-voice: no version has the alias previous")
-        and done.stderr.count("\n") == 1
-    )
+    assert done.stderr.startswith("error: models:/test-voice: no version has the alias previous")
+    assert done.stderr.count("\n") == 1
