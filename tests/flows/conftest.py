@@ -1,12 +1,18 @@
 """A Prefect server for the session, and small DVC projects whose stages are a line of Python each."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.support.imports import ROOT
+from tests.support.pipeline import git
+from tests.support.processes import TOKEN
 
 pytest.importorskip("prefect")
 
@@ -74,27 +80,47 @@ def make_project(tmp_path: Path) -> Callable[[str], Path]:
         git(root, "init", "-q")
         dvc(root, "init", "-q")
         dvc(root, "config", "core.analytics", "false")
-        git(root, "add", "-A")
-        git(root, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "start")
+        commit(root)
         return root
 
     return make
 
 
-def git(root: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout
+@pytest.fixture
+def run_flow(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """run_flow(project, **parameters) -> the state in which train_and_export ended there."""
+
+    def run(root: Path, **parameters: Any) -> Any:
+        from flows.train_and_export import train_and_export
+
+        monkeypatch.chdir(root)
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/runs/mlflow.db")
+        return train_and_export(**parameters, return_state=True)
+
+    return run
+
+
+def start_flow(root: Path, code: str, server: str) -> subprocess.Popen[bytes]:
+    """Start Python code that runs a flow, in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=root,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": server, TOKEN: str(root)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
+
+
+def commit(root: Path) -> None:
+    git(root, "add", "-A")
+    git(root, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all")
 
 
 def dvc(root: Path, *arguments: str) -> str:
     """Run DVC as a person would, with this interpreter as `python`."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(
-        [sys.executable, "-m", "dvc", *arguments],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "dvc", *arguments]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import pytest
 
 from sonorant.errors import SonorantError
 from sonorant.tracking import TrackingUnavailable, open_store
-from tests.flows.test_train_and_export import run_flow
 from tests.registry.planted import GATES, figures, more_errors, of_bundle, write_report
 
 pytestmark = pytest.mark.long
@@ -35,8 +35,6 @@ SETTINGS = {"register": {"model": "flow-voice"}, "promote": dataclasses.asdict(G
 
 @pytest.fixture
 def project(make_project: Callable[..., Path], voice_bundle: Path) -> Path:
-    import shutil
-
     root = make_project("project", GRAPH)
     shutil.copytree(voice_bundle, root / "corpora" / "voice")
     (root / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice_bundle, figures(more_errors(0.6)))))
@@ -45,34 +43,27 @@ def project(make_project: Callable[..., Path], voice_bundle: Path) -> Path:
     return root
 
 
-def test_flow_registers_once_and_shows_its_results(
-    prefect_server: str, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flow_registers_once_and_shows_its_results(run_flow: Callable[..., Any], project: Path) -> None:
     from prefect.client.orchestration import get_client
 
     from flows.demo import summary
 
-    found = run_flow(project, monkeypatch).result()
-    state = run_flow(project, monkeypatch)
-    again = state.result()
-    assert (found["version"]["version"], found["version"]["new"]) == (1, True)
-    assert (again["version"]["version"], again["version"]["new"]) == (1, False)
+    found = run_flow(project).result()
+    state = run_flow(project)
+    for result, new in ((found, True), (state.result(), False)):
+        assert (result["version"]["version"], result["version"]["new"]) == (1, new)
     assert found["champion"] and found["gates"]["wer_above_recordings"].startswith("passed: 14.1 %")
     store = open_store()
     runs = {run.data.tags["mlflow.runName"].split()[0]: run for run in store.client.search_runs([store.experiment])}
     assert runs["register"].data.tags["mlflow.parentRunId"] == runs["pipeline"].info.run_id
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
     with get_client(sync_client=True) as client:
-        own = [
-            artifact for artifact in client.read_artifacts() if artifact.flow_run_id == state.state_details.flow_run_id
-        ]
-    artifacts = {artifact.key: str(artifact.data) for artifact in own}
+        kept = client.read_artifacts()
+    artifacts = {each.key: str(each.data) for each in kept if each.flow_run_id == state.state_details.flow_run_id}
     assert "14.1 % (95 % interval 11.9 - 15.9)" in artifacts["report"] and "models:/flow-voice/1" in artifacts["report"]
     rows = {row["gate"]: row for row in json.loads(artifacts["verdict"].replace("'", '"'))}
-    assert (
-        rows["wer_above_recordings"]["verdict"] == "passed"
-        and rows["wer_above_recordings"]["95 % interval"] == "0.234 to 1.09"
-    )
+    wer = rows["wer_above_recordings"]
+    assert (wer["verdict"], wer["95 % interval"]) == ("passed", "0.234 to 1.09")
     assert "the recordings" in artifacts["results"]
     assert f"report: `{project / 'reports/index.html'}`" in artifacts["report"]
     logged = store.client.list_artifacts(runs["register"].info.run_id, "report")
@@ -83,11 +74,9 @@ def test_flow_registers_once_and_shows_its_results(
         assert part in text
 
 
-def test_refused_voice_is_a_completed_run(
-    prefect_server: str, project: Path, voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refused_voice_is_a_completed_run(run_flow: Callable[..., Any], project: Path, voice_bundle: Path) -> None:
     (project / "corpora" / "metrics.json").write_text(json.dumps(of_bundle(voice_bundle, figures(more_errors(10.0)))))
-    found = run_flow(project, monkeypatch).result()
+    found = run_flow(project).result()
     assert not found["champion"] and found["gates"]["wer_above_recordings"].startswith("failed")
 
 

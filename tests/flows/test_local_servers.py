@@ -6,20 +6,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
 import pytest
 
-from tests.flows.conftest import dvc, git
+from tests.flows.conftest import dvc
+from tests.support.imports import ROOT
+from tests.support.pipeline import git
 from tests.support.ports import free_port
+from tests.support.processes import TOKEN, processes_of
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
 GRAPH = """\
 stages:
   prepare:
@@ -40,30 +40,22 @@ class Served:
     environment: dict[str, str]
     printed: str
 
+    def module(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command, environment = [sys.executable, "-m", *words], self.environment | more
+        return subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, timeout=400)
+
     def servers(self, action: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "infra.local_servers", action]
-        return subprocess.run(
-            command,
-            cwd=self.root,
-            env=self.environment | more,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=400,
-        )
+        return self.module("infra.local_servers", action, **more)
 
     def prefect(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "prefect", *arguments]
-        done = subprocess.run(command, cwd=self.root, env=self.environment, capture_output=True, text=True, check=False)
+        done = self.module("prefect", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def run_deployment(self, **parameters: object) -> str:
         given = [f"--param={name}={json.dumps(value)}" for name, value in parameters.items()]
-        line = next(
-            x for x in self.prefect("deployment", "run", "train-and-export/local", *given).splitlines() if "UUID" in x
-        )
-        return line.split()[-1]
+        said = self.prefect("deployment", "run", "train-and-export/local", *given)
+        return next(line for line in said.splitlines() if "UUID" in line).split()[-1]
 
     def state(self, run: str) -> str:
         return str(json.loads(self.prefect("flow-run", "inspect", run, "--output", "json"))["state"]["type"])
@@ -74,15 +66,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     root = tmp_path_factory.mktemp("served") / "project"
     for package in ("flows", "tasks", "sonorant", "infra"):
         shutil.copytree(ROOT / package, root / package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "prefect.yaml", root)
-    shutil.copy(ROOT / "params.yaml", root)
+    for file in ("prefect.yaml", "params.yaml"):
+        shutil.copy(ROOT / file, root)
     (root / "dvc.yaml").write_text(GRAPH)
     (root / ".gitignore").write_text("/runs/\n__pycache__/\n")
     git(root, "init", "-q")
     dvc(root, "init", "-q")
     ports = {"SONORANT_PREFECT_PORT": str(free_port()), "SONORANT_MLFLOW_PORT": str(free_port())}
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT", "MLFLOW"))}
-    environment |= ports | {"SONORANT_TEST": str(root), "PYTHONPATH": str(root), "DO_NOT_TRACK": "1"}
+    environment |= ports | {TOKEN: str(root), "PYTHONPATH": str(root), "DO_NOT_TRACK": "1"}
     project = Served(root, environment, "")
     try:
         done = project.servers("start")
@@ -98,10 +90,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_prints_what_to_paste_and_a_second_start_prints_it_again(served: Served) -> None:
-    assert [line.split("=")[0] for line in served.printed.splitlines()] == [
-        "export PREFECT_API_URL",
-        "export MLFLOW_TRACKING_URI",
-    ]
+    told = [line.split("=")[0] for line in served.printed.splitlines()]
+    assert told == ["export PREFECT_API_URL", "export MLFLOW_TRACKING_URI"]
     again = served.servers("start")
     assert (again.returncode, again.stdout) == (0, served.printed)
 
@@ -116,15 +106,15 @@ def test_deployment_runs_as_any_other(served: Served) -> None:
 def test_cancelled_run_leaves_no_process(served: Served) -> None:
     run = served.run_deployment(overrides={"train_acoustic.steps": 7}, register=False)
     wait_until((served.root / "runs" / "started").exists)
-    assert processes_of(served.root, "SONORANT_COMMAND") != []
+    assert processes_of(served.root, having="SONORANT_COMMAND") != []
     served.prefect("flow-run", "cancel", run)
     wait_until(lambda: served.state(run) == "CANCELLED")
-    wait_until(lambda: processes_of(served.root, "SONORANT_COMMAND") == [])
+    wait_until(lambda: processes_of(served.root, having="SONORANT_COMMAND") == [])
 
 
 def test_port_in_use_is_one_line_and_starts_nothing(served: Served, tmp_path: Path) -> None:
     other = Served(tmp_path, served.environment, "")
-    done = other.servers("start", SONORANT_TEST=str(tmp_path))
+    done = other.servers("start", **{TOKEN: str(tmp_path)})
     port = served.environment["SONORANT_PREFECT_PORT"]
     assert done.returncode == 1
     assert done.stderr == f"error: port {port} is in use; choose another: SONORANT_PREFECT_PORT=<port> make serve\n"
@@ -147,18 +137,3 @@ def test_stop_ends_all_it_started_and_spares_a_stranger_with_an_old_pid(served: 
         assert served.servers("stop").returncode == 0, "stopping twice is no error"
     finally:
         stranger.kill()
-
-
-def processes_of(root: Path, variable: str = "SONORANT_TEST") -> list[psutil.Process]:
-    """Those that the project started; with a `variable`, those of them that have it."""
-    found = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):
-            given = process.environ()
-            if (
-                given.get("SONORANT_TEST") == str(root)
-                and variable in given
-                and process.status() != psutil.STATUS_ZOMBIE
-            ):
-                found.append(process)
-    return found

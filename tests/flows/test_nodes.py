@@ -1,5 +1,4 @@
-"""A flow on several machines: here a second folder with a worker of its own, which shares nothing with the first but a
-server."""
+"""A flow on several machines: here a second folder with a worker of its own, which shares only a server."""
 
 import os
 import shutil
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
@@ -18,13 +16,14 @@ from prefect.deployments import run_deployment
 
 from flows.nodes import Part, other_nodes
 from flows.train_node import train_node
-from tests.flows.conftest import dvc, git
-from tests.flows.test_train_and_export import run_flow
+from tests.flows.conftest import commit, dvc, start_flow
+from tests.support.imports import ROOT
+from tests.support.pipeline import git
+from tests.support.processes import TOKEN, processes_of
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
 NODES = """\
 stages:
   prepare:
@@ -59,8 +58,7 @@ if me == '0':
 def two_machines(
     prefect_server: str, make_project: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Path, Path]]:
-    """A project, and a second machine: its own copy with a worker of the pool of nodes. With the folder where they
-    meet."""
+    """A project, whose second machine has a copy and a worker of the pool of nodes; and the folder where they meet."""
     root, meetings = make_project("project", NODES), tmp_path / "meetings"
     meetings.mkdir()
     (root / "stage.py").write_text(NODE)
@@ -68,23 +66,18 @@ def two_machines(
     for package in ("flows", "tasks", "sonorant"):  # a worker imports the flow from its own folder
         (root / package).symlink_to(ROOT / package)
     dvc(root, "remote", "add", "-d", "store", str(tmp_path / "remote"))
-    git(root, "add", "-A")
-    git(root, "-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "nodes")
+    commit(root)
     second = tmp_path / "second"
     git(tmp_path, "clone", "-q", str(root), str(second))
     monkeypatch.setenv("MEETINGS", str(meetings))
     monkeypatch.setenv("SONORANT_NODE_ADDRESS", "127.0.0.1")
-    environment = os.environ | {"PREFECT_API_URL": prefect_server, "PWD": str(second), "SONORANT_TEST": str(second)}
-    environment |= {
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "PYTHONPATH": str(ROOT),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    environment = os.environ | {"PREFECT_API_URL": prefect_server, "PWD": str(second), TOKEN: str(second)}
+    environment |= {"PREFECT_WORKER_QUERY_SECONDS": "1", "PYTHONPATH": str(ROOT)}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     prefect = [sys.executable, "-m", "prefect"]
     for pool in ("sonorant", "sonorant-nodes"):
-        subprocess.run(
-            [*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"], env=environment, check=True
-        )
+        create = [*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"]
+        subprocess.run(create, env=environment, check=True)
     subprocess.run([*prefect, "--no-prompt", "deploy", "--all"], cwd=root, env=environment, check=True)
     worker = subprocess.Popen(
         [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"],
@@ -100,17 +93,17 @@ def two_machines(
 
 
 def test_nodes_are_fetched_for_watched_and_cancelled(
-    prefect_server: str, two_machines: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    prefect_server: str, two_machines: tuple[Path, Path], run_flow: Callable[..., Any]
 ) -> None:
     root, meetings = two_machines
     second = root.parent / "second"
     (meetings / "second").write_text("fails")
-    state = run_flow(root, monkeypatch, register=False, nodes=2)
+    state = run_flow(root, register=False, nodes=2)
     assert state.is_failed() and "node 1 ended as Failed" in state.message and "no disk" in state.message, state.message
-    assert processes_of(second, "stage.py") == []
+    assert processes_of(second, running="stage.py") == []
 
     (meetings / "second").write_text("succeeds")
-    state = run_flow(root, monkeypatch, register=False, nodes=2)
+    state = run_flow(root, register=False, nodes=2)
     assert state.is_completed(), state.message
     assert (root / "model.txt").read_text() == "one two\n", "what the second machine fetched"
     assert not (second / "prepared.txt").exists(), "it worked in a copy"
@@ -121,28 +114,20 @@ def test_nodes_are_fetched_for_watched_and_cancelled(
     (meetings / "second").write_text("never ends")
     before = len(list(meetings.iterdir()))
     code = "from flows.train_and_export import train_and_export\ntrain_and_export(register=False, nodes=2)"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": prefect_server}
-    flow = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=root, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    wait_until(
-        lambda: (
-            any((folder / "1").exists() for folder in list(meetings.iterdir()))
-            and len(list(meetings.iterdir())) > before
-        )
-    )
-    wait_until(lambda: processes_of(second, "stage.py") != [])
+    flow = start_flow(root, code, prefect_server)
+    wait_until(lambda: any(meetings.glob("*/1")) and len(list(meetings.iterdir())) > before)
+    wait_until(lambda: processes_of(second, running="stage.py") != [])
     flow.send_signal(signal.SIGTERM)
     flow.wait(PATIENCE)
-    wait_until(lambda: processes_of(second, "stage.py") == [])
+    wait_until(lambda: processes_of(second, running="stage.py") == [])
 
 
 def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(
-    two_machines: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    two_machines: tuple[Path, Path], run_flow: Callable[..., Any]
 ) -> None:
     root, meetings = two_machines
     (meetings / "second").write_text("never ends")
-    state = run_flow(root, monkeypatch, register=False, nodes=3, join_timeout=15)
+    state = run_flow(root, register=False, nodes=3, join_timeout=15)
     assert state.is_failed() and "no worker took node" in state.message and "--pool sonorant-nodes" in state.message
 
 
@@ -172,15 +157,3 @@ def test_nodes_already_started_are_cancelled_when_another_cannot_be(
     with get_client(sync_client=True) as client:
         state = client.read_flow_run(started[0].id).state
     assert state is not None and state.is_cancelled()
-
-
-def processes_of(folder: Path, name: str) -> list[int]:
-    """Processes of the machine whose folder this is that run `name`."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("SONORANT_TEST") == str(folder) and name in process.cmdline():
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found

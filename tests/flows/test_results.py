@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from flows.results import (
-    choice_rows,
-    codec_rows,
-    decoding_rows,
-    intelligibility_rows,
-    markdown,
-    memory_rows,
-    naturalness_rows,
-    plain_table,
-    speed_rows,
-)
+from flows import results
 from sonorant.choice import ChooseConfig, choose
 from tests.choice.figures import figures, variant
 
@@ -23,7 +13,7 @@ CONFIG = ChooseConfig(target="latency", max_wer_above_fp32=2.0, min_speedup=1.05
 def test_every_kind_has_a_row_with_its_interval_and_how_far_it_lies_above_fp32() -> None:
     above = {"above_fp32": {"wer": 0.5, "wer_ci95": [-0.4, 1.4]}}
     judged = {"recordings": HEARD, "vocoder": HEARD, "fp32": HEARD, "int8": HEARD | above, "bf16": "not run: NaN"}
-    rows = intelligibility_rows({"intelligibility": judged})
+    rows = results.intelligibility_rows({"intelligibility": judged})
     assert [row["spoken by"] for row in rows] == [
         "the recordings", "vocoder's copy of them", "the voice, fp32", "the voice, int8", "the voice, bf16",
     ]  # fmt: skip
@@ -34,7 +24,7 @@ def test_every_kind_has_a_row_with_its_interval_and_how_far_it_lies_above_fp32()
 def test_the_choice_is_marked_and_a_missing_figure_is_a_dash() -> None:
     absent = variant("tensorrt/fp16")
     absent["parity"]["tensorrt/fp16"] = absent["speed"]["tensorrt/fp16"] = "not run: TensorRT is not installed"
-    rows = choice_rows(choose(figures(variant("onnxruntime/int8", 1.6), absent), CONFIG))
+    rows = results.choice_rows(choose(figures(variant("onnxruntime/int8", 1.6), absent), CONFIG))
     assert [row["candidate"] for row in rows] == ["onnxruntime/fp32", "onnxruntime/int8 (ships)", "tensorrt/fp16"]
     assert [row["times fp32's speed"] for row in rows] == ["1.00", "1.60", "-"]
     assert [row["MB"] for row in rows] == ["16.0", "5.0", "8.1"]
@@ -43,49 +33,33 @@ def test_the_choice_is_marked_and_a_missing_figure_is_a_dash() -> None:
 
 def test_candidates_that_did_not_run_stand_in_the_table_of_speeds_with_their_reason() -> None:
     timed = {"rtf": 0.01, "p50_ms": 40.0, "p95_ms": 50.0}
-    speed = {
-        "onnxruntime/fp32": {"medium": {"threads_1": timed}},
-        "tensorrt/fp32": "not run: TensorRT is not installed",
-    }
-    rows = speed_rows({"speed": speed})
+    absent = "not run: TensorRT is not installed"
+    speed = {"onnxruntime/fp32": {"medium": {"threads_1": timed}}, "tensorrt/fp32": absent}
+    rows = results.speed_rows({"speed": speed})
     assert rows[0]["threads"] == "1" and rows[0]["times fp32's speed"] == "-"
-    assert rows[1]["sentences"] == "not run: TensorRT is not installed"
+    assert rows[1]["sentences"] == absent
     assert len({tuple(row) for row in rows}) == 1, "one table has the same columns in every row"
 
 
 def test_tables_show_what_there_is_and_nothing_where_nothing_was_measured() -> None:
     found = {"fp32": {"mcd_db": 5.1, "dnsmos": "not run: speechmos is not installed"}, "bf16": "not run: NaN"}
-    assert naturalness_rows({"naturalness": found})[0]["DNSMOS"] == "-"
-    assert memory_rows({"memory": {"a/fp32": {"loaded_mib": 80.1, "peak_mib": 95.7}, "b/fp32": "not run: no"}}) == [
-        {"candidate": "a/fp32", "loaded MiB": "80", "peak MiB": "96"}
-    ]
-    for rows in (
-        intelligibility_rows,
-        choice_rows,
-        naturalness_rows,
-        speed_rows,
-        memory_rows,
-        codec_rows,
-        decoding_rows,
-    ):
-        assert rows({}) == []
-    assert plain_table([]) == "  -"
+    assert results.naturalness_rows({"naturalness": found})[0]["DNSMOS"] == "-"
+    memory = {"a/fp32": {"loaded_mib": 80.1, "peak_mib": 95.7}, "b/fp32": "not run: no"}
+    told = {"candidate": "a/fp32", "loaded MiB": "80", "peak MiB": "96"}
+    assert results.memory_rows({"memory": memory}) == [told]
+    for table in ("intelligibility", "choice", "naturalness", "speed", "memory", "codec", "decoding"):
+        assert getattr(results, f"{table}_rows")({}) == []
+    assert results.plain_table([]) == "  -"
 
 
 def test_a_stroke_in_a_cell_does_not_break_the_table() -> None:
-    page = markdown("a", {"b": [{"key": "one | two"}]}, {})
+    page = results.markdown("a", {"b": [{"key": "one | two"}]}, {})
     assert page.splitlines()[-1] == "| one / two |"
 
 
 def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> None:
-    decoding = {
-        "sentences": 160,
-        "runaways": 2,
-        "runaway_rate": 0.0125,
-        "runaway_rate_ci95": [0.0034, 0.0443],
-        "retries": 3,
-        "unrecovered": 1,
-    }
+    decoding = {"sentences": 160, "runaways": 2, "runaway_rate": 0.0125, "runaway_rate_ci95": [0.0034, 0.0443]}
+    decoding |= {"retries": 3, "unrecovered": 1}
     metrics = {
         "family": "codec_lm",
         "intelligibility": {"vocoder": HEARD},
@@ -93,11 +67,11 @@ def test_a_codec_and_a_decoder_have_their_rows_and_the_copy_is_the_codecs() -> N
         "decoding": {"fp32": decoding, "int8": "failed: NaN"},
         "first_audio": {"fp32": {"p50_ms": 71.4, "p95_ms": 96.6, "sentences": 20}},
     }
-    assert intelligibility_rows(metrics)[0]["spoken by"] == "codec's copy of them"
-    assert codec_rows(metrics) == [{"bit/s": "623", "frames/s": "31.25", "codebooks": "2", "codes in use %": "97, 85"}]
-    [row] = decoding_rows(metrics)
-    assert (
-        row["ran away"] == "2" and row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)" and row["still not well"] == "1"
-    )
+    assert results.intelligibility_rows(metrics)[0]["spoken by"] == "codec's copy of them"
+    told = {"bit/s": "623", "frames/s": "31.25", "codebooks": "2", "codes in use %": "97, 85"}
+    assert results.codec_rows(metrics) == [told]
+    [row] = results.decoding_rows(metrics)
+    assert (row["ran away"], row["still not well"]) == ("2", "1")
+    assert row["rate % (95 % interval)"] == "1.2 (0.3 - 4.4)"
     assert row["first audio ms"] == "71 (p95 97)"
-    assert decoding_rows(metrics | {"first_audio": {"fp32": "not run: no threads"}})[0]["first audio ms"] == "-"
+    assert results.decoding_rows(metrics | {"first_audio": {"fp32": "not run: no threads"}})[0]["first audio ms"] == "-"

@@ -26,12 +26,10 @@ def test_a_run_that_is_run_again_gets_a_new_copy_and_loses_nothing_shared(make_p
 
 def test_credentials_of_a_remote_are_copied_for_their_owner_alone(make_project: Callable[..., Path]) -> None:
     root = make_project("project")
-    (root / ".dvc" / "config.local").write_text(
-        "['remote \"store\"']\n    url = https://localhost/store\n    password = secret\n"
-    )
-    copied = (
-        make_workspace(root, root / "runs" / "workspaces" / "id", {"train_acoustic.steps": 5}) / ".dvc" / "config.local"
-    )
+    remote = "['remote \"store\"']\n    url = https://localhost/store\n    password = secret\n"
+    (root / ".dvc" / "config.local").write_text(remote)
+    folder = make_workspace(root, root / "runs" / "workspaces" / "id", {"train_acoustic.steps": 5})
+    copied = folder / ".dvc" / "config.local"
     assert "secret" in copied.read_text()
     assert copied.stat().st_mode & 0o077 == 0
 

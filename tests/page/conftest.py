@@ -50,36 +50,20 @@ def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
 @contextmanager
 def served(bundle: Path) -> Iterator[str]:
     """Address of a demo page of a bundle; its process ends well, and has said nothing but what is told of texts."""
-    command = [
-        sys.executable,
-        "-m",
-        "sonorant.cli",
-        "demo-page",
-        "--voice",
-        str(bundle),
-        "--port",
-        "0",
-        "--workers",
-        "1",
-    ]
+    options = ["--voice", str(bundle), "--port", "0", "--workers", "1"]
     with subprocess.Popen(
-        command,
+        [sys.executable, "-m", "sonorant.cli", "demo-page", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         line = process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert found, process.stderr.read() if process.poll() is not None else line
         yield found[0]
         process.send_signal(signal.SIGINT)
-        errors = process.stderr.read()
+        errors = process.stderr.read().splitlines()
         assert process.wait(PATIENCE) == 130
-        assert [
-            line
-            for line in errors.splitlines()
-            if not re.search("left out what cannot be spoken|did not go well", line)
-        ] == []
+        told = "left out what cannot be spoken|did not go well"
+        assert [line for line in errors if not re.search(told, line)] == []

@@ -1,5 +1,4 @@
-"""The demo page's server: speaks what `say` speaks, to this machine's own page only, and no longer than somebody
-listens."""
+"""The demo page's server: speaks what `say` speaks, to this machine's own page only, while somebody listens."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from sonorant.runtime import Voice
 from tests.support.command import run_command
 from tests.support.waiting import PATIENCE, wait_until
 
-LONG = "The rain had stopped, and nobody came. " * 120
+LONG = json.dumps({"text": "The rain had stopped, and nobody came. " * 120, "speed": 0.5}).encode()
 JSON = {"Content-Type": "application/json"}
 
 
@@ -44,16 +43,14 @@ def server(two_variants: Path) -> Iterator[PageServer]:
         thread.join()
 
 
-def ask(
-    page: str, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
-) -> HTTPResponse:
+def ask(page: str, path: str, body: bytes | None = None, headers: dict[str, str] = JSON) -> HTTPResponse:
     connection = HTTPConnection(urlsplit(page).netloc, timeout=PATIENCE)
-    connection.request(method, path, body, headers or {})
+    connection.request("POST" if body else "GET", path, body, headers)
     return connection.getresponse()
 
 
 def speak(page: str, **wish: Any) -> list[dict[str, Any]]:
-    response = ask(page, "POST", "/speech", json.dumps(wish).encode(), JSON)
+    response = ask(page, "/speech", json.dumps(wish).encode())
     assert response.status == 200, response.read()
     return [json.loads(line) for line in response.read().splitlines()]
 
@@ -65,31 +62,34 @@ def heard(lines: list[dict[str, Any]]) -> np.ndarray:
 
 def test_speaks_what_say_speaks(page: str, voice: Voice, two_variants: Path) -> None:
     text = "One apple. Two pears, and what else?"
-    assert np.abs(heard(speak(page, text=text)).astype(int) - pcm16(voice.say(text))).max() <= 1
+    plain = heard(speak(page, text=text))
+    np.testing.assert_allclose(plain, pcm16(voice.say(text)), atol=1)
     as_ben = heard(speak(page, text=text, speaker="ben", speed=1.4, variant=None))
-    assert np.abs(as_ben.astype(int) - pcm16(voice.say(text, "ben", 1.4))).max() <= 1
+    np.testing.assert_allclose(as_ben, pcm16(voice.say(text, "ben", 1.4)), atol=1)
     quiet = heard(speak(page, text=text, variant="quiet"))
-    assert np.abs(quiet.astype(int) - pcm16(Voice.load(two_variants, variant="quiet").say(text))).max() <= 1
-    assert np.abs(quiet).max() < np.abs(heard(speak(page, text=text))).max()
+    np.testing.assert_allclose(quiet, pcm16(Voice.load(two_variants, variant="quiet").say(text)), atol=1)
+    assert np.abs(quiet).max() < np.abs(plain).max()
 
 
 def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page: str, codec_lm_bundle: Path) -> None:
     voice, text = Voice.load(codec_lm_bundle, threads=1), "One apple."
-    told = json.loads(ask(codec_lm_page, "GET", "/voice").read())
+    told = json.loads(ask(codec_lm_page, "/voice").read())
     assert (told["speeds"], told["temperature"]) == (None, 0.0)
     lines = speak(codec_lm_page, text=text, seed=3, temperature=0.9)
     expected = voice.stream(text, seed=3, decoding=voice.decoding(temperature=0.9))
-    assert np.abs(heard(lines).astype(int) - pcm16(np.concatenate(list(expected)))).max() <= 1
-    assert [name for line in lines for name in line.get("bad", [])] == [
-        finish_reason.name.lower() for finish_reason in expected.finish_reasons if finish_reason
-    ]
-    assert speak(codec_lm_page, text=text, speed=2.0)[-1]["error"].startswith("this voice speaks at its own pace")
-    assert speak(codec_lm_page, text=text, temperature=-1)[-1]["error"].startswith("temperature must be at least 0")
-    assert speak(codec_lm_page, text=text, seed=-1)[-1]["error"].startswith("seed must be 0 to")
+    np.testing.assert_allclose(heard(lines), pcm16(np.concatenate(list(expected))), atol=1)
+    bad = [reason.name.lower() for reason in expected.finish_reasons if reason]
+    assert [name for line in lines for name in line.get("bad", [])] == bad
+    for wish, line in (
+        ({"speed": 2.0}, "this voice speaks at its own pace"),
+        ({"temperature": -1}, "temperature must be at least 0"),
+        ({"seed": -1}, "seed must be 0 to"),
+    ):
+        assert speak(codec_lm_page, text=text, **wish)[-1]["error"].startswith(line)
 
 
 def test_tells_of_the_voice(page: str) -> None:
-    response = ask(page, "GET", "/voice")
+    response = ask(page, "/voice")
     assert response.headers["Cache-Control"] == "no-store"
     assert json.loads(response.read()) == {
         "language": "en-us",
@@ -128,7 +128,7 @@ def test_half_a_surrogate_pair_is_an_unknown_character_and_no_speaker(page: str)
     assert [line["unknown"] for line in lines if "unknown" in line] == ["\ud83d"]
     assert lines[-1] == {"end": True}
     assert "no speaker '\ud83d'" in speak(page, text="Hi.", speaker="\ud83d")[0]["error"]
-    response = ask(page, "POST", "/speech", b'{"text": "Hi.", "\\ud83d": 1}', JSON)
+    response = ask(page, "/speech", b'{"text": "Hi.", "\\ud83d": 1}')
     assert response.status == 400
     assert "key '\ud83d' is not known" in json.loads(response.read())["error"]
 
@@ -158,20 +158,20 @@ def test_half_a_surrogate_pair_is_an_unknown_character_and_no_speaker(page: str)
 def test_requests_that_the_page_does_not_make_are_refused(
     page: str, body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    response = ask(page, "POST", "/speech", body, headers)
+    response = ask(page, "/speech", body, headers)
     assert response.status == status
     assert "error" in json.loads(response.read())
     assert "Access-Control-Allow-Origin" not in response.headers
 
 
 def test_a_rebound_name_gets_no_page(page: str) -> None:
-    assert ask(page, "GET", "/", headers={"Host": f"evil.example:{urlsplit(page).port}"}).status == 403
-    assert ask(page, "GET", "/", headers={"Host": f"localhost:{urlsplit(page).port}"}).status == 200
+    assert ask(page, "/", headers={"Host": f"evil.example:{urlsplit(page).port}"}).status == 403
+    assert ask(page, "/", headers={"Host": f"localhost:{urlsplit(page).port}"}).status == 200
 
 
 @pytest.mark.parametrize("path", ["/../server.py", "/server.py", "/%2e%2e/", "/page.html", "/speech"])
 def test_nothing_else_is_served(page: str, path: str) -> None:
-    assert ask(page, "GET", path).status == 404
+    assert ask(page, path).status == 404
 
 
 def test_listens_on_loopback_only(page: str) -> None:
@@ -181,31 +181,28 @@ def test_listens_on_loopback_only(page: str) -> None:
         assert other.connect_ex(("127.0.0.2", port)) != 0
 
 
+@contextmanager
+def long_speech(server: PageServer) -> Iterator[None]:
+    """It has begun, and the listener goes at the end of the block."""
+    with closing(HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)) as connection:
+        connection.request("POST", "/speech", LONG, JSON)
+        with closing(connection.getresponse()) as response:
+            assert "pcm" in json.loads(response.readline())  # while most of it is not computed
+            yield
+
+
 def test_a_listener_who_goes_ends_the_speech_and_gives_up_the_place(server: PageServer) -> None:
-    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
-    connection.request("POST", "/speech", json.dumps({"text": LONG, "speed": 0.5}), JSON)
-    response = connection.getresponse()
-    assert "pcm" in json.loads(response.readline())  # speech comes while most of it is not computed
-    assert server.synthesis.speaking == 1
-    response.close()
-    connection.close()
+    with long_speech(server):
+        assert server.synthesis.speaking == 1
     wait_until(lambda: server.synthesis.speaking == 0)
 
 
 def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: PageServer, voice: Voice) -> None:
-    wish = json.dumps({"text": LONG, "speed": 0.5})
-    connection = HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE)
-    connection.request("POST", "/speech", wish, JSON)
-    unread = connection.getresponse()
-    unread.readline()
-    assert len(heard(speak(server.url, text="Hi."))) == len(
-        voice.say("Hi.")
-    )  # one worker, and the long speech is not over
-    assert server.synthesis.speaking == 1
-    with server.synthesis.admitted():
-        assert ask(server.url, "POST", "/speech", wish.encode(), JSON).status == 503
-    unread.close()
-    connection.close()
+    with long_speech(server):
+        said = heard(speak(server.url, text="Hi."))  # by the one worker, and the long speech is not over
+        assert len(said) == len(voice.say("Hi.")) and server.synthesis.speaking == 1
+        with server.synthesis.admitted():
+            assert ask(server.url, "/speech", LONG).status == 503
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 import psutil
 import ruamel.yaml
 
-ROOT = Path(__file__).parents[2]
-TOKEN = "SONORANT_TEST"  # inherited by every process a project starts, also those in sessions of their own
+from tests.support.imports import ROOT
+from tests.support.processes import TOKEN, processes_of
+
 FROM_OUTSIDE = ("SONORANT_", "PET_", "MLFLOW_", "PREFECT_", "DVC_", "GIT_")  # variables of whoever runs the tests
 PATIENCE = 1800.0
 """Seconds after which a command hangs; a whole pipeline on a machine with other work may take a quarter of an hour."""
@@ -96,25 +96,15 @@ class Project:
         try:
             printed, _ = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            for started in self._started():
+            for started in self.processes():
                 with suppress(psutil.Error):
                     started.kill()
             raise
         return process.returncode, printed
 
-    def processes(self) -> list[str]:
-        """Command lines of all living processes that were started here."""
-        found = []
-        for process in self._started():
-            with suppress(psutil.Error):
-                found.append(" ".join(process.cmdline()))
-        return found
-
-    def _started(self) -> Iterator[psutil.Process]:
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(TOKEN) == str(self.root) and process.status() != psutil.STATUS_ZOMBIE:
-                    yield process
+    def processes(self) -> list[psutil.Process]:
+        """All living processes that were started here."""
+        return processes_of(self.root)
 
     def json(self, name: str) -> Any:
         """Parse a file of the project."""
