@@ -22,9 +22,8 @@ ROOT = Path(__file__).parents[1]
 with suppress(ImportError):  # absent where only those tests are run that need a GPU
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile(
-        "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )  # a busy machine is no failure
+    # a busy machine is no failure
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
 
 
@@ -45,8 +44,7 @@ def prepare_config() -> PrepareConfig:
 
 @pytest.fixture(scope="session")
 def murmur() -> Callable[..., np.ndarray]:
-    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise that swells and fades, sound by every measure of
-    `prepare`."""
+    """murmur(seconds, seed, rate=16000) -> float32 (S,): noise that swells and fades, sound as `prepare` measures."""
 
     def make(seconds: float, seed: int, rate: int = 16000) -> np.ndarray:
         count = round(seconds * rate)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import select
@@ -22,6 +21,7 @@ import soundfile
 from sonorant.registry import RegisterConfig, register
 from sonorant.runtime.voice import AT_ONCE
 from tests.support.command import run_command
+from tests.support.edited import edited
 from tests.support.waiting import PATIENCE, wait_until
 
 SAY = [sys.executable, "-m", "sonorant.cli", "say"]
@@ -38,11 +38,15 @@ def heard(done: subprocess.CompletedProcess[str]) -> bytes:
     return done.stdout.encode(errors="surrogateescape")
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], line: str, folder: Path) -> None:
-    """The command ended with this one line and left nothing in the folder."""
+def assert_one_error(done: subprocess.CompletedProcess[str], line: str) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {line}")
     assert done.stderr.count("\n") == 1
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], line: str, folder: Path) -> None:
+    """The command ended with this one line and left nothing in the folder."""
+    assert_one_error(done, line)
     assert list(folder.iterdir()) == []
 
 
@@ -130,9 +134,8 @@ def test_what_a_voice_of_codes_cannot_do_is_one_line(
 
 def test_a_sentence_that_did_not_go_well_is_told_in_a_line(codec_lm_bundle: Path, tmp_path: Path) -> None:
     bundle = Path(shutil.copytree(codec_lm_bundle, tmp_path / "voice"))
-    described = json.loads((bundle / "voice.json").read_text(encoding="utf-8"))
-    described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence ends in so short a time
-    (bundle / "voice.json").write_text(json.dumps(described), encoding="utf-8")
+    with edited(bundle / "voice.json") as described:
+        described["decoding"]["defaults"] |= {"budget": 0.05, "retries": 1}  # no sentence ends in so short a time
     warning = "WARNING: sentence 1 did not go well (budget) and is given as it is; another seed may help\n"
     for more in ((), ("--stream",)):
         done = say("Hello there.", "--voice", bundle, *more, "-o", tmp_path / "hello.wav")
@@ -155,18 +158,13 @@ def test_a_voice_of_the_registry_speaks_and_its_demo_page_leaves_no_bundle_when_
 ) -> None:
     heard(say("Hello there.", "--voice", "models:/tiny@challenger", "-o", "hello.wav"))
     assert soundfile.info(registry / "hello.wav").duration > 0.1
-    done = say("Hello there.", "--voice", "models:/tiny@nobody", "-o", "nobody.wav")
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: models:/tiny@nobody")
-    assert done.stderr.count("\n") == 1
+    assert_one_error(say("Hi.", "--voice", "models:/tiny@nobody", "-o", "nobody.wav"), "models:/tiny@nobody")
     assert not (registry / "nobody.wav").exists()
 
     temporary = tmp_path_factory.mktemp("temporary")
     command = [*SAY[:-1], "demo-page", "--voice", "models:/tiny@challenger", "--port", "0"]
     surroundings = os.environ | {"TMPDIR": str(temporary)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline().startswith(b"open http://127.0.0.1:")
         assert list(temporary.rglob("voice.json"))
         process.terminate()
@@ -200,7 +198,6 @@ def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[byt
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )
-    assert process.stdin is not None
     process.stdin.write(TEXT.encode() * 20)
     process.stdin.flush()
     return process
@@ -208,8 +205,6 @@ def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[byt
 
 def test_speech_comes_while_the_text_is_still_written(voice_bundle: Path) -> None:
     with speaking(voice_bundle, "-o", "-") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         assert len(process.stdout.read(20_000)) == 20_000
         rest, errors = process.communicate(b"And more. ")
         assert (process.returncode, errors) == (0, b"")
@@ -227,7 +222,6 @@ def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bund
         os.close(terminal)
         try:
             typing.write(typed)
-            assert process.stdout is not None
             readable, _, _ = select.select([process.stdout], [], [], PATIENCE)
             assert readable
             assert os.read(process.stdout.fileno(), 1)
@@ -237,9 +231,6 @@ def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bund
 
 def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:
     with speaking(voice_bundle, "-o", "-") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
         process.stdout.read(5_000)
         process.stdout.close()
         with suppress(BrokenPipeError):  # it may have ended before it was given more to say
@@ -252,8 +243,6 @@ def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> N
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_stop_leaves_no_file(voice_bundle: Path, tmp_path: Path, stop: signal.Signals) -> None:
     with speaking(voice_bundle, "-o", tmp_path / "book.wav") as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
         wait_until(lambda: any(file.stat().st_size >= 20_000 for file in tmp_path.iterdir()))
         assert [file.name for file in tmp_path.iterdir()] != ["book.wav"]
         process.send_signal(stop)
@@ -277,7 +266,6 @@ def test_a_pipe_as_output_is_spoken_into_and_stays_a_pipe(voice_bundle: Path, tm
             read += pipe.read() or b""
             time.sleep(0.01)
         read += pipe.read() or b""
-        assert process.stderr is not None
         assert (process.returncode, process.stderr.read()) == (0, b"")
     assert (tmp_path / "pipe").is_fifo()
     assert [file.name for file in tmp_path.iterdir()] == ["pipe"]
@@ -294,8 +282,6 @@ def test_a_link_as_output_stays_a_link(voice_bundle: Path, tmp_path: Path) -> No
 def test_standard_input_without_an_end_is_read_no_further_than_the_limit(voice_bundle: Path) -> None:
     command = [*SAY, "-", "--voice", voice_bundle, "-o", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
         try:
             process.stdin.write(b"y\n" * (AT_ONCE.characters // 2 + 1))  # and stays open
             process.stdin.flush()

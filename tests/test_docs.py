@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import runpy
 import shlex
 import subprocess
 import sys
-import warnings
 from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,51 +41,39 @@ def words_of(command: str) -> list[str]:
 
 @cache
 def options_of(*program: str) -> set[str]:
-    """The options that `python -m <program> --help` names. In this process, which imports torch once."""
-    said = io.StringIO()
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(said),
-        warnings.catch_warnings(action="ignore"),  # the module may be imported already
-        pytest.raises(SystemExit) as ended,
-    ):
-        patch.setattr(sys, "argv", [program[0], *program[1:], "--help"])
-        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
-    assert not ended.value.code
-    return set(re.findall(r"--[\w-]+", said.getvalue()))
-
-
-def options_in(words: list[str]) -> set[str]:
-    return {word for word in words if word.startswith("--")}
+    """The options that `python -m <program> --help` names."""
+    done = run_command(*program, "--help")
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"--[\w-]+", done.stdout))
 
 
 @pytest.mark.parametrize(("page", "command"), commands())
 def test_the_command_exists(page: str, command: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     words = words_of(command)
+    program, options = tuple(words[:2]), {word for word in words if word.startswith("--")}
     if words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
-    elif words[:2] == ["dvc", "repro"]:
+    elif program == ("dvc", "repro"):
         stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
         assert {word for word in words[2:] if not word.startswith("-")} <= set(stages)
     elif words[0] == "dvc":
         assert options_of(*words[:3])
-    elif words[:2] == ["sonorant", "plan"]:  # which the pipeline carries out
-        assert options_in(words) <= options_of("tasks.plan")
+    elif program == ("sonorant", "plan"):  # which the pipeline carries out
+        assert options <= options_of("tasks.plan")
     elif words[0] == "sonorant" and words[1] != "say":
-        assert options_in(words) <= options_of("sonorant.cli", words[1])
+        assert options <= options_of("sonorant.cli", words[1])
     elif words[0] == "sonorant":
         if any(word.startswith("models:/") for word in words):
             pytest.skip("needs a registry: tests/test_cli.py speaks from one")
         voice_bundle = request.getfixturevalue("voice_bundle")
         words = [str(voice_bundle) if word == "artifacts/voice" else word for word in words[1:]]
-        done = subprocess.run(
-            [sys.executable, "-m", "sonorant.cli", *words], cwd=tmp_path, capture_output=True, text=True
-        )
+        command = [sys.executable, "-m", "sonorant.cli", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "morning.wav").stat().st_size > 1000
-    elif words[:2] == ["python", "-m"]:
-        assert options_in(words) <= options_of(words[2])
-    elif words[:2] == ["python", "-c"]:
+    elif program == ("python", "-m"):
+        assert options <= options_of(words[2])
+    elif program == ("python", "-c"):
         compile(words[2], page, "exec")
     else:
         assert words[0] in OTHERS, f"{page}: no test knows the command '{command}'"
@@ -130,18 +115,16 @@ def test_the_rooms_name_every_module_and_no_other() -> None:
             named |= {room + file for file in left.split(", ")}
         else:
             room = left
-    modules = {
-        str(path.relative_to(ROOT)) for top in ("flows", "tasks", "sonorant") for path in (ROOT / top).rglob("*.py")
-    }
+    tops = (ROOT / top for top in ("flows", "tasks", "sonorant"))
+    modules = {str(path.relative_to(ROOT)) for top in tops for path in top.rglob("*.py")}
     assert named - modules == set()
     assert {path for path in modules - named if not path.endswith("__init__.py")} == set()
 
 
 @pytest.mark.parametrize("title", ["Follow one batch", "Follow one sentence"])
 def test_what_is_followed_passes_at_most_eight_files_and_each_has_what_is_said(title: str) -> None:
-    steps = re.findall(
-        r"^\d\. (.+(?:\n   .+)*)", DESIGN.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0], re.MULTILINE
-    )
+    chapter = DESIGN.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+    steps = re.findall(r"^\d\. (.+(?:\n   .+)*)", chapter, re.MULTILINE)
     assert 6 <= len(steps) <= 8
     for step in steps:
         file, *names = re.findall(r"`([^`]+)`", step)

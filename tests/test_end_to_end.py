@@ -1,5 +1,4 @@
-"""The whole pipeline as a person runs it: real recordings, training under torchrun, ONNX, recogniser, MLflow, Prefect,
-DVC.
+"""The whole pipeline as a person runs it: real recordings, torchrun, ONNX, recogniser, MLflow, Prefect, DVC.
 
 One tiny project is run from prompts to figures; the tests look at it, or go on in projects that share its cache.
 """
@@ -29,9 +28,8 @@ pytestmark = pytest.mark.long
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)
-needs_flite = pytest.mark.skipif(
-    shutil.which("flite") is None, reason="flite, which speaks the demo's corpus, is not installed"
-)
+no_flite = "flite, which speaks the demo's corpus, is not installed"
+needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason=no_flite)
 
 GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 STAGES = sorted(GRAPH)
@@ -43,8 +41,7 @@ Make = Callable[..., Project]
 
 @pytest.fixture(scope="module")
 def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
-    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; all share one DVC
-    cache."""
+    """make(name, section={"key": value}) -> a project with tiny settings and these, nothing run; one DVC cache."""
     folder = tmp_path_factory.mktemp("projects")
     original = copy_of_this_project(folder / "original")
 
@@ -99,14 +96,20 @@ def numbers(value: Any) -> Iterator[float]:
         yield value
 
 
-def assert_whole(project: Project, sentences: int) -> None:
-    """Every stage has written what dvc.yaml says, and metrics.json has each figure that is promised."""
+def assert_written(project: Project, family: str) -> dict[str, Any]:
+    """Every stage has written what dvc.yaml says; returns metrics.json, all of whose numbers are finite."""
     for stage in GRAPH.values():
         for out in [*stage["outs"], *(next(iter(metrics)) for metrics in stage.get("metrics", []))]:
-            path = project.root / out.replace("${voice.family}", "parallel")
+            path = project.root / out.replace("${voice.family}", family)
             assert path.is_file() or any(path.iterdir()), f"{out} is empty"
     metrics = project.json("reports/metrics.json")
     assert all(math.isfinite(number) for number in numbers(metrics))
+    return metrics
+
+
+def assert_whole(project: Project, sentences: int) -> None:
+    """Every stage has written what it should, and metrics.json has each figure that is promised."""
+    metrics = assert_written(project, "parallel")
     # So short a training may leave an int8 too far from float: it is stopped by name, and the others go on.
     passed = [variant for variant in VARIANTS if metrics["parity"][f"onnxruntime/{variant}"]["passed"]]
     assert {"fp32", "fp16"} <= set(passed)
@@ -133,8 +136,7 @@ def assert_whole(project: Project, sentences: int) -> None:
 
 
 def assert_shipped(project: Project, metrics: dict[str, Any]) -> None:
-    """The bundle is the choice: only variants that passed, the chosen one as default, none slower or worse than
-    fp32."""
+    """The bundle is the choice: only variants that passed, the chosen one as default, not slower or worse than fp32."""
     choice, voice = project.json("reports/choice.json"), project.json("artifacts/voice/voice.json")
     assert voice["choice"] == choice
     rows = {row["candidate"]: row for row in choice["table"]}
@@ -177,9 +179,7 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
 def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, client: Any) -> None:
     runs = mlflow_runs(client)
     [parent] = [run for run in runs.values() if "mlflow.parentRunId" not in run.data.tags]
-    assert sorted(runs) == sorted(
-        [*STAGES, "quantize_acoustic", "quantize_vocoder", parent.data.tags["mlflow.runName"]]
-    )
+    assert set(runs) == {*STAGES, "quantize_acoustic", "quantize_vocoder", parent.data.tags["mlflow.runName"]}
     settings = yaml.safe_load((finished.root / "params.yaml").read_text())
     commit = git(finished.root, "rev-parse", "HEAD").strip()
     [corpus] = yaml.safe_load(finished.lock)["stages"]["corpus"]["outs"]
@@ -223,8 +223,7 @@ def test_mlflow_has_each_point_of_a_training_once_with_pictures_and_sound(
 
 @needs_flite
 def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: Make) -> None:
-    """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the very same
-    stages."""
+    """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the same stages."""
     from mlflow.tracking import MlflowClient
 
     demo = make("demo")
@@ -234,15 +233,8 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
     assert demo.json("reports/metrics.json") == finished.json("reports/metrics.json")
     assert git(demo.root, "status", "--porcelain") == "?? dvc.lock\n"
     shown = printed[printed.index("Word error rates") :]
-    for promised in (
-        "the recordings",
-        "the voice, int8",
-        "onnxruntime/",
-        " ships (latency)",
-        "sonorant say",
-        ".int8.wav",
-    ):
-        assert promised in shown
+    promised = ("the recordings", "the voice, int8", "onnxruntime/", " ships (latency)", "sonorant say", ".int8.wav")
+    assert [words for words in promised if words not in shown] == []
     assert "models:/sonorant-demo/1, alias " in shown
     registry = MlflowClient(tracking_uri=demo.store, registry_uri=demo.store)
     assert registry.get_model_version_by_alias("sonorant-demo", "challenger").version == 1
@@ -259,24 +251,14 @@ def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_f
     shutil.copytree(finished.root / other, project.root / other)  # as the flow does for its copy of the project
     stages = ran(project.run("dvc", "repro"))
     assert {"train_waveform", "train_predictor", "evaluate", "report"} <= set(stages)
-    for stage in GRAPH.values():
-        for out in stage["outs"]:
-            path = project.root / out.replace("${voice.family}", "codec_lm")
-            assert path.is_file() or any(path.iterdir()), f"{out} is empty"
+    metrics = assert_written(project, "codec_lm")
     kinds = [project.json(f"models/{folder}/model.json")["kind"] for folder in ("predictor", "waveform")]
     assert kinds == ["language_model", "codec"] and project.json("artifacts/voice/voice.json")["family"] == "codec_lm"
-    metrics = project.json("reports/metrics.json")
-    assert all(math.isfinite(number) for number in numbers(metrics)) and metrics["parity"]["onnxruntime/fp32"]["passed"]
-    assert (
-        metrics["codec"]["bits_per_second"] > 0
-        and metrics["decoding"]["fp32"]["sentences"] == TINY["recognizer.sentences"]
-    )
+    assert metrics["parity"]["onnxruntime/fp32"]["passed"] and metrics["codec"]["bits_per_second"] > 0
+    assert metrics["decoding"]["fp32"]["sentences"] == TINY["recognizer.sentences"]
     page = (project.root / "reports/index.html").read_text(encoding="utf-8")
-    assert (
-        'id="decoding"' in page
-        and "not run: make demo FAMILY=" not in page
-        and "not judged on these sentences" not in page
-    )
+    assert 'id="decoding"' in page
+    assert "not run: make demo FAMILY=" not in page and "not judged on these sentences" not in page
     printed = project.run("tasks.register")
     assert printed.strip().endswith("registered"), "with both trained models to fine-tune"
     assert "gate runaways " in project.run("tasks.promote")
@@ -286,9 +268,8 @@ def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_f
 @needs_flite
 def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Project, make: Make) -> None:
     steps, every = 400, 20
-    project = make(
-        "killed", train_acoustic={"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1}
-    )
+    settings = {"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1}
+    project = make("killed", train_acoustic=settings)
     command = project.start("dvc", "repro", "train_predictor")
     trainings = project.root / "runs" / "train_acoustic"
     wait_until(lambda: command.poll() is not None or last_step(trainings) > 2 * every)
@@ -343,32 +324,28 @@ def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make)
 
 @needs_flite
 @pytest.mark.parametrize(
-    ("name", "stage", "settings", "words"),
+    ("stage", "section", "settings", "words"),
     [
         (
-            "key",
             "corpus",
-            {"corpus": {"sentencez": 3}},
+            "corpus",
+            {"sentencez": 3},
             ["error: params.yaml: unknown key 'corpus.sentencez'; did you mean 'sentences'?"],
         ),
+        ("corpus", "corpus", {"path": "corpora/absent"}, ["ERROR: failed to reproduce 'corpus'", "corpora/absent"]),
         (
-            "path",
-            "corpus",
-            {"corpus": {"path": "corpora/absent"}},
-            ["ERROR: failed to reproduce 'corpus'", "corpora/absent"],
-        ),
-        (
-            "value",
             "train_predictor",
-            {"train_acoustic": {"precision": "fp8"}},
+            "train_acoustic",
+            {"precision": "fp8"},
             ["error: params.yaml: key 'train_acoustic.precision'", "'fp32', 'bf16' or 'fp16'", "not 'fp8'"],
         ),
     ],
+    ids=["key", "path", "value"],
 )
 def test_bad_settings_are_one_line_and_nothing_half_written(
-    finished: Project, make: Make, name: str, stage: str, settings: dict[str, Any], words: list[str]
+    finished: Project, make: Make, stage: str, section: str, settings: dict[str, Any], words: list[str]
 ) -> None:
-    project = make(f"bad-{name}", **settings)
+    project = make(f"bad-{next(iter(settings))}", **{section: settings})
     status, printed = project.attempt("dvc", "repro", stage)
     assert status != 0
     assert [line for line in printed.splitlines() if all(word in line for word in words)], printed

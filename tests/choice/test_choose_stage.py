@@ -1,11 +1,9 @@
-"""Real faults, from the sound or the clock to the bundle: silence in a variant's place and an int8 that is slower do
-not ship."""
+"""Real faults, from the sound or the clock to the bundle: a silent variant and an int8 that is slower do not ship."""
 
 from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +25,8 @@ from tests.evaluation.conftest import clips, references, spoken_corpus
 from tests.evaluation.planted import PLANTED_WORK, plant
 from tests.evaluation.variants import replace_graph, with_copies
 from tests.support.command import run_command
+from tests.support.imports import ROOT
 
-ROOT = Path(__file__).parents[2]
 CONFIG = ChooseConfig(target="latency", max_wer_above_fp32=2.0, min_speedup=1.05)
 __all__ = ["clips", "references", "spoken_corpus"]  # fixtures of the evaluation's tests
 
@@ -65,9 +63,8 @@ def test_silence_in_the_place_of_a_variant_is_heard_as_such_and_does_not_ship(
     normalizer = Normalizer("en-us")
     transcripts, tested = listen(spoken, clips, heard, "pocketsphinx", normalizer)
     assert tested["planted_in"] == "vocoder, fp32, int8"
-    judged = intelligibility(
-        {kind: score(heard.references, texts, normalizer) for kind, texts in transcripts.items()}, 100, {}
-    )
+    scores = {kind: score(heard.references, texts, normalizer) for kind, texts in transcripts.items()}
+    judged = intelligibility(scores, 100, {})
     assert judged["fp32"]["wer"] == judged["recordings"]["wer"] < 20
     assert judged["int8"]["wer"] == 100
 
@@ -92,16 +89,6 @@ def slower(voice_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return bundle
 
 
-@pytest.fixture(scope="module")
-def metrics(slower: Path, trained: tuple[Path, Path]) -> dict[str, Any]:
-    """Figures as evaluate would write them, with the speeds of `slower` as they are measured here."""
-    tokens = np.zeros((20, 3), np.int64)
-    tokens[:, 0] = np.arange(20) % 20 + 3
-    candidates = {"onnxruntime/fp32": None, "onnxruntime/int8": None}
-    speed = measure(slower, trained, candidates, dict.fromkeys(("short", "medium", "long"), tokens), 10)
-    return figures(variant("onnxruntime/int8", 1.6)) | {"speed": speed}
-
-
 def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
     arguments = ("--variants", str(bundle), "--metrics", "metrics.json", "--choice", "choice.json", "--out", "voice")
     (place / "params.yaml").write_bytes((ROOT / "params.yaml").read_bytes())
@@ -109,9 +96,14 @@ def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_an_int8_that_is_slower_is_kept_and_not_the_default(
-    slower: Path, metrics: dict[str, Any], tmp_path: Path
+    slower: Path, trained: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    write_json(tmp_path / "metrics.json", metrics)
+    """The clock's figures are those of `slower` as they are measured here."""
+    tokens = np.zeros((20, 3), np.int64)
+    tokens[:, 0] = np.arange(20) % 20 + 3
+    candidates = {"onnxruntime/fp32": None, "onnxruntime/int8": None}
+    speed = measure(slower, trained, candidates, dict.fromkeys(("short", "medium", "long"), tokens), 10)
+    write_json(tmp_path / "metrics.json", figures(variant("onnxruntime/int8", 1.6)) | {"speed": speed})
     done = run_choose(tmp_path, slower)
     assert done.returncode == 0, done.stderr
     choice = read_json(tmp_path / "choice.json")
@@ -125,7 +117,7 @@ def test_an_int8_that_is_slower_is_kept_and_not_the_default(
 
 
 def test_the_chosen_variant_is_what_the_bundle_speaks_with_and_what_failed_is_not_in_it(
-    slower: Path, metrics: dict[str, Any], tmp_path: Path
+    slower: Path, tmp_path: Path
 ) -> None:
     """As `slower`, with the clock's figures the other way round; and a third variant that verify refused."""
     bundle = with_copies(slower, tmp_path / "three", "fp16")
@@ -139,21 +131,14 @@ def test_the_chosen_variant_is_what_the_bundle_speaks_with_and_what_failed_is_no
     for name, graph in shipped.description.graphs.items():
         assert (graph.default_variant, sorted(graph.variants)) == ("int8", ["fp32", "int8"])
         assert shipped.graph_file(name).name == f"{name}.int8.onnx"
-    assert sorted(path.name for path in (tmp_path / "voice").iterdir()) == sorted(
-        [
-            "voice.json",
-            *(f"{graph}.{name}.onnx" for graph in ("encoder", "decoder", "vocoder") for name in ("fp32", "int8")),
-        ]
-    )
+    graphs = {f"{graph}.{name}.onnx" for graph in ("encoder", "decoder", "vocoder") for name in ("fp32", "int8")}
+    assert {path.name for path in (tmp_path / "voice").iterdir()} == {"voice.json"} | graphs
     assert len(Voice.load(tmp_path / "voice").say("Hello there.")) > 0
 
 
 def test_bad_figures_are_one_line_and_nothing_half_written(slower: Path, tmp_path: Path) -> None:
     write_json(tmp_path / "metrics.json", {"parity": {}})
     done = run_choose(tmp_path, slower)
-    assert done.returncode == 1
-    assert (
-        done.stderr.startswith("error: metrics.json: not what the stage evaluate writes")
-        and done.stderr.count("\n") == 1
-    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: metrics.json: not what the stage evaluate writes")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.json", "params.yaml"]

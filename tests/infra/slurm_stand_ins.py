@@ -1,5 +1,4 @@
-"""Slurm's commands, so far as train.sbatch uses them, with the nodes of a job as processes of this machine. Knows
-nothing of training.
+"""Slurm's commands, so far as train.sbatch uses them, with the nodes of a job as processes of this machine.
 
 What a real cluster adds (placement, cgroups, the queue) is not imitated: `scontrol requeue` only leaves a note.
 """
@@ -60,13 +59,9 @@ class Slurm:
 
     def submit(self, root: Path, *words: str, nodes: int, processes: int) -> subprocess.Popen[str]:
         """Start a batch script with its arguments in `root` as Slurm would on its first node; `processes` a node."""
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("PET_", "SLURM_", "SONORANT_", "MLFLOW_"))
-        }
-        env |= {
-            "PATH": f"{self.folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{env['PATH']}",
+        foreign = ("PET_", "SLURM_", "SONORANT_", "MLFLOW_")
+        env = {name: value for name, value in os.environ.items() if not name.startswith(foreign)} | {
+            "PATH": f"{self.folder}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "SLURM_JOB_ID": str(os.getpid()),
             "SLURM_JOB_NODELIST": f"localhost[1-{nodes}]",
             "SLURM_JOB_NUM_NODES": str(nodes),
@@ -74,16 +69,14 @@ class Slurm:
             "SLURM_GPUS_ON_NODE": str(processes),
             "OMP_NUM_THREADS": "1",
         }
-        job = subprocess.Popen(
-            ["bash", *words], cwd=root, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        self._jobs.append(job)
-        return job
+        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        self._jobs.append(subprocess.Popen(["bash", *words], cwd=root, env=env, **output))
+        return self._jobs[-1]
 
     def end(self) -> None:
         """Kill what a failed test left running; training ends with its launcher."""
         if any(job.poll() is None for job in self._jobs):
-            for task in (self.folder / "tasks").read_text().split() if (self.folder / "tasks").exists() else []:
+            for task in self._noted("tasks"):
                 with suppress(ProcessLookupError):
                     os.kill(int(task), signal.SIGKILL)
             self._jobs[-1].kill()
@@ -91,5 +84,8 @@ class Slurm:
     @property
     def requeued(self) -> int:
         """How often a job was put back into the queue."""
-        file = self.folder / "requeued"
-        return len(file.read_text().splitlines()) if file.exists() else 0
+        return len(self._noted("requeued"))
+
+    def _noted(self, name: str) -> list[str]:
+        file = self.folder / name
+        return file.read_text().split() if file.exists() else []

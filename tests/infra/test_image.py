@@ -5,9 +5,9 @@ from __future__ import annotations
 import fnmatch
 import re
 import subprocess
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support.imports import ROOT
+
 DOCKERFILE = ROOT / "infra/Dockerfile"
 KEYWORDS = {"ARG", "FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "CMD"}
 
@@ -15,11 +15,6 @@ KEYWORDS = {"ARG", "FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "CMD"}
 def instructions() -> list[tuple[str, str]]:
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
     return [(line.split(maxsplit=1)[0], line.split(maxsplit=1)[1]) for line in text.splitlines() if line.strip()]
-
-
-def ignored() -> list[str]:
-    lines = (ROOT / "infra/Dockerfile.dockerignore").read_text().splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
 
 
 def test_the_base_is_pinned() -> None:
@@ -30,10 +25,8 @@ def test_the_base_is_pinned() -> None:
 
 
 def test_it_has_the_compilers_that_torch_compile_asks_for() -> None:
-    (installed,) = [
-        value.split() for keyword, value in instructions() if keyword == "RUN" and "apt-get install" in value
-    ]
-    assert {"gcc", "g++", "libc6-dev", "python3-dev"} <= set(installed)
+    (installed,) = [value for keyword, value in instructions() if keyword == "RUN" and "apt-get install" in value]
+    assert {"gcc", "g++", "libc6-dev", "python3-dev"} <= set(installed.split())
 
 
 def test_it_runs_as_the_user_that_the_manifests_name() -> None:
@@ -53,11 +46,10 @@ def test_what_it_copies_is_there() -> None:
 
 def test_nothing_tracked_is_left_out_and_no_result_or_credential_goes_in() -> None:
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    left_out = [
-        name
-        for name in tracked
-        if any(fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/") for rule in ignored())
-    ]
-    assert [name for name in left_out if not name.startswith(".ci/")] == []
+    lines = (ROOT / "infra/Dockerfile.dockerignore").read_text().splitlines()
+    ignored = {line for line in lines if line and not line.startswith("#")}
+    for name in tracked:
+        left_out = [rule for rule in ignored if fnmatch.fnmatch(name, rule) or name.startswith(f"{rule}/")]
+        assert not left_out or name.startswith(".ci/"), name
     results = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
-    assert results | {".venv", ".git/config", ".dvc/config.local"} <= set(ignored())
+    assert results | {".venv", ".git/config", ".dvc/config.local"} <= ignored

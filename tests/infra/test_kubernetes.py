@@ -1,5 +1,4 @@
-"""Manifests against the schemas of Kubernetes, and what schemas do not see: numbers that must agree, names that must
-meet."""
+"""Manifests against the schemas of Kubernetes, and what schemas do not see: numbers and names that must agree."""
 
 from __future__ import annotations
 
@@ -22,15 +21,12 @@ TRAINJOB = {
     "runtimeRef": {"apiGroup", "kind", "name"},
     "trainer": {"args", "command", "env", "image", "numNodes", "numProcPerNode", "resourcesPerNode"},
     "patched pod": {"affinity", "containers", "imagePullSecrets", "initContainers", "nodeSelector", "schedulingGates",
-    "securityContext",
-                    "serviceAccountName", "terminationGracePeriodSeconds", "tolerations", "volumes"},
+                    "securityContext", "serviceAccountName", "terminationGracePeriodSeconds", "tolerations", "volumes"},
     "patched container": {"env", "name", "securityContext", "volumeMounts"},
 }  # fmt: skip
-"""Fields of v1alpha1 that a manifest may use, from manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml of
-kubeflow/trainer 2.3.0."""
+"""What a manifest may use: manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml of kubeflow/trainer 2.3.0."""
 RESERVED = {"PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"}
-"""Set by Kubeflow's torch plugin for every node, and refused in a TrainJob's own env (pkg/constants of the same
-version)."""
+"""Set by Kubeflow's torch plugin for every node, refused in a TrainJob's own env (pkg/constants, same version)."""
 
 
 def documents(name: str) -> dict[str, Any]:
@@ -98,9 +94,8 @@ def test_a_pod_that_ends_is_replaced_unless_its_command_is_wrong(job: dict[str, 
     pod, container, _ = pod_of(job)
     assert pod["restartPolicy"] == "Never"  # a podFailurePolicy is refused with any other
     assert pod["terminationGracePeriodSeconds"] >= 2 * SHUTDOWN_SECONDS
-    exits = next(
-        rule["onExitCodes"] for rule in job["spec"]["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"
-    )
+    rules = {rule["action"]: rule for rule in job["spec"]["podFailurePolicy"]["rules"]}
+    exits = rules["FailJob"]["onExitCodes"]
     assert (exits["containerName"], exits["values"]) == (container["name"], [2])  # of argparse; a SonorantError is 1
     assert job["spec"]["backoffLimit"] > 2 * job["spec"]["completions"]
     assert JOIN_SECONDS >= 360  # the longest that Kubernetes waits before it starts a failed pod again

@@ -15,13 +15,13 @@ from sonorant.files import read_json
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from tests.infra.slurm_stand_ins import Slurm
+from tests.support.imports import ROOT
 from tests.support.pipeline import Project, copy_of_this_project
 from tests.support.tiny_training import settings, tiny_features
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).parents[2]
 SCRIPT = "infra/slurm/train.sbatch"
 HOLD = """
 
@@ -65,6 +65,13 @@ def status_of(project: Project) -> dict:
     return read_json(files[0]) if files else {"step": 0}
 
 
+def train(slurm: Slurm, root: Path, stage: str = "train_predictor") -> tuple[int, str]:
+    """Exit status of a job of two nodes that trains to the end, and what it said."""
+    job = slurm.submit(root, SCRIPT, stage, nodes=2, processes=1)
+    said, _ = job.communicate(timeout=PATIENCE)
+    return job.returncode, said
+
+
 def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> None:
     hold, trainings = project.root / "runs/hold", project.root / "runs/train_acoustic"
     hold.parent.mkdir(exist_ok=True)
@@ -80,9 +87,8 @@ def test_two_nodes_train_over_a_time_limit(project: Project, slurm: Slurm) -> No
     assert stopped["state"] == "stopped", said
     assert 0 < stopped["step"] < 80
 
-    job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
-    said, _ = job.communicate(timeout=PATIENCE)
-    assert (job.returncode, slurm.requeued) == (0, 1), said
+    status, said = train(slurm, project.root)
+    assert (status, slurm.requeued) == (0, 1), said
     assert status_of(project)["state"] == "finished"
     steps = [row["step"] for row in read_metrics(next(trainings.glob("*/metrics.jsonl")))]
     assert sorted(set(steps)) == list(range(1, 81))
@@ -95,32 +101,25 @@ def test_a_failed_training_is_not_queued_again(project: Project, slurm: Slurm) -
     shutil.copytree(project.root / "data/features", slurm.folder / "kept")
     (project.root / "data/features/index.json").write_text("{")
     try:
-        job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
-        said, _ = job.communicate(timeout=PATIENCE)
+        status, said = train(slurm, project.root)
     finally:
         shutil.copy2(slurm.folder / "kept/index.json", project.root / "data/features/index.json")
-    assert (job.returncode, slurm.requeued) == (1, 0), said
+    assert (status, slurm.requeued) == (1, 0), said
     assert "index.json" in said
 
 
 def test_without_the_codes_it_depends_on_no_node_starts(project: Project, slurm: Slurm) -> None:
     codes = (project.root / "data/codes").rename(slurm.folder / "codes")
     try:
-        job = slurm.submit(project.root, SCRIPT, "train_predictor", nodes=2, processes=1)
-        said, _ = job.communicate(timeout=PATIENCE)
+        status, said = train(slurm, project.root)
     finally:
         codes.rename(project.root / "data/codes")
-    assert job.returncode == 2
-    assert said.count("\n") == 1
-    assert "data/codes is missing" in said
+    assert (status, said.count("\n")) == (2, 1) and "data/codes is missing" in said
 
 
 def test_another_stage_is_refused(slurm: Slurm) -> None:
-    job = slurm.submit(ROOT, SCRIPT, "export", nodes=2, processes=1)
-    said, _ = job.communicate(timeout=PATIENCE)
-    assert job.returncode == 2
-    assert said.count("\n") == 1
-    assert "train_predictor or train_waveform" in said
+    status, said = train(slurm, ROOT, "export")
+    assert (status, said.count("\n")) == (2, 1) and "train_predictor or train_waveform" in said
 
 
 def test_the_signal_leaves_time_to_save() -> None:
