@@ -13,6 +13,10 @@ import pytest
 from tests.support.waiting import PATIENCE
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = (
+    "--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--no-first-run",
+    "--autoplay-policy=no-user-gesture-required", "--force-prefers-reduced-motion", "--disable-background-networking",
+)  # fmt: skip
 OWN = ("data:", "blob:", "about:")
 """Addresses that lead nowhere outside the page."""
 
@@ -24,12 +28,10 @@ class Browser:
         self.driver = driver
 
     def open(self, address: str | Path, *, width: int = 1200, height: int = 900, dark: bool = False) -> None:
-        """Load a page, a file or a URL, in a window of `width` x `height` CSS pixels; forget what earlier pages
-        said."""
+        """Load a page, a file or a URL, in a window of so many CSS pixels; forget what earlier pages said."""
         view = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride", view
-        )  # a real window is never narrower than 500
+        # a real window is never narrower than 500
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", view)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
         self.driver.get("about:blank")
@@ -46,12 +48,10 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
 
     def requests(self) -> list[str]:
-        """Addresses the page asked for since it was opened or this was last asked, its own first; `data:` and the like
-        left out."""
+        """Addresses the page asked for since it was opened or this was last asked, its own first; without OWN."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        asked = [
-            event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"
-        ]
+        sent = [event for event in events if event["method"] == "Network.requestWillBeSent"]
+        asked = [event["params"]["request"]["url"] for event in sent]
         return [address for address in asked if not address.startswith(OWN)]
 
     def overflow(self) -> int:
@@ -60,8 +60,7 @@ class Browser:
 
 
 def start_browser() -> Browser:
-    """Start Chromium without a window. Skips the test by name where Chromium, its driver or selenium is not
-    installed."""
+    """Start Chromium without a window. Skips the test by name where it, its driver or selenium is not installed."""
     selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
     program = next((found for found in map(shutil.which, BROWSERS) if found), None)
     chromedriver = shutil.which("chromedriver")
@@ -70,17 +69,10 @@ def start_browser() -> Browser:
     options = selenium.ChromeOptions()
     options.binary_location = program
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    arguments = ["--headless=new", "--disable-gpu", "--disable-dev-shm-usage", "--mute-audio", "--no-first-run"]
-    arguments += [
-        "--autoplay-policy=no-user-gesture-required",
-        "--force-prefers-reduced-motion",
-        "--disable-background-networking",
-    ]
-    if os.geteuid() == 0:
-        arguments.append("--no-sandbox")  # root has no namespaces to give it
-    for argument in arguments:
+    for argument in ARGUMENTS:
         options.add_argument(argument)
-    service = selenium.ChromeService(chromedriver)
-    driver = selenium.Chrome(options=options, service=service)
+    if os.geteuid() == 0:
+        options.add_argument("--no-sandbox")  # root has no namespaces to give it
+    driver = selenium.Chrome(options=options, service=selenium.ChromeService(chromedriver))
     driver.set_script_timeout(PATIENCE)
     return Browser(driver)

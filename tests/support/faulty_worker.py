@@ -8,7 +8,6 @@ Otherwise it is `sonorant.training.worker`, in whose place torchrun starts it.
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch, Plan, shard
 from sonorant.training import checkpoint, step, trainer, worker
 from sonorant.training.distributed import ranks
+from tests.support.ports import free_port
 
 LATER = 5
 """The step at which late faults begin."""
@@ -78,9 +78,7 @@ def _shard_by(sharding: Callable[[list[MicroBatch], int, int], Shard]) -> None:
 
 
 def _without_the_last(batches: list[MicroBatch], own: int, world_size: int) -> Shard:
-    return [
-        (batch, weight) for batch, weight in shard(batches, own, world_size) if not (own == 1 and batch.number == 3)
-    ]
+    return [(batch, share) for batch, share in shard(batches, own, world_size) if own != 1 or batch.number != 3]
 
 
 def never_reshuffled() -> None:
@@ -111,12 +109,8 @@ def two_ranks_on_one_device() -> None:
 
 def wrong_world_size() -> None:
     """The processes do not find each other, and each is a world of its own."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    os.environ.update(
-        RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), TORCHELASTIC_USE_AGENT_STORE="False"
-    )
+    os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"
 
 
 def one_replica_drifts() -> None:
@@ -172,22 +166,11 @@ def none() -> None:
 FAULTS: dict[str, Callable[[], None]] = {
     plant.__name__: plant
     for plant in (
-        none,
-        wrapper_bypassed,
-        wrapper_bypassed_later,
-        same_data_on_two_ranks,
-        node_local_slicing,
-        never_reshuffled,
-        epoch_never_set,
-        two_ranks_on_one_device,
-        wrong_world_size,
-        one_replica_drifts,
-        average_drifts,
-        other_initial_weights,
-        uneven_shards,
-        loader_runs_dry,
+        none, wrapper_bypassed, wrapper_bypassed_later, same_data_on_two_ranks, node_local_slicing, never_reshuffled,
+        epoch_never_set, two_ranks_on_one_device, wrong_world_size, one_replica_drifts, average_drifts,
+        other_initial_weights, uneven_shards, loader_runs_dry,
     )
-}
+}  # fmt: skip
 
 
 def main() -> None:

@@ -31,11 +31,9 @@ def why_not() -> str | None:
         return f"the command {missing[0]} is absent"
     probe = ["unshare", "-rn", "sh", "-c", "ip link add probe0 type bridge && unshare -nu true"]
     done = subprocess.run(probe, capture_output=True, text=True)
-    return (
-        None
-        if done.returncode == 0
-        else f"this system allows no network namespaces ({done.stderr.strip().splitlines()[-1]})"
-    )
+    if done.returncode:
+        return f"this system allows no network namespaces ({done.stderr.strip().splitlines()[-1]})"
+    return None
 
 
 def enter() -> None:
@@ -115,13 +113,10 @@ class Machine:
 def machines(*names: str) -> Iterator[list[Machine]]:
     """As many machines, each with a core of its own where there are enough; call `enter` first."""
     cores = sorted(os.sched_getaffinity(0))
-    for command in (
-        "link set lo up",
-        "link add bridge0 type bridge",
-        f"addr add {BRIDGE}/24 dev bridge0",
-        "link set bridge0 up",
-    ):
-        _ip(command)
+    _ip("link add bridge0 type bridge")
+    _ip(f"addr add {BRIDGE}/24 dev bridge0")
+    for device in ("lo", "bridge0"):
+        _ip(f"link set {device} up")
     made: list[Machine] = []
     try:
         for number, name in enumerate(names):

@@ -33,8 +33,7 @@ VALIDATION = 0.2
 
 
 def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[float, float], seed: int = 0) -> None:
-    """Write a feature store of `utterances`, their lengths drawn evenly from `seconds`, spoken by two voices in
-    turn."""
+    """Write a feature store of `utterances`, lengths drawn evenly from `seconds`, spoken by two voices in turn."""
     random = np.random.default_rng(seed)
     table = SymbolTable(SYMBOLS)
     held_out = min(100, max(1, round(VALIDATION * utterances)))
@@ -44,13 +43,12 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
         spoken = random.integers(0, len(SYMBOLS), max(2, round(random.uniform(*seconds) * TONES_PER_SECOND)))
         wave = _tones(spoken, audio, random)
         mel = log_mel(torch.from_numpy(wave.astype(np.float32) / 32768.0), audio).T.numpy().astype(np.float16)
-        ids = table.to_tokens(
-            Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)
-        )
+        phonemes = [Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)]
+        ids = table.to_tokens(phonemes)
         index.append({
             "id": f"u{number:05d}", "split": "validation" if number >= utterances - held_out else "train",
-            "speaker": number % 2,
-            "language": "en-us", "first_frame": frames, "frames": len(mel), "first_token": count, "tokens": len(ids),
+            "speaker": number % 2, "language": "en-us",
+            "first_frame": frames, "frames": len(mel), "first_token": count, "tokens": len(ids),
         })  # fmt: skip
         frames, count = frames + len(mel), count + len(ids)
         mels.append(mel)
@@ -83,16 +81,13 @@ def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) ->
         phrases.append(0.3 * np.sin(2 * np.pi * pitch * time) * np.exp(-6.0 * time))
     wave = np.concatenate(phrases)
     wave = np.concatenate([wave, np.zeros(frames_of(len(wave), audio) * audio.hop - len(wave))])
-    return np.clip(np.rint(32768.0 * (wave + 0.003 * random.standard_normal(len(wave)))), -32768, 32767).astype(
-        np.int16
-    )
+    noisy = wave + 0.003 * random.standard_normal(len(wave))
+    return np.clip(np.rint(32768.0 * noisy), -32768, 32767).astype(np.int16)
 
 
 def main() -> None:
     """Write a corpus of the length distribution of read sentences."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.support.synthetic_corpus", description=__doc__.splitlines()[0]
-    )
+    parser = argparse.ArgumentParser("python -m tests.support.synthetic_corpus", description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, metavar="FOLDER", help="feature store to write")
     parser.add_argument("--hours", type=float, default=1.0, help="length of the corpus (default 1)")
     arguments = parser.parse_args()

@@ -31,18 +31,14 @@ def tiny_codes(features: Path) -> Path:
         from sonorant.families.codec_lm.codec import Codec, CodecConfig
 
         store = FeatureStore.open(features)
-        sizes = CodecConfig(channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2,
-        codebooks=2, levels=[3, 3],
-                            codebook_dropout=0.0, pretrained=None)  # fmt: skip
-        torch.manual_seed(1)
         audio = store.audio
-        write_codes(
-            out,
-            "codec_lm",
-            store,
-            Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval(),
-            "of a codec never saved",
-        )
+        sizes = CodecConfig(
+            channels=16, expansion=2, kernel=3, encoder_blocks=1, decoder_blocks=1, stride=2, codebooks=2,
+            levels=[3, 3], codebook_dropout=0.0, pretrained=None,
+        )  # fmt: skip
+        torch.manual_seed(1)
+        codec = Codec(sizes, mels=audio.n_mels, n_fft=audio.n_fft, hop=audio.hop).eval()
+        write_codes(out, "codec_lm", store, codec, "of a codec never saved")
     return out
 
 
@@ -71,30 +67,24 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     """Model and training settings of a tiny model of `kind`."""
     train: dict[str, Any] = {
         "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01,
-        "clip_norm": 1.0,
-        "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2, "log_every": 1,
-        "init_from": None,
-        "activation_checkpointing": False, "compile": False,
+        "clip_norm": 1.0, "ema_decay": 0.9, "precision": "fp32", "seed": 1, "validate_every": 4, "checkpoint_every": 2,
+        "log_every": 1, "init_from": None, "activation_checkpointing": False, "compile": False,
     }  # fmt: skip
-    model: dict[str, Any]
+    model: dict[str, Any] = {"channels": 16, "expansion": 2}
     if kind == "acoustic":
-        model = {"decoder": "regression", "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3,
-                 "decoder_blocks": 2, "decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}  # fmt: skip
+        model |= {"decoder": "regression", "encoder_blocks": 1, "encoder_kernel": 3, "decoder_blocks": 2}
+        model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
     elif kind == "language_model":
-        model = {"channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2,
-        "feed_forward": 24,
-                 "dropout": 0.1, "text": "pointer", "attention": "full", "window": 16, "most_advance": 3,
-                 "prompt_frames": 0}  # fmt: skip
+        model |= {"encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24, "dropout": 0.1}
+        model |= {"text": "pointer", "attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
+    elif kind == "codec":
+        model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}
+        model |= {"codebook_dropout": 0.3, "pretrained": None}
     else:
-        model = {"channels": 16, "expansion": 2, "blocks": 2, "kernel": 3}
-        if kind == "codec":
-            model = {"channels": 16, "expansion": 2, "kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2,
-            "stride": 2, "codebooks": 2,
-                     "levels": [4, 3], "codebook_dropout": 0.3, "pretrained": None}  # fmt: skip
+        model |= {"blocks": 2, "kernel": 3}
+    if kind not in ("acoustic", "language_model"):
         train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
-    return {**model, **{k: v for k, v in changes.items() if k in model or k == "quantization"}}, {
-        **train,
-        **{k: v for k, v in changes.items() if k in train},
-    }
+    model_changes = {name: value for name, value in changes.items() if name in model or name == "quantization"}
+    return model | model_changes, train | {name: value for name, value in changes.items() if name in train}

@@ -1,5 +1,4 @@
-"""Voices of real parts and random weights, small enough to export in seconds. They say nothing a person would
-understand."""
+"""Voices of real parts and random weights, small enough to export in seconds. They say nothing that is understood."""
 
 from __future__ import annotations
 
@@ -27,14 +26,11 @@ DECODING = DecodingConfig(
 def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None) -> tuple[Path, Path]:
     """Write trained folders of an acoustic model with two speakers and of a vocoder; always the same weights."""
     common = _common(audio or AUDIO)
-    acoustic = {
-        **common,
-        "kind": "acoustic",
-        "config": {
-            "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
-            "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2,
-        },
+    sizes = {
+        "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
+        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2,
     }  # fmt: skip
+    acoustic = {**common, "kind": "acoustic", "config": sizes}
     vocoder = {**common, "kind": "vocoder", "config": {"channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}}
     torch.manual_seed(0)
     for description in (acoustic, vocoder):
@@ -43,26 +39,21 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
 
 
 def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tuple[Path, Path]:
-    """Write trained folders of a language model with two speakers and of its codec; the same weights for the same
-    arguments.
+    """Write trained folders of a language model with two speakers and of its codec; same arguments, same weights.
 
     `changes` are settings of the language model other than those here, such as text="both". Its two codebooks have 15
     codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
     """
     common = _common(AUDIO)
-    codec = {
-        **common,
-        "kind": "codec",
-        "config": {
-            "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2,
-            "codebooks": 2,
-            "levels": [5, 3], "codebook_dropout": 0.2, "pretrained": None,
-        },
+    sizes = {
+        "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2,
+        "codebooks": 2, "levels": [5, 3], "codebook_dropout": 0.2, "pretrained": None,
     }  # fmt: skip
+    codec = {**common, "kind": "codec", "config": sizes}
     config = {
         "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5, "layers": 2, "heads": 2,
-        "feed_forward": 24,
-        "dropout": 0.05, "text": "pointer", "attention": "full", "window": 8, "most_advance": 2, "prompt_frames": 0,
+        "feed_forward": 24, "dropout": 0.05,
+        "text": "pointer", "attention": "full", "window": 8, "most_advance": 2, "prompt_frames": 0,
     }  # fmt: skip
     torch.manual_seed(seed)
     save_model(folder / "codec", build(codec).state_dict(), codec)
@@ -75,9 +66,8 @@ def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tu
     }
     model = build(language_model)
     with torch.no_grad():
-        for layer in (
-            model.modules()
-        ):  # logits of the first weights hardly differ: more, and what is said follows from what was said
+        # logits of the first weights hardly differ: more, and what is said follows from what was said
+        for layer in model.modules():
             if isinstance(layer, torch.nn.Linear):
                 layer.weight *= 3.0
     save_model(folder / "language_model", model.state_dict(), language_model)

@@ -10,8 +10,7 @@ from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 
 
 def with_variant(bundle: Path, out: Path, variant: str, graphs: dict[str, Path]) -> Path:
-    """Write at `out` a copy of `bundle` with the variant: `graphs` are its files, those that are missing are the
-    default's."""
+    """Write at `out` a copy of `bundle` with the variant: `graphs` are its files, the others the default's."""
     source = read_bundle(bundle)
     described, files = {}, []
     for name in source.graphs:
