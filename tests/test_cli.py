@@ -22,6 +22,7 @@ from sonorant.registry import RegisterConfig, register
 from sonorant.runtime.voice import AT_ONCE
 from tests.support.command import run_command
 from tests.support.edited import edited
+from tests.support.processes import start
 from tests.support.waiting import PATIENCE, wait_until
 
 SAY = [sys.executable, "-m", "sonorant.cli", "say"]
@@ -153,15 +154,14 @@ def registry(voice_bundle: Path, tracked_project: Path, tmp_path: Path, monkeypa
     return tmp_path
 
 
-def test_a_voice_of_the_registry_speaks_and_its_demo_page_leaves_no_bundle_when_terminated(
-    registry: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_voice_of_the_registry_speaks_and_its_page_leaves_no_bundle_when_terminated(registry: Path) -> None:
     heard(say("Hello there.", "--voice", "models:/tiny@challenger", "-o", "hello.wav"))
     assert soundfile.info(registry / "hello.wav").duration > 0.1
     assert_one_error(say("Hi.", "--voice", "models:/tiny@nobody", "-o", "nobody.wav"), "models:/tiny@nobody")
     assert not (registry / "nobody.wav").exists()
 
-    temporary = tmp_path_factory.mktemp("temporary")
+    temporary = registry / "temporary"
+    temporary.mkdir()
     command = [*SAY[:-1], "demo-page", "--voice", "models:/tiny@challenger", "--port", "0"]
     surroundings = os.environ | {"TMPDIR": str(temporary)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=surroundings) as process:
@@ -191,13 +191,8 @@ def test_a_stream_is_the_same_wav_as_it_is_in_a_file(voice_bundle: Path, tmp_pat
 
 def speaking(voice_bundle: Path, *arguments: str | Path) -> subprocess.Popen[bytes]:
     """A process that has begun to speak from a standard input that stays open."""
-    process = subprocess.Popen(
-        [*SAY, "-", "--stream", "--voice", voice_bundle, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    )
+    command = [*SAY, "-", "--stream", "--voice", voice_bundle, *arguments]
+    process = start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE))
     process.stdin.write(TEXT.encode() * 20)
     process.stdin.flush()
     return process

@@ -16,7 +16,7 @@ from tests.support.command import run_command
 from tests.support.imports import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS_MORE = ("hardware:",)
+NEEDS_MORE = "hardware:"
 """A command whose comment says so needs what is not here, and says what."""
 OTHERS = {"source", "prefect", "mlflow", "bash", "pip", "export"}
 """Run by other tests (tests/flows, tests/registry) or by the CI itself."""
@@ -26,9 +26,8 @@ def commands() -> list[tuple[str, str]]:
     found = []
     for page in PAGES:
         for block in re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
-            for line in block.splitlines():
-                if line.strip() and not any(mark in line for mark in NEEDS_MORE):
-                    found.append((page.name, line.split(" # ")[0].strip()))
+            lines = [line for line in block.splitlines() if line.strip() and NEEDS_MORE not in line]
+            found += [(page.name, line.split(" # ")[0].strip()) for line in lines]
     return found
 
 

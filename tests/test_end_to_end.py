@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import math
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -200,9 +201,7 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
 
 @needs_flite
 @pytest.mark.parametrize("model", ["acoustic", "vocoder"])
-def test_mlflow_has_each_point_of_a_training_once_with_pictures_and_sound(
-    finished: Project, client: Any, model: str
-) -> None:
+def test_mlflow_has_each_point_once_with_pictures_and_sound(finished: Project, client: Any, model: str) -> None:
     run = mlflow_runs(client)[f"train_{model}"].info.run_id
     [directory] = (finished.root / "runs" / f"train_{model}").iterdir()
     written: dict[str, list[tuple[int, float]]] = {}
@@ -242,9 +241,7 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
 
 
 @needs_flite
-def test_the_same_graph_makes_a_codec_language_model_and_its_report_shows_both_families(
-    finished: Project, make: Make
-) -> None:
+def test_the_same_graph_makes_a_codec_language_model_and_reports_both(finished: Project, make: Make) -> None:
     """As `make demo FAMILY=codec_lm` in a project whose own voice is finished; a voice of so few steps says nothing."""
     project = make("codec_lm", voice={"family": "codec_lm"})
     other = Path("reports/families/parallel")
@@ -324,31 +321,26 @@ def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make)
 
 @needs_flite
 @pytest.mark.parametrize(
-    ("stage", "section", "settings", "words"),
+    ("section", "settings", "says"),
     [
+        ("corpus", {"sentencez": 3}, r"unknown key 'corpus.sentencez'; did you mean 'sentences'\?"),
+        ("corpus", {"path": "corpora/absent"}, "failed to reproduce 'corpus'.*corpora/absent"),
         (
-            "corpus",
-            "corpus",
-            {"sentencez": 3},
-            ["error: params.yaml: unknown key 'corpus.sentencez'; did you mean 'sentences'?"],
-        ),
-        ("corpus", "corpus", {"path": "corpora/absent"}, ["ERROR: failed to reproduce 'corpus'", "corpora/absent"]),
-        (
-            "train_predictor",
             "train_acoustic",
             {"precision": "fp8"},
-            ["error: params.yaml: key 'train_acoustic.precision'", "'fp32', 'bf16' or 'fp16'", "not 'fp8'"],
+            "key 'train_acoustic.precision'.*'fp32', 'bf16' or 'fp16'.*not 'fp8'",
         ),
     ],
     ids=["key", "path", "value"],
 )
 def test_bad_settings_are_one_line_and_nothing_half_written(
-    finished: Project, make: Make, stage: str, section: str, settings: dict[str, Any], words: list[str]
+    finished: Project, make: Make, section: str, settings: dict[str, Any], says: str
 ) -> None:
+    stage = {"corpus": "corpus", "train_acoustic": "train_predictor"}[section]
     project = make(f"bad-{next(iter(settings))}", **{section: settings})
     status, printed = project.attempt("dvc", "repro", stage)
     assert status != 0
-    assert [line for line in printed.splitlines() if all(word in line for word in words)], printed
+    assert re.search(f"^(error: params.yaml|ERROR): {says}", printed, re.MULTILINE), printed
     assert "Traceback" not in printed
     [out] = GRAPH[stage]["outs"]
     assert not (project.root / out).exists()

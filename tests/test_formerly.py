@@ -40,9 +40,7 @@ def said(before: Path, family: str) -> np.ndarray:
         return np.asarray(spoken[family])
 
 
-def test_a_bundle_of_schema_3_speaks_as_it_did_and_says_what_is_new(
-    before: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bundle_of_schema_3_speaks_as_it_did(before: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         voice = Voice.load(before / "codec_lm")
     [line] = [record.getMessage() for record in caplog.records if "schema version" in record.getMessage()]

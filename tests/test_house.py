@@ -84,14 +84,11 @@ def room_of(name: str) -> str:
 def named_rooms(path: Path) -> set[str]:
     """Other rooms that a file names in its imports: inside functions too, and for the type checker alone too, but for
     the protocol of a family, whose answers come from rooms that it is asked by."""
-    names = imported_names(ROOT / path)
+    names = set(imported_names(ROOT / path))
     if path != Path("sonorant/families/family.py"):
-        names = names | {
-            f"{node.module}.{alias.name}"
-            for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8")))
-            if isinstance(node, ast.ImportFrom) and node.module
-            for alias in node.names
-        }
+        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
     own = room_of(".".join(path.with_suffix("").parts))
     return {room_of(name) for name in names if name.split(".")[0] in ("sonorant", "tasks", "flows")} - {own}
 

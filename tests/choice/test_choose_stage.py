@@ -55,9 +55,7 @@ def renderings(clips: list[Clip], heard: RecognizedRecordings, **variants: list[
     return Renderings(ids=heard.ids, tokens=(), sounds=sounds, decoded={}, unspoken={}, rate=clips[0].rate)
 
 
-def test_silence_in_the_place_of_a_variant_is_heard_as_such_and_does_not_ship(
-    clips: list[Clip], heard: RecognizedRecordings
-) -> None:
+def test_a_silent_variant_is_heard_as_such_and_does_not_ship(clips: list[Clip], heard: RecognizedRecordings) -> None:
     sounds = [clip.samples for clip in clips]
     spoken = renderings(clips, heard, fp32=sounds, int8=[np.zeros_like(samples) for samples in sounds])
     normalizer = Normalizer("en-us")
@@ -95,9 +93,7 @@ def run_choose(place: Path, bundle: Path) -> subprocess.CompletedProcess[str]:
     return run_command("tasks.choose", *arguments, cwd=place)
 
 
-def test_an_int8_that_is_slower_is_kept_and_not_the_default(
-    slower: Path, trained: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_slower_int8_is_kept_and_not_the_default(slower: Path, trained: tuple[Path, Path], tmp_path: Path) -> None:
     """The clock's figures are those of `slower` as they are measured here."""
     tokens = np.zeros((20, 3), np.int64)
     tokens[:, 0] = np.arange(20) % 20 + 3
@@ -116,9 +112,7 @@ def test_an_int8_that_is_slower_is_kept_and_not_the_default(
     assert {variant for graph in bundle.description.graphs.values() for variant in graph.variants} == {"fp32", "int8"}
 
 
-def test_the_chosen_variant_is_what_the_bundle_speaks_with_and_what_failed_is_not_in_it(
-    slower: Path, tmp_path: Path
-) -> None:
+def test_the_bundle_speaks_with_the_chosen_variant_and_has_none_that_failed(slower: Path, tmp_path: Path) -> None:
     """As `slower`, with the clock's figures the other way round; and a third variant that verify refused."""
     bundle = with_copies(slower, tmp_path / "three", "fp16")
     third = variant("onnxruntime/fp16", 3.0)

@@ -1,7 +1,6 @@
 """A Prefect server for the session, and small DVC projects whose stages are a line of Python each."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ import pytest
 
 from tests.support.imports import ROOT
 from tests.support.pipeline import git
-from tests.support.processes import TOKEN
+from tests.support.processes import TOKEN, start
 
 pytest.importorskip("prefect")
 
@@ -102,14 +101,9 @@ def run_flow(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> Callable[.
 
 def start_flow(root: Path, code: str, server: str) -> subprocess.Popen[bytes]:
     """Start Python code that runs a flow, in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        cwd=root,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": server, TOKEN: str(root)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PREFECT_API_URL": server, TOKEN: str(root)}
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return start([sys.executable, "-c", code], cwd=root, env=environment, **silent)
 
 
 def commit(root: Path) -> None:

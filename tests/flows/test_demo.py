@@ -32,9 +32,7 @@ def test_make_passes_the_family_on() -> None:
 
 
 @pytest.mark.parametrize("where", [".", "runs/workspaces/id"])
-def test_paths_are_as_seen_from_where_the_command_was_given(
-    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_are_as_seen_from_the_shell(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     sample = Path(where) / "reports/evaluation/samples/a.fp32.wav"
     sample.parent.mkdir(parents=True)

@@ -19,10 +19,11 @@ from flows.train_node import train_node
 from tests.flows.conftest import commit, dvc, start_flow
 from tests.support.imports import ROOT
 from tests.support.pipeline import git
-from tests.support.processes import TOKEN, processes_of
+from tests.support.processes import TOKEN, processes_of, start
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.long
+Run = Callable[..., Any]
 
 NODES = """\
 stages:
@@ -79,12 +80,8 @@ def two_machines(
         create = [*prefect, "work-pool", "create", pool, "--type", "process", "--overwrite"]
         subprocess.run(create, env=environment, check=True)
     subprocess.run([*prefect, "--no-prompt", "deploy", "--all"], cwd=root, env=environment, check=True)
-    worker = subprocess.Popen(
-        [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"],
-        cwd=second,
-        env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    )
+    command = [*prefect, "worker", "start", "--pool", "sonorant-nodes", "--limit", "1"]
+    worker = start(command, cwd=second, env=environment)
     try:
         yield root, meetings
     finally:
@@ -93,7 +90,7 @@ def two_machines(
 
 
 def test_nodes_are_fetched_for_watched_and_cancelled(
-    prefect_server: str, two_machines: tuple[Path, Path], run_flow: Callable[..., Any]
+    prefect_server: str, two_machines: tuple[Path, Path], run_flow: Run
 ) -> None:
     root, meetings = two_machines
     second = root.parent / "second"
@@ -122,9 +119,7 @@ def test_nodes_are_fetched_for_watched_and_cancelled(
     wait_until(lambda: processes_of(second, running="stage.py") == [])
 
 
-def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(
-    two_machines: tuple[Path, Path], run_flow: Callable[..., Any]
-) -> None:
+def test_a_node_that_no_worker_takes_ends_the_flow_in_one_line(two_machines: tuple[Path, Path], run_flow: Run) -> None:
     root, meetings = two_machines
     (meetings / "second").write_text("never ends")
     state = run_flow(root, register=False, nodes=3, join_timeout=15)

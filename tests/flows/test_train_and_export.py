@@ -63,10 +63,7 @@ def test_overrides_leave_the_working_tree_alone(make_project: Make, run_flow: Ru
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        (
-            {"overrides": {"train_acoustic.stepz": 5}},
-            "unknown key 'train_acoustic.stepz'; did you mean 'train_acoustic",
-        ),
+        ({"overrides": {"train_acoustic.stepz": 5}}, "'train_acoustic.stepz'; did you mean 'train_acoustic.steps'"),
         ({"overrides": {"train_acoustic.steps": "many"}}, "expected int such as 2, not 'many'"),
         ({"overrides": {"train_acoustic": 5}}, "it is a section; name one of train_acoustic.steps"),
         ({"stages": ["trane"]}, "unknown stage 'trane'; dvc.yaml has: prepare, train_predictor, evaluate"),

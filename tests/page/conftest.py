@@ -15,6 +15,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from tests.support.processes import start
 from tests.support.variants import with_variant
 from tests.support.waiting import PATIENCE
 
@@ -51,13 +52,8 @@ def codec_lm_page(codec_lm_bundle: Path) -> Iterator[str]:
 def served(bundle: Path) -> Iterator[str]:
     """Address of a demo page of a bundle; its process ends well, and has said nothing but what is told of texts."""
     options = ["--voice", str(bundle), "--port", "0", "--workers", "1"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "sonorant.cli", "demo-page", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
-    ) as process:
+    command = [sys.executable, "-m", "sonorant.cli", "demo-page", *options]
+    with start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
         found = re.search(r"http://127\.0\.0\.1:\d+/", line)
         assert found, process.stderr.read() if process.poll() is not None else line

@@ -38,8 +38,7 @@ JUDGE = {"recognizer": "pocketsphinx", "revision": "pocketsphinx 5.1.1", "normal
 
 
 def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
-    """Wrong words `points` above the recordings' rate, in sentences drawn by `seed`; `scatter` more moved from sentence
-    to sentence."""
+    """Wrong words `points` above the recordings' rate, in drawn sentences; `scatter` more moved to other sentences."""
     rng, errors = np.random.default_rng(seed), RECORDINGS.copy()
     errors[rng.choice(SENTENCES, round(points / 100 * SENTENCES * WORDS), replace=False)] += 1
     errors[rng.choice(np.flatnonzero(errors > 0), scatter, replace=False)] -= 1

@@ -64,9 +64,7 @@ def test_the_same_bundle_is_the_same_version_wherever_it_lies(voice_bundle: Path
     assert files == {"report/index.html", "report/evaluation"}
 
 
-def test_a_voice_that_is_measured_again_is_the_same_version_with_the_new_figures(
-    voice_bundle: Path, project: Path
-) -> None:
+def test_a_voice_measured_again_is_the_same_version_with_the_new_figures(voice_bundle: Path, project: Path) -> None:
     for speedup, rtf in ((1.5, 0.01), (1.7, 0.02)):
         bundle = chosen(voice_bundle, project / str(speedup), speedup)
         assert register(bundle, figures(variant="int8", rtf=rtf), project / "absent", CONFIG, {}).version == 1

@@ -6,8 +6,7 @@ import secrets
 import socket
 
 PORTS = range(10_000, 20_000)
-"""Below those that a system gives of its own accord (Linux: from 32768), which any connection may get before the server
-listens."""
+"""Below those that Linux gives of its own accord (from 32768): any connection may get one before the server listens."""
 
 
 def free_port() -> int:

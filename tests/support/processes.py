@@ -1,14 +1,22 @@
-"""Processes that a test started, in whatever session they are: their environment says for which folder."""
+"""Processes that a test starts, and finds again: their environment says for which folder they work."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 TOKEN = "SONORANT_TEST"
 """The variable that holds the folder."""
+
+
+def start(command: list[Any], **settings: Any) -> subprocess.Popen[Any]:
+    """Start a command that obeys SIGINT, as a shell's background jobs do not."""
+    return subprocess.Popen(command, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **settings)
 
 
 def processes_of(folder: Path, *, having: str = TOKEN, running: str = "") -> list[psutil.Process]:

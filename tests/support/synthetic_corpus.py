@@ -1,5 +1,4 @@
-"""A corpus of tones with a phoneme a tone, written as a feature store: real data for measurements that need no
-recordings.
+"""A corpus of tones, one a phoneme, written as a feature store: data for measurements that need no recordings.
 
     python -m tests.support.synthetic_corpus FOLDER --hours 2
 
