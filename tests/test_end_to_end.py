@@ -29,8 +29,6 @@ pytestmark = pytest.mark.long
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)
-no_flite = "flite, which speaks the demo's corpus, is not installed"
-needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason=no_flite)
 
 GRAPH = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
 STAGES = sorted(GRAPH)
@@ -60,6 +58,8 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
 @pytest.fixture(scope="module")
 def finished(make: Make) -> Project:
     """A project after its first `dvc repro`."""
+    if shutil.which("flite") is None:
+        pytest.skip("flite, which speaks the demo's corpus, is not installed")
     project = make("finished")
     assert sorted(ran(project.run("dvc", "repro"))) == STAGES
     return project
@@ -150,7 +150,6 @@ def assert_shipped(project: Project, metrics: dict[str, Any]) -> None:
         assert chosen["speedup_ci95"][0] > 1 and chosen["wer_above_fp32"] <= 2
 
 
-@needs_flite
 def test_every_stage_writes_what_it_promises(finished: Project) -> None:
     assert_whole(finished, sentences=TINY["recognizer.sentences"])
     for model in ("acoustic", "vocoder"):
@@ -162,7 +161,6 @@ def test_every_stage_writes_what_it_promises(finished: Project) -> None:
     assert git(finished.root, "status", "--porcelain") == "?? dvc.lock\n"
 
 
-@needs_flite
 def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alone(finished: Project) -> None:
     lock, settings = finished.lock, (finished.root / "params.yaml").read_bytes()
     printed = finished.run("dvc", "repro")
@@ -176,7 +174,6 @@ def test_nothing_runs_twice_and_an_evaluation_setting_reaches_the_evaluation_alo
         (finished.root / "params.yaml").write_bytes(settings)
 
 
-@needs_flite
 def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, client: Any) -> None:
     runs = mlflow_runs(client)
     [parent] = [run for run in runs.values() if "mlflow.parentRunId" not in run.data.tags]
@@ -199,7 +196,6 @@ def test_each_execution_is_a_run_with_a_run_for_each_stage(finished: Project, cl
     assert runs["evaluate"].data.metrics["intelligibility.int8.wer"] == figures["int8"]["wer"]
 
 
-@needs_flite
 @pytest.mark.parametrize("model", ["acoustic", "vocoder"])
 def test_mlflow_has_each_point_once_with_pictures_and_sound(finished: Project, client: Any, model: str) -> None:
     run = mlflow_runs(client)[f"train_{model}"].info.run_id
@@ -220,7 +216,6 @@ def test_mlflow_has_each_point_once_with_pictures_and_sound(finished: Project, c
     assert sound.read_bytes()[:4] == b"RIFF" and sound.stat().st_size > 10_000
 
 
-@needs_flite
 def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: Make) -> None:
     """The flow in another project: DVC's run cache has what each stage wrote, if the flow asks for the same stages."""
     from mlflow.tracking import MlflowClient
@@ -240,7 +235,6 @@ def test_make_demo_ends_in_the_same_lock_as_dvc_repro(finished: Project, make: M
     assert demo.processes() == []
 
 
-@needs_flite
 def test_the_same_graph_makes_a_codec_language_model_and_reports_both(finished: Project, make: Make) -> None:
     """As `make demo FAMILY=codec_lm` in a project whose own voice is finished; a voice of so few steps says nothing."""
     project = make("codec_lm", voice={"family": "codec_lm"})
@@ -262,7 +256,6 @@ def test_the_same_graph_makes_a_codec_language_model_and_reports_both(finished: 
     assert ran(project.run("dvc", "repro")) == [] and project.processes() == []
 
 
-@needs_flite
 def test_a_killed_trainer_resumes_when_the_command_is_given_again(finished: Project, make: Make) -> None:
     steps, every = 400, 20
     settings = {"steps": steps, "checkpoint_every": every, "validate_every": steps, "log_every": 1}
@@ -319,7 +312,6 @@ def test_real_recordings_go_through_every_stage(ljspeech_mini: Path, make: Make)
     assert project.json("artifacts/voice/voice.json")["audio"]["sample_rate"] == 22050
 
 
-@needs_flite
 @pytest.mark.parametrize(
     ("section", "settings", "says"),
     [

@@ -32,11 +32,7 @@ LENIENT = dict.fromkeys(family_names(), 20.0)
 
 
 def challenge(
-    bundle: Path,
-    errors: np.ndarray = RECORDINGS,
-    metrics: dict[str, Any] | None = None,
-    opinions: np.ndarray = OPINIONS,
-    **limits: Any,
+    bundle: Path, errors: np.ndarray = RECORDINGS, metrics: Any = None, opinions: np.ndarray = OPINIONS, **limits: Any
 ) -> Verdict:
     """Register a challenger with these word errors and opinions and let the gates decide."""
     report = write_report(bundle.parent / f"report of {bundle.name}", errors, opinions=opinions)

@@ -16,7 +16,7 @@ from sonorant.registry import promote, register, rollback
 from sonorant.tracking import open_store
 from tests.registry.conftest import aliases, tags
 from tests.registry.planted import CONFIG, GATES, figures
-from tests.support.command import run_command
+from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
 
 KILLED = """
@@ -84,6 +84,4 @@ def test_nothing_to_return_to_is_one_clear_line(voice_bundle: Path, project: Pat
     promote("test-voice", GATES)
     (project / "params.yaml").write_text(json.dumps({"register": dataclasses.asdict(CONFIG)}))
     done = run_command("tasks.rollback", "--reason", "none")
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith("error: models:/test-voice: no version has the alias previous")
-    assert done.stderr.count("\n") == 1
+    assert error_line(done).startswith("models:/test-voice: no version has the alias previous") and done.stdout == ""

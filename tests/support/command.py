@@ -44,6 +44,13 @@ def run_command(
     return subprocess.CompletedProcess(command, status, *printed)
 
 
+def error_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line with which a command failed, without `error: `."""
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith("error: ")
+    return done.stderr.removeprefix("error: ")
+
+
 def _status_of(module: str) -> int:
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
