@@ -186,7 +186,7 @@ def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_no
 ) -> None:
     bundle = read_bundle(voice_bundle)
     bundle = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, family="codec_lm"))
-    unmeasured = evidence(voice_bundle, figures(rtf=0.2), bundle=bundle)
+    unmeasured = dataclasses.replace(evidence(voice_bundle, figures(rtf=0.2)), bundle=bundle)
     found = {"runaways": runaways, "sentences": 160, "runaway_rate": runaways / 160, "runaway_rate_ci95": interval}
     voice = dataclasses.replace(unmeasured, metrics=unmeasured.metrics | {"decoding": {"fp32": found}})
     gates = {gate.name: gate for gate in judge_alone(voice, GATES)}
