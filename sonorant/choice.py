@@ -18,15 +18,9 @@ from sonorant.runtime.bundle import Bundle, Graph, write_bundle
 from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
 
 Target = Literal["latency", "throughput"]
-
-
 HEARD_UNDER = "onnxruntime"
 """The runtime that `evaluate` lets every variant speak with to be recognised."""
-
-
 SENTENCES = "medium"
-
-
 TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
 """What is compared. One sentence is soonest done by all cores; most are done in an hour with a core each."""
 

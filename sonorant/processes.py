@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 from sonorant.errors import SonorantError
 
 Item = TypeVar("Item")
-
-
 Result = TypeVar("Result")
 
 

@@ -27,11 +27,7 @@ from sonorant.formerly import current_model
 
 VERSION = 1
 """Of the layout of the store; a reader refuses another."""
-
-
 CODES, FRAMES = "codes.npy", "frames.npy"
-
-
 _REPAIR = "run: dvc repro train_waveform"
 
 
@@ -194,8 +190,6 @@ def _report(codes_FG: np.ndarray, codes: int, frame_seconds: float) -> dict[str,
 
 
 CODES_MULTIPLE = 8
-
-
 UNPROMPTED = 0.25
 """Share of rows without a prompt where there are prompts, for a voice must speak without one too."""
 

@@ -12,8 +12,6 @@ from sonorant.files import atomic_file
 
 LIMIT = 50
 """Steps a trace may hold: each adds megabytes."""
-
-
 AFTER, LENGTH = 10, 5
 """Without a range: steps left out at the start, while caches fill, and steps recorded."""
 
