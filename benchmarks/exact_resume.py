@@ -25,12 +25,12 @@ import psutil
 import torch
 
 from benchmarks.report import command, finish, options
-from benchmarks.slow_disk_worker import PAUSE
 from sonorant.training import checkpoint
-from sonorant.training.distributed.launch import SHUTDOWN_SECONDS, WORKER
+from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from tests.support.tiny_training import RECIPES, tiny_features
 from tests.support.waiting import PATIENCE
+from tests.training.disturbed_worker import SLOW_WRITE
 from tests.training.trainings import Training, ranks_of
 
 STEPS_PER_KILL = 10
@@ -74,9 +74,9 @@ def training_of(case: Case, features: Path, folder: Path, steps: int) -> Trainin
     return Training(case.kind, features, folder, **case.changes, steps=steps, **every)
 
 
-def start_until(training: Training, case: Case, step: int, worker: str = WORKER) -> subprocess.Popen[bytes]:
+def start_until(training: Training, case: Case, step: int, **variables: str) -> subprocess.Popen[bytes]:
     """Start or resume the training; return when it has logged `step`."""
-    agent = training.start(case.processes, worker)
+    agent = training.start(case.processes, **variables)
     training.wait_for(lambda: max(logged_steps(training), default=0) >= step, agent)
     return agent
 
@@ -94,12 +94,12 @@ def kill(training: Training, case: Case, kind: str, step: int, dice: random.Rand
         return any(training.run.checkpoints.glob(".*.ckpt.*.tmp"))
 
     inside = kind == "inside a write"
-    agent = start_until(training, case, step, "benchmarks.slow_disk_worker" if inside else WORKER)
+    agent = start_until(training, case, step, **({"DISTURBED": "slow_disk"} if inside else {}))
     ranks = ranks_of(agent)
     deadline = time.monotonic() + PATIENCE
     while inside and not unfinished_write() and time.monotonic() < deadline:
         time.sleep(0.002)
-    time.sleep(dice.uniform(0, 1.8 * PAUSE if inside else 0.1))
+    time.sleep(dice.uniform(0, 1.8 * SLOW_WRITE if inside else 0.1))
     for number in [dice.choice(sorted(ranks))] if kind == "one rank" else ranks:
         ranks[number].kill()  # before torchrun, whose end would let them save
     if kind == "all processes":

@@ -5,10 +5,12 @@ DISTURBED names what happens, a function below.
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from torch.utils.data import Dataset
 from sonorant.data.batches import Batch
 from sonorant.data.plan import MicroBatch
 from sonorant.families.parallel.training import AcousticLosses, AcousticRecipe
-from sonorant.training import memory, run_directory, worker
+from sonorant.files import atomic_file
+from sonorant.training import checkpoint, memory, run_directory, worker
 from sonorant.training.trainer import Trainer
 
 
@@ -134,9 +137,41 @@ def scarce() -> int:
     return int(os.environ["SCARCE_LIMIT"])
 
 
+SLOW_WRITE = 0.15
+"""Seconds in the middle of each of the writes that a checkpoint takes on a slow disk."""
+
+
+class SlowFile(io.FileIO):
+    """Pauses in the middle of every write."""
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data)
+        written = super().write(view[: len(view) // 2]) or 0
+        time.sleep(SLOW_WRITE)
+        return written + (super().write(view[len(view) // 2 :]) or 0)
+
+
+class SlowPath(type(Path())):  # type: ignore[misc]
+    """Opens as a slow file."""
+
+    def open(self, mode: str = "wb") -> SlowFile:
+        return SlowFile(self, mode)
+
+
+def slow_disk() -> None:
+    """Checkpoints are written slowly, so that a kill can hit a write in the middle."""
+
+    @contextmanager
+    def slow_atomic_file(path: Path) -> Iterator[Path]:
+        with atomic_file(path) as temporary:
+            yield SlowPath(temporary)
+
+    checkpoint.atomic_file = slow_atomic_file
+
+
 DISTURBANCES: dict[str, Callable[[], None]] = {
     plant.__name__: plant
-    for plant in (held, impatient, hanging_loader, scarce_passes, scarce_address_space, scarce_budget)
+    for plant in (held, impatient, hanging_loader, scarce_passes, scarce_address_space, scarce_budget, slow_disk)
 }
 
 

@@ -119,7 +119,7 @@ class Training:
         self.output, self.job_file = folder / "output.txt", folder / "job.json"
 
     def start(
-        self, processes: int = 1, before: Callable[[], None] | None = None, **variables: str
+        self, processes: int = 1, *, before: Callable[[], None] | None = None, **variables: str
     ) -> subprocess.Popen[bytes]:
         """Start or resume it; `before` is called in the new process. DISTURBED: see `disturbed_worker`."""
         self.job.write(self.job_file)
