@@ -76,7 +76,7 @@ def training_of(case: Case, features: Path, folder: Path, steps: int) -> Trainin
 
 def start_until(training: Training, case: Case, step: int, **variables: str) -> subprocess.Popen[bytes]:
     """Start or resume the training; return when it has logged `step`."""
-    agent = training.start(case.processes, **variables)
+    agent = training.start(case.processes, before=None, **variables)
     training.wait_for(lambda: max(logged_steps(training), default=0) >= step, agent)
     return agent
 
