@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.tracking_outage import complete, never_returns, served
 from infra.local_servers import answers
 from sonorant.cli import main
 from sonorant.errors import SonorantError, Stopped
@@ -320,17 +319,6 @@ def test_tail_reads_whole_lines_once_and_skips_damaged_ones(tmp_path: Path) -> N
 
 def test_addresses_are_shown_without_passwords() -> None:
     assert shown("failed:\n http://me:pass@host:5000/api") == "failed: http://host:5000/api"
-
-
-@pytest.mark.long
-def test_a_training_whose_server_dies_owes_nothing_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The short form of `benchmarks.tracking_outage`: the server comes back only when the stage is over."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")  # restored after `served` has set it
-    with served(tmp_path / "short") as server:
-        found = never_returns(server, steps=240)  # so that it is not over when the server dies
-    assert found["exit_code"] == 0
-    assert found["missing_before_sync"] > 0, "the server was not missed"
-    assert complete(found["delivered"]), found
 
 
 @contextmanager
