@@ -38,10 +38,9 @@ def compare(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
         return {"not comparable": f"another voice: {VOICE} was {voices[0]}, is {voices[1]}"}
     audio = [dict(_cells(verdict["result"], AUDIO)) for verdict in (earlier, now)]
     for path in audio[0].keys() & audio[1].keys():
-        if audio[0][path] != audio[1][path]:
-            return {
-                "not comparable": f"another speech: {path} was {audio[0][path]} seconds of audio, is {audio[1][path]}"
-            }
+        then, today = audio[0][path], audio[1][path]
+        if then != today:
+            return {"not comparable": f"another speech: {path} was {then} seconds of audio, is {today}"}
     before, after = ({path: np.array(b) for path, b in _cells(verdict["result"], BLOCKS)} for verdict in (earlier, now))
     rows = [_row(path, before, after) for path in after if path in before and not path.endswith(f"/{CONTROL}")]
     moved = sorted((row for row in rows if _beyond_noise(row)), key=lambda row: -abs(np.log(row["ratio"])))

@@ -56,9 +56,8 @@ class Decoder:
         self._runtime = cast(TokenRuntime, self.voice.runtime)
         self._stepper = self._runtime.stepper()
         self._decoding = decoding(self.voice)
-        self._greedy = replace(
-            self._decoding.defaults, temperature=0.0, advance="median", repetition_penalty=1.0, retries=0
-        )
+        greedy: dict[str, Any] = {"temperature": 0.0, "advance": "median", "repetition_penalty": 1.0, "retries": 0}
+        self._greedy = replace(self._decoding.defaults, **greedy)
         self.took: list[float] = []
         """Seconds of decoding alone, of each call of `decode_texts`."""
 
@@ -139,9 +138,8 @@ def rows_of_text(voice: Voice, batch: int, bucket: int) -> NDArray[np.int64]:
         raise SonorantError(f"a bucket of {bucket} slots has no room for any text; take a larger one")
     phonemes = voice.frontend.speak(TEXTS["paragraph"]).phonemes
     enough = phonemes * (1 + (count + 13 * batch) // len(phonemes))
-    return np.stack(
-        [voice.symbols.to_tokens(enough[13 * row :][: count - EMPTY]).astype(np.int64) for row in range(batch)]
-    )
+    rows = [voice.symbols.to_tokens(enough[13 * row :][: count - EMPTY]) for row in range(batch)]
+    return np.stack(rows).astype(np.int64)
 
 
 def decoding(voice: Voice) -> DecodingDescription:

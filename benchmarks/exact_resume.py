@@ -221,10 +221,8 @@ def main() -> None:
         done = [future.result() for future in running]
         rounding = differences.result()
 
-    kept = {
-        part: f"{sum(case.end[part] for case in done)} of {len(done)}"
-        for part in ("weights", "average", "optimizers", "saved_model", "best", "curve")
-    }
+    parts = ("weights", "average", "optimizers", "saved_model", "best", "curve")
+    kept = {part: f"{sum(case.end[part] for case in done)} of {len(done)}" for part in parts}
     kills = {kind: sum(case.kills[kind] for case in done) for kind in KINDS}
     result = {
         "bit_identical": kept,
@@ -235,17 +233,15 @@ def main() -> None:
         "other_world_size_relative_difference": rounding,
         "seconds": round(time.monotonic() - start),
     }
-    planned = sum(kills.values()) == arguments.kills
-    stopped = [case.stop["state"] == "stopped" and case.stop["steps_to_repeat"] == 0 for case in done]
+    same = all(case.end[part] for case in done for part in parts)
+    struck = sum(kills.values()) == arguments.kills and (kills["inside a write"] > 0 or arguments.kills < len(KINDS))
+    stopped = all(case.stop["state"] == "stopped" and case.stop["steps_to_repeat"] == 0 for case in done)
+    in_time = max(case.stop["seconds"] for case in done) < SHUTDOWN_SECONDS
     claims = {
-        f"weights, average and optimizers are bit-identical in all {len(done)} trainings": all(
-            case.end[part] for case in done for part in kept
-        ),
-        f"all {arguments.kills} kills struck as planned, inside a write too": planned
-        and (kills["inside a write"] > 0 or arguments.kills < len(KINDS)),
+        f"weights, average and optimizers are bit-identical in all {len(done)} trainings": same,
+        f"all {arguments.kills} kills struck as planned, inside a write too": struck,
         "no step is logged twice and none is missing": result["steps_logged_twice"] == result["steps_missing"] == 0,
-        "SIGTERM saves within the grace time, and no step is repeated": all(stopped)
-        and max(case.stop["seconds"] for case in done) < SHUTDOWN_SECONDS,
+        "SIGTERM saves within the grace time, and no step is repeated": stopped and in_time,
         "another number of processes resumes to rounding": rounding["loss"] < 1e-3,
     }
     finish("exact_resume", result, claims, arguments, measures=False)

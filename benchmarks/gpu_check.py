@@ -121,10 +121,8 @@ def resume(folder: Path, place: Path, device: torch.device) -> Answer:
     found: dict[str, Any] = {}
     for kind in KINDS if device.type == "cuda" else KINDS[:1]:
         changes = {"steps": 60, "checkpoint_every": 10, "validate_every": 60, "precision": "bf16"}
-        whole, again, cut = (
-            tiny_job(kind, folder / "tiny" / "features", place / f"{kind}-{name}", **changes)
-            for name in ("whole", "again", "cut")
-        )
+        places = [place / f"{kind}-{name}" for name in ("whole", "again", "cut")]
+        whole, again, cut = (tiny_job(kind, folder / "tiny" / "features", where, **changes) for where in places)
         launch(whole)
         launch(again)
         _kill_after_a_checkpoint(cut, place / f"{kind}.json")

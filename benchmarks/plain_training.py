@@ -42,10 +42,8 @@ def plain_layers(module: nn.Module) -> None:
     for name, child in module.named_children():
         if isinstance(child, DepthwiseConv):
             kernel = child.kernel_size[0]
-            plain = PlainDepthwise(
-                child.in_channels, child.out_channels, kernel, padding=kernel // 2, groups=child.groups
-            )
-            setattr(module, name, plain)
+            channels = (child.in_channels, child.out_channels)
+            setattr(module, name, PlainDepthwise(*channels, kernel, padding=kernel // 2, groups=child.groups))
         elif isinstance(child, Dropout):
             setattr(module, name, nn.Dropout(child.p))
         elif isinstance(child, GELU):
@@ -73,10 +71,8 @@ def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
     plain_layers(phase.module)
     optimizer = torch.optim.AdamW(phase.module.parameters(), lr=recipe.config.learning_rate)
     plan = random_batches(recipe)
-    if len(plan) < warmup + steps:
-        raise SystemExit(
-            f"{len(plan)} batches of {BATCH} utterances are too few for {warmup + steps} steps: lower --steps"
-        )
+    if len(plan) < (needed := warmup + steps):
+        raise SystemExit(f"{len(plan)} batches of {BATCH} utterances are too few for {needed} steps: lower --steps")
     dataset: Dataset[Batch] = recipe.dataset(plan)
     batches = enumerate(zip(plan, DataLoader(dataset, batch_size=None), strict=True))
 

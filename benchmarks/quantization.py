@@ -81,9 +81,8 @@ def refuse_unfinished(project: Path) -> None:
     """Raises SonorantError if the demo has not run in `project`."""
     for name in NEEDED:
         if not (project / name).is_dir():
-            raise SonorantError(
-                f"{project / name}: missing; run in the folder of a finished `make demo`, or give --project"
-            )
+            remedy = "run in the folder of a finished `make demo`, or give --project"
+            raise SonorantError(f"{project / name}: missing; {remedy}")
 
 
 def measure(project: Path, temporary: Path, sentences: int | None, repeats: int) -> dict[str, Any]:

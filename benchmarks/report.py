@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +26,7 @@ def machine() -> dict[str, Any]:
         "cpu": _processor(),
         "cores": usable_cores(),
         "gpu": _gpu(),
-        "memory_gib": _memory_gib(),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         **{package: found for package in _PACKAGES if (found := _version(package))},
@@ -75,11 +76,8 @@ def _version(package: str) -> str | None:
 
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or "unknown"
+    names = re.findall(r"^model name\s*: (.+)", cpuinfo.read_text(), re.MULTILINE) if cpuinfo.exists() else []
+    return names[0].strip() if names else platform.processor() or "unknown"
 
 
 def _gpu() -> str | None:
@@ -90,9 +88,3 @@ def _gpu() -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return ", ".join(done.stdout.split("\n")).strip(", ") or None if done.returncode == 0 else None
-
-
-def _memory_gib() -> float | None:
-    if "SC_PHYS_PAGES" not in os.sysconf_names:
-        return None
-    return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1)

@@ -51,11 +51,8 @@ def told(results: Path) -> list[str]:
         if files:
             more = f" and {len(files) - 3} more" if len(files) > 3 else ""
             lines.append(f"benchmarks/results/{path.name} is older than {', '.join(files[:3])}{more}")
-    if unknown:
-        lines.append(
-            f"benchmarks/results: of unknown age, written before results recorded their code: {', '.join(unknown)}"
-        )
-    return lines
+    undated = "benchmarks/results: of unknown age, written before results recorded their code:"
+    return [*lines, f"{undated} {', '.join(unknown)}"] if unknown else lines
 
 
 def _module_of(name: str) -> Path:

@@ -13,6 +13,7 @@ Reference: FastPitch reaches 101,730 mel frames/s on one A100 (NVIDIA's publishe
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import subprocess
 import sys
@@ -70,25 +71,19 @@ def jobs(features: Path) -> dict[str, Job]:
     frames = float(store.frames[store.indices("train")].mean()) * BATCH
     train["frames_per_micro_batch"] = round(frames / train["micro_batches_per_step"])
     of_vocoder["segments_per_micro_batch"] = BATCH // of_vocoder["micro_batches_per_step"]
-    found = {}
-    for name in MODELS:
-        kind, model, settings = ("acoustic", {**acoustic, "decoder": name}, train)
-        if name == "vocoder":
-            kind, model, settings = ("vocoder", vocoder, of_vocoder)
-        data = str(features.resolve())
-        found[name] = Job(
-            recipe=kind, model=model, train=settings, features=data, run="", out="", fingerprint="", provenance={}
-        )
-    return found
+    same: Any = {"features": str(features.resolve()), "run": "", "out": "", "fingerprint": "", "provenance": {}}
+    found = {"vocoder": Job(recipe="vocoder", model=vocoder, train=of_vocoder, **same)}
+    for decoder in ("regression", "flow"):
+        found[decoder] = Job(recipe="acoustic", model=acoustic | {"decoder": decoder}, train=train, **same)
+    return {name: found[name] for name in MODELS}
 
 
 def cases(model: str, rounds: int, processes: int) -> Iterator[list[Case]]:
     """The cases of each round, the plain recipe first."""
     plain = Case(model=model, precision="fp32", processes=1, plain=True)
     default = Case(model=model, precision="bf16", processes=processes)
-    every = [
-        Case(model=model, precision=name, processes=count) for name in ("bf16", "fp32") for count in {1, processes}
-    ]
+    pairs = itertools.product(("bf16", "fp32"), {1, processes})
+    every = [Case(model=model, precision=precision, processes=count) for precision, count in pairs]
     yield [plain, default, *(case for case in every if case != default)]
     for _ in range(rounds - 1):
         yield [plain, default]

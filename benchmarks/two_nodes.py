@@ -258,11 +258,11 @@ def main() -> None:
         else:
             with Pool(copies, folder, environment) as pool:
                 result = play(Scene(first, second, one, pool), kill_at, one_too=True)
+    most = WITHIN[way]
     claims = {
-        f"when a machine dies the training ends within {WITHIN[way]:g} s": result["seconds_until_it_said_so"]
-        <= WITHIN[way],
+        f"when a machine dies the training ends within {most:g} s": result["seconds_until_it_said_so"] <= most,
         "it says so in one line": len(result["errors"]) == 1 and "training failed after step" in result["errors"][0],
-        f"no process is left after {WITHIN[way]:g} s": result["seconds_until_no_process_was_left"] <= WITHIN[way],
+        f"no process is left after {most:g} s": result["seconds_until_no_process_was_left"] <= most,
         "the next start resumes from the last checkpoint": (result["resumed_at"] or 0) == result["last_checkpoint"] > 0,
         "the weights equal those of an undisturbed training to the bit": result["weights_identical"],
         "so do average and optimizers": result["states_identical"],
