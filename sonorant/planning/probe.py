@@ -20,7 +20,6 @@ from sonorant.training import memory
 from sonorant.training.config import MachineConfig
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
-from sonorant.training.recipe import Recipe
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import release
@@ -81,6 +80,8 @@ def _needs(job: Job, device: torch.device) -> Needs:
     allowed = memory.allowance(device, share)
     largest = memory.find_budget(trained, share)
     recipe.budget = wanted or largest
+    steps = recipe.plan.steps(0)
+    data, count = recipe.dataset(steps[0]), len(steps[0])
     return Needs(
         parameters=parameter_counts(recipe),
         bytes=bytes_by_component(trained),
@@ -89,8 +90,8 @@ def _needs(job: Job, device: torch.device) -> Needs:
         budget=recipe.budget,
         largest=largest,
         bounded=largest >= recipe.budget_range(memory.STEPS_AN_EPOCH)[1],
-        work=_work_of_a_step(trained),
-        frames_a_step=_frames_a_step(recipe),
+        work=work_of(lambda: trained.take(0, steps[0], (data[index] for index in range(count)))),
+        frames_a_step=sum(recipe.units(batch)["frames"] for step in steps for batch in step) / len(steps),
         seconds_per_frame=recipe.seconds_per_frame,
     )
 
@@ -111,17 +112,6 @@ def speed_of(job: Job, steps: int) -> Speed:
         seconds_per_step=statistics.median(after - before for before, after in pairwise(times)),
         shares={name[5:]: statistics.fmean(row.get(name, 0.0) for row in measured) for name in names},
     )
-
-
-def _work_of_a_step(trained: TrainStep) -> Work:
-    step = trained.recipe.plan.steps(0)[0]
-    data = trained.recipe.dataset(step)
-    return work_of(lambda: trained.take(0, step, (data[index] for index in range(len(step)))))
-
-
-def _frames_a_step(recipe: Recipe) -> float:
-    steps = recipe.plan.steps(0)
-    return sum(recipe.units(batch)["frames"] for step in steps for batch in step) / len(steps)
 
 
 @contextlib.contextmanager

@@ -60,13 +60,12 @@ class Delivery:
         self._store: Store | None = None
         with self._alone():
             saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
-            if not saved and spec is None:
+            if saved:
+                remembered = RunSpec(**saved["spec"])
+                spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
+            if spec is None:
                 remedy = "name a run directory such as runs/train_acoustic/<fingerprint>"
                 raise SonorantError(f"{directory}: was never tracked (no {STATE}); {remedy}")
-            remembered = RunSpec(**saved["spec"]) if saved else None
-            if remembered:
-                spec = dataclasses.replace(spec, key=remembered.key) if spec else remembered
-            assert spec is not None
             self.spec = spec
             self.sent = Sent(**saved.get("sent", {}))
             self._save()

@@ -27,7 +27,7 @@ from sonorant.training.telemetry.profile import Profile
 from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
 
 SMALLEST_SCALE = 1.0
-"""Of fp16's gradient scaler, which starts at 65536: gradients that overflow below it are no matter of the scale."""
+"""Of fp16's gradient scaler, which starts at 65536: if gradients overflow below this, the scale is not to blame."""
 
 
 class Trainer:

@@ -29,6 +29,7 @@ from sonorant.training.recipe import Phase, Term, utterances_of
 
 RESOLUTIONS = (256, 512, 1024, 2048)
 """FFT sizes of the spectral loss; hop and window follow (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2)."""
+SPECTRAL = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
 FAKE = "fake"
 """Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
 
@@ -141,7 +142,7 @@ class WaveformRecipe:
         torch.manual_seed(self.config.seed)
         self.model = build(self._description)
         adversaries = Discriminators() if self.config.adversarial else None
-        terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
+        terms = dict(SPECTRAL)
         if adversaries:
             terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
         self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
@@ -192,8 +193,7 @@ class WaveformRecipe:
 
     def losses(self, model: nn.Module) -> Phase:
         """Spectral losses alone: the adversaries' losses change as they learn, so they are no measure."""
-        terms = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
-        return Phase("generator", GeneratorLosses(model, self.store.audio, None), terms)
+        return Phase("generator", GeneratorLosses(model, self.store.audio, None), SPECTRAL)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:
