@@ -111,9 +111,8 @@ class Ledger:
             samples = f"{len(repeated)} samples were computed more than once, utterance {repeated[0][0]} by {who}"
             return f"{samples}: the ranks see the same data"
         if missing:
-            ranks = range(len(pages))
-            dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in ranks]
-            owner = pages[[rank for rank in ranks if missing[0] in dealt[rank]][-1]].rank
+            dealt = [samples_of(batch for batch, _ in shard(batches, rank, len(pages))) for rank in range(len(pages))]
+            owner = [page.rank for page, samples in zip(pages, dealt, strict=True) if missing[0] in samples][-1]
             instead = f", {len(foreign)} others instead" if foreign else ""
             samples = f"{len(missing)} samples were computed by no rank{instead}"
             return f"{samples}, utterance {missing[0][0]} was dealt to {owner}"
@@ -122,10 +121,11 @@ class Ledger:
 
 def samples_of(batches: Iterable[MicroBatch]) -> Samples:
     """The samples of micro-batches, in their order."""
-    starts = ((batch, np.zeros_like(batch.items) if batch.starts is None else batch.starts) for batch in batches)
-    return [
-        (int(item), int(start)) for batch, firsts in starts for item, start in zip(batch.items, firsts, strict=True)
-    ]
+    samples: Samples = []
+    for batch in batches:
+        starts = np.zeros_like(batch.items) if batch.starts is None else batch.starts
+        samples += zip(batch.items.tolist(), starts.tolist(), strict=True)
+    return samples
 
 
 def _hash(steps: list[list[MicroBatch]]) -> str:
