@@ -29,7 +29,7 @@ def origin_tags(root: Path = Path()) -> dict[str, str]:
     lock = root / "dvc.lock"
     if lock.exists():
         tags["dvc_lock"] = sha256_file(lock)
-        if data := _hashes(lock, [DATA]).get(DATA):
+        if data := hashes_of([DATA], root).get(DATA):
             tags["data"] = data
     return tags
 
@@ -37,10 +37,8 @@ def origin_tags(root: Path = Path()) -> dict[str, str]:
 def hashes_of(paths: Collection[str], root: Path = Path()) -> dict[str, str]:
     """DVC's hashes, from its lock, of those `paths` that stages of the project folder `root` write."""
     lock = root / "dvc.lock"
-    return _hashes(lock, paths) if lock.exists() else {}
-
-
-def _hashes(lock: Path, paths: Collection[str]) -> dict[str, str]:
+    if not lock.exists():
+        return {}
     stages: dict[str, Any] = (yaml.safe_load(lock.read_text(encoding="utf-8")) or {}).get("stages", {})
     outs = [out for stage in stages.values() for out in stage.get("outs", [])]
     return {out["path"]: str(out.get("md5")) for out in outs if out["path"] in paths}

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -27,6 +27,7 @@ from sonorant.tracking.store import Store, TrackingUnavailable, locked, open_sto
 
 log = logging.getLogger(__name__)
 STATE = "tracking.json"
+LOCK = "tracking.lock"
 END = "tracking_end.json"
 """How the stage ended; written by the stage itself, as its thread may still be waiting for the store."""
 BATCH = 500
@@ -58,7 +59,7 @@ class Delivery:
         """Batches, samples and files that the store has taken: a sign of progress."""
         self._tails = [Tail(directory / "metrics.jsonl"), Tail(directory / "system.jsonl")]
         self._store: Store | None = None
-        with self._alone():
+        with locked(directory / LOCK):
             saved: dict[str, Any] = read_json(directory / STATE) if (directory / STATE).exists() else {}
             if saved:
                 remembered = RunSpec(**saved["spec"])
@@ -76,7 +77,7 @@ class Delivery:
         Raises TrackingUnavailable or what mlflow raises; the next call then resumes from what is known to be sent.
         """
         try:
-            with self._alone():
+            with locked(self.directory / LOCK):
                 self.sent = Sent(**read_json(self.directory / STATE)["sent"])  # another process may have sent since
                 store, run_id = self._open()
                 client = store.client
@@ -96,9 +97,6 @@ class Delivery:
         """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it is running or to be resumed."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
-
-    def _alone(self) -> AbstractContextManager[None]:
-        return locked(self.directory / "tracking.lock")
 
     def _open(self) -> tuple[Store, str]:
         if self._store is None:

@@ -99,7 +99,7 @@ def open_store() -> Store:
     for name in ("mlflow", "alembic", "mlflow.store.db.utils"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # warns at each attempt; we say it once
-    database = _database(uri)
+    database = Path(uri.removeprefix("sqlite:///")).resolve() if uri.startswith("sqlite:///") else None
     try:
         from mlflow.tracking import MlflowClient
 
@@ -138,10 +138,6 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _database(uri: str) -> Path | None:
-    return Path(uri.removeprefix("sqlite:///")).resolve() if uri.startswith("sqlite:///") else None
 
 
 def _experiment(client: MlflowClient, database: Path | None) -> str:

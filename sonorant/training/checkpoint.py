@@ -116,9 +116,7 @@ def read_newest(folder: Path, say: Callable[[str], None]) -> bytes | None:
         except DamagedCheckpoint as error:
             say(f"{error}: using the one before it")
     if paths:
-        raise SonorantError(
-            f"{folder}: none of the {len(paths)} checkpoints is whole; remove the folder to train from the start"
-        )
+        raise SonorantError(f"{folder}: none of the {len(paths)} checkpoints is whole; remove the folder to start anew")
     return None
 
 

@@ -116,10 +116,8 @@ def read_initial(path: Path, kind: str) -> Initial:
         why = "is no checkpoint of Sonorant, or it is damaged; name another one"
         raise SonorantError(f"init_from: {path} {why}") from None
     if "description" not in state:
-        raise SonorantError(
-            f"init_from: {path} does not say what model it holds (an older Sonorant wrote it); "
-            "name its trained model folder"
-        )
+        found = "does not say what model it holds (an older Sonorant wrote it)"
+        raise SonorantError(f"init_from: {path} {found}; name its trained model folder")
     state["description"] = current_model(state["description"], path)
     if state["description"]["kind"] != kind:
         raise SonorantError(f"init_from: {path} holds a model of kind '{state['description']['kind']}', not '{kind}'")
@@ -141,10 +139,8 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
             weights[layer], new_rows[key] = _rows_by_name(weights[layer], old, new, key)
     fitting = {name: value for name, value in weights.items() if name in own and value.shape == own[name].shape}
     if not any(value.ndim >= 2 for value in fitting.values()):
-        raise SonorantError(
-            f"init_from: nothing of {initial.source} fits this model; compare its model.json with section "
-            f"'{description['kind']}'"
-        )
+        remedy = f"compare its model.json with section '{description['kind']}'"
+        raise SonorantError(f"init_from: nothing of {initial.source} fits this model; {remedy}")
     model.load_state_dict(fitting, strict=False)
     heard, audio = initial.description["audio"], description["audio"]
     reshaped = [name for name in own if name in weights and name not in fitting]

@@ -34,9 +34,7 @@ def compile_blocks(module: nn.Module, device: torch.device) -> None:
         raise SonorantError("compile: needs triton on a GPU; install it or set compile: false")
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
-        raise SonorantError(
-            f"compile: needs {compiler}, a C++ compiler; install it, name another in CXX, or set compile: false"
-        )
+        raise SonorantError(f"compile: needs {compiler}, a C++ compiler; install it, set CXX, or set compile: false")
     for part in module.modules():
         if isinstance(part, ConvNeXtBlock | TransformerLayer):
             part.compile(dynamic=True)
