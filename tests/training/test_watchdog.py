@@ -8,11 +8,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
-from sonorant.training.distributed.watchdog import Whereabouts, culprits
-from sonorant.training.run_directory import read_metrics
+from sonorant.training.config import MachineConfig
+from sonorant.training.distributed.watchdog import Watchdog, Whereabouts, culprits
+from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.telemetry.stopwatch import Stopwatch
 from tests.support.waiting import PATIENCE
-from tests.training.trainings import Training, newest_state, ranks_of
+from tests.training.trainings import ALONE, Training, newest_state, ranks_of
 
 HASTY = {"stall_warning": 5.0, "stall_limit": 10.0}
 """A rank is silent after four seconds, which no busy machine takes from it."""
@@ -99,3 +102,13 @@ def test_a_training_that_was_suspended_as_a_whole_goes_on(features: Path, tmp_pa
     agent.send_signal(signal.SIGTERM)
     agent.wait(PATIENCE)
     assert training.run.status()["state"] == "stopped", training.said()
+
+
+def test_a_rank_back_from_a_suspension_does_not_report_the_time_it_slept(tmp_path: Path) -> None:
+    stopwatch, run = Stopwatch(), RunDirectory(tmp_path)
+    stopwatch.current = "forward", time.monotonic() - 100
+    watchdog = Watchdog(ALONE, stopwatch, lambda: 7, MachineConfig(**HASTY), run)
+    watchdog._store, watchdog._awake, watchdog._ticked = dist.HashStore(), 0.0, time.monotonic() - 100
+    watchdog._done.set()
+    watchdog._exchange()
+    assert json.loads(watchdog._store.get("watchdog/0"))["idle"] < 1
