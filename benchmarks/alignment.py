@@ -33,7 +33,7 @@ AS_IT_IS = "as params.yaml has it"
 PREFIX, UNCORRUPTED = "text: prefix", "corruption: 0"
 OPTIONS: dict[str, dict[str, Any]] = {PREFIX: {"text": "prefix"}, UNCORRUPTED: {"corruption": 0.0}}
 """What is changed, in section language_model or train_language_model."""
-SHORT: dict[str, Any] = {"sentences": 4, "tiny": True}
+SHORT: dict[str, Any] = {"sentences": 2, "tiny": True}
 NEEDED = ("data/corpus", "data/prepared", "data/features", "data/codes", "models/predictor", "models/waveform")
 
 

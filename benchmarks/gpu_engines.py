@@ -34,8 +34,11 @@ TOLERANCES = {
     "bf16": Tolerance(max_abs_diff=0.5, relative_error=0.03, log_mel_db=1.5, correlation=0.95, frames=(2.0, 0.02)),
 }
 """Of the section `verify` in params.yaml; reading that would take packages that a GPU machine may lack."""
-VOICE_LENGTHS = Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024))
-"""Two sizes a graph: compiling takes half a minute for each."""
+VOICE_LENGTHS = {
+    "cuda": Lengths(tokens=(64, 64, 128, 128), frames=(256, 256, 1024, 1024)),
+    "cpu": Lengths(tokens=(128,) * 4, frames=(1024,) * 4),
+}
+"""Two sizes a graph, in a dry run one: compiling takes half a minute for each."""
 LADDER = (3, 17, 64, 128)
 """Tokens: the least there are, an odd number, the usual, the most."""
 LENGTHS = {"short": (12,), "medium": (48,), "long": (128,), "paragraph": (48, 96, 64, 80, 120, 40)}
@@ -64,18 +67,18 @@ def engines(folder: Path, place: Path, device: torch.device) -> Answer:
     """Every runtime and precision of the device, by size of the models: parity checks, then the latency table."""
     result: dict[str, Any] = {}
     for name, size in (SIZES if device.type == "cuda" else REHEARSAL).items():
-        bundle, trained = write_voice(place / name, size)
+        bundle, trained = write_voice(place / name, size, VOICE_LENGTHS[device.type])
         result[name] = _one_size(bundle, trained, device)
     return result, not any(found["failed"] for found in result.values())
 
 
-def write_voice(folder: Path, size: Size) -> tuple[Bundle, Trained]:
+def write_voice(folder: Path, size: Size, lengths: Lengths) -> tuple[Bundle, Trained]:
     """A bundle of models of that size, and their trained folders. It has float graphs if the packages of the export are
     installed."""
     torch.manual_seed(0)
     acoustic, vocoder = (write_model(folder, kind, size[kind]) for kind in ("acoustic", "vocoder"))
     sees = ReceptiveField(decoder=acoustic.receptive_field, vocoder=vocoder.receptive_field)  # type: ignore[arg-type]
-    bundle = describe(folder, "parallel", sees, VOICE_LENGTHS, None)
+    bundle = describe(folder, "parallel", sees, lengths, None)
     trained = (folder / "acoustic", folder / "vocoder")
     try:
         from sonorant.export.onnx import ExportConfig
@@ -83,7 +86,7 @@ def write_voice(folder: Path, size: Size) -> tuple[Bundle, Trained]:
     except ModuleNotFoundError:
         return bundle, trained
     said = [_tokens(count)[0] for count in LADDER]  # the ranges of the 16-bit graphs are measured on it
-    export_variants(Sources(*trained, utterances=said), bundle.folder, VOICE_LENGTHS, ExportConfig(opset=20))
+    export_variants(Sources(*trained, utterances=said), bundle.folder, lengths, ExportConfig(opset=20))
     return read_bundle(bundle.folder), trained
 
 

@@ -48,6 +48,8 @@ def main() -> None:
     add("--full", action="store_true", help="every cell, compiled runtimes too: half an hour")
     add("--against", type=Path, help="an earlier result of the same voice: say what moved beyond noise")
     given = options(parser, SHORT)
+    if 1 not in given.threads:
+        parser.error("--threads must name 1 too: the claims are about one thread")
     earlier = read_json(given.against) if given.against else None
     trained = (given.predictor, given.waveform)
     with voice_of(given.voice or shipped(), "parallel", trained, given.quantized) as (voice, weights):

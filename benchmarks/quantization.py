@@ -44,7 +44,7 @@ KINDS = {"acoustic": "predictor", "vocoder": "waveform"}
 NEEDED = ("data/corpus", "data/prepared", "data/features", "models/predictor", "models/waveform")
 PARAMS = "params.yaml"
 RESAMPLES = 1000
-SHORT: dict[str, Any] = {"project": None, "repeats": 3}
+SHORT: dict[str, Any] = {"project": None, "sentences": 2, "repeats": 3}
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def main() -> None:
             print(f"{case}: {result[case]}", file=sys.stderr)
             worst[case] = max(max(row["first_steps"], row["resumed"]) for row in result[case].values())
     same = f"within {FIRST_BOUND:g} of one process in {FIRST_STEPS} steps from the same state"
-    claims = {f"{case}: {same}": difference < FIRST_BOUND for case, difference in worst.items()}
+    claims = {f"{case}: {same}": apart < FIRST_BOUND for case, apart in worst.items()}
     found = {"largest_relative_difference": max(worst.values()), "steps": arguments.steps, "cases": result}
     finish("world_size", found, claims, arguments, measures=False)
 
