@@ -1,4 +1,4 @@
-"""Run a command all of whose processes can be ended again, its output in the log of a Prefect run."""
+"""Run a command with its output in the log of a Prefect run, and end all its processes with it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from prefect import get_run_logger
 
 from sonorant.errors import SonorantError
 
-TOKEN = "SONORANT_COMMAND"  # inherited by all descendants, also those in other sessions (torchrun's workers)
+TOKEN = "SONORANT_COMMAND"  # inherited by all descendants, even in other sessions (torchrun's workers)
 GRACE = 25.0  # seconds to save and stop; Prefect's worker kills the flow itself after 30
 ADVICE = ("To track the changes", "git add ", "To enable auto staging", "dvc config core.autostage", "Use `dvc push`")
 """DVC's hints to a person, left out of the log."""
-PROGRESS_EVERY = 10.0  # seconds between two shown states of a progress bar
+PROGRESS_EVERY = 10.0  # seconds between two logged states of a progress bar
 
 
 class CommandFailed(SonorantError):
-    """The command ended with another status than 0."""
+    """The command ended with a status other than 0."""
 
 
 def run_logged(
@@ -35,7 +35,7 @@ def run_logged(
 ) -> None:
     """Run `command` in the folder `where`, with `extra` in its environment and this interpreter as `python`.
 
-    `check` is called about every second; an exception from it ends the command. Raises SonorantError naming `what` and
+    `check` is called about every second; an exception from it ends the command. Raises SonorantError with `what` and
     the command's own last error if it fails.
     """
     logger, errors = get_run_logger(), []
@@ -60,11 +60,11 @@ def run_command(
     environment: Mapping[str, str],
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run `command` in its own session, passing each line it prints to `say`; progress bars are thinned out.
+    """Run `command` in its own session and pass each line it prints to `say`, but few states of a progress bar.
 
     Call it from the main thread. If a signal (cancelling, Ctrl-C) or `check`, called at least every second, raises, the
-    command is ended with SIGTERM, after `GRACE` seconds with SIGKILL, and the exception continues once no process of it
-    is left. Raises CommandFailed for a status other than 0.
+    command's processes get SIGTERM, after `GRACE` seconds SIGKILL, and the exception continues once none is left.
+    Raises CommandFailed for a status other than 0.
     """
     token = secrets.token_hex(8)
     process = subprocess.Popen(
@@ -121,7 +121,7 @@ def members(token: str) -> list[psutil.Process]:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """Ignore a second Ctrl-C or SIGTERM while processes are ended, which takes bounded time anyway."""
+    """Ignore a second Ctrl-C or SIGTERM while processes are ended; that takes bounded time anyway."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -134,7 +134,7 @@ def _signals_held() -> Iterator[None]:
 
 
 def _lines(process: subprocess.Popen[bytes], check: Callable[[], None]) -> Iterator[str]:
-    """Lines as they are printed, until the command has ended, even if a descendant still holds the pipe."""
+    """Yield lines as they are printed until the command has ended, even if a descendant still holds the pipe."""
     assert process.stdout is not None
     descriptor, text, shown = process.stdout.fileno(), b"", time.monotonic()
     while True:

@@ -1,4 +1,4 @@
-"""`make demo`: run the flow in this process and say what came of it. Knows nothing of how it came."""
+"""`make demo`: run the flow in this process and print its results."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params, params
 from tasks.stage import run
 
-# Read by prefect when it is imported. Without PREFECT_API_URL it starts a server of its own for as long as the flow
-# runs.
+# Read by prefect when it is imported. Without PREFECT_API_URL it starts its own server while the flow runs.
 PREFECT_ENVIRONMENT = {
     "PREFECT_HOME": str(Path("runs/prefect").resolve()),
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -49,17 +48,16 @@ def main() -> None:
     """Run the pipeline and print figures, registry version, samples and the next commands."""
     parser = argparse.ArgumentParser(
         prog="python -m flows.demo",
-        description="What `make demo` runs: every stage of dvc.yaml, then register and promote; at the end figures "
-        "and the next commands. Where the family is not that of params.yaml, the run works in a copy of the project "
-        "below runs/workspaces.",
+        description="What `make demo` runs: every stage of dvc.yaml, then register and promote; it ends with figures "
+        "and the next commands. For a family other than that of params.yaml it works in a copy of the project below "
+        "runs/workspaces.",
     )
-    parser.add_argument(
-        "--family", help=f"family of the voice, {' or '.join(family_names())} (default: that of params.yaml)"
-    )
+    families = " or ".join(family_names())
+    parser.add_argument("--family", help=f"family of the voice, {families} (default: that of params.yaml)")
     overrides = overrides_of(parser.parse_args().family)
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # its server does not make it
+    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not make it
     from flows.train_and_export import train_and_export
 
     check_params.check()
@@ -70,21 +68,20 @@ def main() -> None:
 
 
 def overrides_of(family: str | None) -> dict[str, Any] | None:
-    """The flow's overrides for a voice of the family, which has a champion of its own; None where params.yaml has that
-    family.
+    """The flow's overrides for a voice of this family, with its own registered model; None if params.yaml has it.
 
-    Raises SonorantError for an unknown one.
+    Raises SonorantError for an unknown family.
     """
     if family is None:
         return None
-    load_family(family)  # or refuse it here
+    load_family(family)  # refuses an unknown one
     if params.load("voice", VoiceConfig).family == family:
         return None
     return {"voice.family": family, "register.model": f"{params.load('register', RegisterConfig).model}-{family}"}
 
 
 def summary(found: Mapping[str, Any]) -> str:
-    """What a person wants to know of a run: the flow's result as text. Paths are as seen from here."""
+    """The flow's result as text for a person; paths are relative to the current folder."""
     where, metrics, choice, version = Path(found["where"]), found["metrics"], found["choice"], found["version"]
     here = Path(os.path.relpath(where))
     ran = [row for row in choice_rows(choice) if not row["verdict"].startswith("not run: ")]
@@ -101,17 +98,15 @@ def summary(found: Mapping[str, Any]) -> str:
     if version:
         sections["Gates"] = plain_table(gate_rows(found["gates"]))
         sections["Registry"] = registry_lines(version, found["champion"])
-    samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))
-    sections["To listen to"] = (
-        "\n".join(f"  {here / path.relative_to(where)}" for path in samples[:6]) or "  no samples"
-    )
+    samples = sorted((where / "reports/evaluation").glob("samples/*.wav"))[:6]
+    sections["To listen to"] = "\n".join(f"  {here / path.relative_to(where)}" for path in samples) or "  no samples"
     sections["To look at"] = f"  {here / 'reports/index.html'}"
     sections["Next"] = NEXT.format(voice=here / "artifacts/voice", again=AGAIN if here == Path() else BOTH).rstrip()
     return "\n" + "\n\n".join(f"{title}\n{text}" for title, text in sections.items())
 
 
 def registry_lines(version: Mapping[str, Any], champion: bool) -> str:
-    """Where the voice is in the registry, and how to reach it from another program."""
+    """The voice's place in the registry, and how to reach it from another program."""
     alias = "champion" if champion else "challenger"
     address = shown(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE}")
     return (

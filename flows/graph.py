@@ -13,20 +13,18 @@ from sonorant.errors import SonorantError
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """The stages of a project, and their files."""
+    """The stages of a project, and their files relative to it."""
 
     stages: tuple[str, ...]
     """Names; each follows those it needs."""
     needs: dict[str, tuple[str, ...]]
     """All stages, direct and indirect, that a stage needs."""
     inputs: dict[str, tuple[Path, ...]]
-    """What a stage reads of the others' outputs, relative to the project."""
+    """Other stages' outputs that a stage reads."""
     outs: tuple[Path, ...]
-    """What stages write, relative to the project."""
     commands: dict[str, str]
-    """The command of each stage."""
     sources: tuple[Path, ...]
-    """What stages read and none writes, relative to the project."""
+    """Files that stages read and none writes."""
     cache: Path
     """Absolute folder of DVC's cache."""
 
@@ -35,12 +33,11 @@ class Pipeline:
 
         Raises SonorantError for a stage that does not exist.
         """
-        for name in wanted or ():
+        wanted = self.stages if wanted is None else wanted
+        for name in wanted:
             if name not in self.stages:
                 raise SonorantError(f"unknown stage '{name}'; dvc.yaml has: {', '.join(self.stages)}")
-        chosen = (
-            set(self.stages) if wanted is None else {*wanted, *(need for name in wanted for need in self.needs[name])}
-        )
+        chosen = {*wanted, *(need for name in wanted for need in self.needs[name])}
         return [name for name in self.stages if name in chosen]
 
 
@@ -57,7 +54,7 @@ def up_to_date(root: Path, stage: str) -> bool:
 
 
 def read_graph(root: Path) -> Pipeline:
-    """Read dvc.yaml in the folder `root`, filled in from params.yaml. Raises SonorantError if DVC refuses it."""
+    """Read dvc.yaml in the folder `root`, with the values of params.yaml. Raises SonorantError if DVC refuses it."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from dvc.stage import PipelineStage
@@ -68,10 +65,8 @@ def read_graph(root: Path) -> Pipeline:
         with Repo(str(root)) as repo:
             graph = networkx.DiGraph(repo.index.graph)  # from a stage to those it needs
             named = {stage: stage.name for stage in graph if isinstance(stage, PipelineStage)}
-            position = {name: number for number, name in enumerate(named.values())}
-            order = networkx.lexicographical_topological_sort(
-                graph.reverse(), key=lambda stage: position.get(named.get(stage, ""), -1)
-            )
+            place = {stage: number for number, stage in enumerate(named)}
+            order = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: place.get(stage, -1))
             outs = {Path(out.fs_path) for stage in named for out in stage.outs}
             deps = {name: [Path(dep.fs_path) for dep in stage.deps] for stage, name in named.items()}
             written = {dep for read in deps.values() for dep in read if any(_overlap(dep, out) for out in outs)}

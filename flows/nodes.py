@@ -34,14 +34,14 @@ WORKER = "prefect worker start --pool sonorant-nodes --limit 1"
 ADDRESS = "SONORANT_NODE_ADDRESS"
 POLL_SECONDS = 2.0
 FINISH_SECONDS = 30.0
-"""How long the other nodes may take to end after the first one."""
+"""Time for the other nodes to end after the first one."""
 CANCEL_SECONDS = 45.0
-"""How long a cancelled node may take to end; Prefect's worker gives its processes 30."""
+"""Time for a cancelled node to end; Prefect's worker gives its processes 30."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nodes:
-    """How many machines train, and how they get the project's files."""
+    """The number of machines that train, and how they get the project's files."""
 
     count: int
     shared: bool
@@ -61,7 +61,7 @@ class Part:
     endpoint: str
     """host:port of the first node."""
     meeting: str
-    """Id of this attempt, so that a node left over from another attempt meets nobody."""
+    """Id of this attempt, so that nodes left over from another attempt cannot join."""
     join_seconds: int
     commit: str
     """Commit of the first node's project."""
@@ -91,12 +91,8 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
     """
     if not nodes.shared:
         push = [sys.executable, "-m", "dvc", "push", *map(str, read_graph(where).inputs[stage])]
-        run_logged(
-            f"stage '{stage}': other nodes fetch its features from a DVC remote (dvc remote add, or shared=true)",
-            push,
-            where,
-            {},
-        )
+        why = "other nodes fetch its features from a DVC remote (dvc remote add, or shared=true)"
+        run_logged(f"stage '{stage}': {why}", push, where, {})
     return Part(
         stage=stage,
         rank=0,
@@ -115,7 +111,7 @@ def first_part(stage: str, root: Path, where: Path, nodes: Nodes) -> Part:
 def other_nodes(first: Part) -> Iterator[Callable[[], None]]:
     """Start the other nodes and yield a check to call now and then; it raises SonorantError if one has failed.
 
-    When the body ends the nodes are waited for; when it raises they are cancelled: no node outlives it.
+    Waits for the nodes when the body ends, and cancels them when it raises: no node outlives the body.
     """
     others = OtherNodes(first)
     try:
@@ -145,20 +141,15 @@ class OtherNodes:
         first = self._first
         try:
             for rank in range(1, first.count):
-                part = asdict(replace(first, rank=rank))
-                run: Any = run_deployment(
-                    DEPLOYMENT,
-                    parameters={"part": part},
-                    flow_run_name=f"{first.stage} {first.meeting} {rank}",
-                    timeout=0,
-                )
+                part, name = {"part": asdict(replace(first, rank=rank))}, f"{first.stage} {first.meeting} {rank}"
+                run: Any = run_deployment(DEPLOYMENT, parameters=part, flow_run_name=name, timeout=0)
                 self._runs[rank] = run.id
         except ObjectNotFound:
             raise SonorantError(f"Prefect has no deployment {DEPLOYMENT}: register it, prefect deploy --all") from None
         self._logger.info("%s meets %d other nodes at %s", first.stage, first.count - 1, first.endpoint)
 
     def check(self) -> None:
-        """Ask Prefect about the nodes, every few seconds at most. A server that is away does not end a training."""
+        """Ask Prefect about the nodes, every few seconds at most. Training goes on while the server is away."""
         now = time.monotonic()
         if now < self._next:
             return
@@ -171,18 +162,16 @@ class OtherNodes:
                 if state.is_final() and not state.is_completed():
                     raise SonorantError(f"node {rank} ended as {state.name}: {' '.join((state.message or '').split())}")
                 if now > self._deadline and not (state.is_running() or state.is_final()):
-                    raise SonorantError(
-                        f"no worker took node {rank} in time (it is {state.name}); on each other node: {WORKER}"
-                    )
+                    started = f"on each other node: {WORKER}"
+                    raise SonorantError(f"no worker took node {rank} in time (it is {state.name}); {started}")
 
     def finish(self) -> None:
-        """Wait for the nodes to end; one that had nothing to do still waits to be met, and is cancelled."""
+        """Wait for the nodes to end, and cancel those that had nothing to do and still wait for the others."""
         if not self._ended(FINISH_SECONDS):
             self.cancel(CANCEL_SECONDS)
 
     def cancel(self, patience: float) -> None:
-        """Cancel all nodes. One that does not answer for `patience` seconds is given up, to free its place in the
-        pool."""
+        """Cancel all nodes. Gives up one that is silent for `patience` seconds, to free its place in the pool."""
         self._set(Cancelling())
         if patience and not self._ended(patience):
             self._set(Cancelled(message="the node did not answer"), force=True)
@@ -218,7 +207,7 @@ class OtherNodes:
 def own_address() -> str:
     """This machine's address for other nodes: SONORANT_NODE_ADDRESS, or the one that reaches Prefect's server.
 
-    Raises SonorantError if that is loopback.
+    Raises SonorantError if the latter is loopback.
     """
     named = os.environ.get(ADDRESS)
     if named:
@@ -231,9 +220,7 @@ def own_address() -> str:
         except OSError:
             address = "127.0.0.1"
     if address.startswith("127."):
-        raise SonorantError(
-            f"Prefect's server is reached by loopback: set {ADDRESS} to this machine's address as other nodes see it"
-        )
+        raise SonorantError(f"Prefect's server is reached by loopback: set {ADDRESS} to an address other nodes reach")
     return address
 
 

@@ -11,19 +11,14 @@ NOT_MEASURED = "-"
 
 
 def spoken_by(kind: str, metrics: Mapping[str, Any]) -> str:
-    """Who speaks: the recordings, the vocoder's or codec's copy of them (the key `vocoder`), or a variant of the
-    voice."""
-    names = {"recordings": "the recordings", "vocoder": f"{_waveform(metrics)}'s copy of them"}
+    """The speaker: the recordings, the vocoder's or codec's copy of them (the key `vocoder`), or a variant."""
+    waveform = load_family(metrics.get("family", "parallel")).waveform.title
+    names = {"recordings": "the recordings", "vocoder": f"{waveform}'s copy of them"}
     return names.get(kind, f"the voice, {kind}")
 
 
-def _waveform(metrics: Mapping[str, Any]) -> str:
-    return load_family(metrics.get("family", "parallel")).waveform.title
-
-
 def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for recordings, copy and each variant: error rates in percent, 95 % interval, points above fp32 in
-    pairs."""
+    """A row for recordings, copy and each variant: error rates in percent, 95 % interval, paired points above fp32."""
     rows = []
     for key, found in metrics.get("intelligibility", {}).items():
         row = {"spoken by": spoken_by(key, metrics)}
@@ -32,23 +27,19 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
             continue
         low, high = found["wer_ci95"]
         above = found.get("above_fp32")
-        rows.append(
-            row
-            | {
-                "WER %": f"{found['wer']:.1f}",
-                "95 % interval": f"{low:.1f} - {high:.1f}",
-                "CER %": f"{found['cer']:.1f}",
-                "above fp32": f"{above['wer']:+.1f} ({above['wer_ci95'][0]:+.1f} to {above['wer_ci95'][1]:+.1f})"
-                if above
-                else "",
-                "words": str(found["words"]),
-            }
-        )
+        row |= {
+            "WER %": f"{found['wer']:.1f}",
+            "95 % interval": f"{low:.1f} - {high:.1f}",
+            "CER %": f"{found['cer']:.1f}",
+            "above fp32": "{:+.1f} ({:+.1f} to {:+.1f})".format(above["wer"], *above["wer_ci95"]) if above else "",
+            "words": str(found["words"]),
+        }
+        rows.append(row)
     return rows
 
 
 def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row a candidate, the chosen one marked: median latency, speedup over fp32, error rate, size, and the reason."""
+    """A row for each candidate, the chosen one marked: median latency, speedup over fp32, error rate, size, reason."""
     chosen = f"{choice.get('runtime')}/{choice.get('variant')}"
     return [
         {
@@ -64,8 +55,7 @@ def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for recordings, copy and each variant: distances from the recordings, DNSMOS; a dash for what did not
-    run."""
+    """A row for recordings, copy and each variant: distances from the recordings, DNSMOS; a dash = not run."""
     return [
         {
             "spoken by": spoken_by(key, metrics),
@@ -81,7 +71,7 @@ def naturalness_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row for the codec, if there is one: its bit rate and how many of its codes are used."""
+    """A row for the codec, if there is one: its bit rate and the share of codes in use."""
     found = metrics.get("codec")
     if not found:
         return []
@@ -96,7 +86,7 @@ def codec_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row a variant of an autoregressive voice: runaways, retries, time to the first audio."""
+    """A row for each variant of an autoregressive voice: runaways, retries, time to the first audio."""
     return [
         {
             "variant": variant,
@@ -113,7 +103,7 @@ def decoding_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row a candidate, sentence class and thread count: real-time factor, milliseconds, speedup over fp32 in turn."""
+    """A row for each candidate, sentence class and thread count: real-time factor, milliseconds, speedup over fp32."""
     rows = []
     for candidate, lengths in metrics.get("speed", {}).items():
         if isinstance(lengths, str):
@@ -137,7 +127,7 @@ def speed_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def memory_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A row a candidate that ran: memory of its process when loaded, and its peak while speaking."""
+    """A row for each candidate that ran: its process's memory when loaded, and the peak while speaking."""
     return [
         {"candidate": candidate, "loaded MiB": f"{found['loaded_mib']:.0f}", "peak MiB": f"{found['peak_mib']:.0f}"}
         for candidate, found in metrics.get("memory", {}).items()
@@ -146,17 +136,15 @@ def memory_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 def stage_rows(seconds: Mapping[str, float]) -> list[dict[str, str]]:
-    """A row a stage: how long it took."""
     return [{"stage": stage, "seconds": f"{value:.1f}"} for stage, value in seconds.items()]
 
 
 def gate_rows(gates: Mapping[str, str]) -> list[dict[str, str]]:
-    """A row a gate of the alias `champion`: its result."""
     return [{"gate": name, "verdict": verdict} for name, verdict in gates.items()]
 
 
 def markdown(title: str, sections: Mapping[str, Sequence[Mapping[str, str]]], links: Mapping[str, str]) -> str:
-    """A page: a table a section (empty ones are left out), then the links, name to address or path."""
+    """A page: a table for each section that is not empty, then the links, name to address or path."""
     parts = [f"# {title}"]
     for name, rows in sections.items():
         if rows:
@@ -169,14 +157,12 @@ def markdown(title: str, sections: Mapping[str, Sequence[Mapping[str, str]]], li
 
 
 def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
-    """The rows as aligned text for a terminal."""
     if not rows:
         return f"  {NOT_MEASURED}"
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-    return "\n".join(
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table
-    )
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in table)
+    return "\n".join("  " + "  ".join(line).rstrip() for line in padded)
 
 
 def _link(target: str) -> str:

@@ -39,17 +39,17 @@ CHOICE = Path("reports/choice.json")
 REPORTS = Path("reports")
 REPORT = Path("reports/index.html")
 VOICE = Path("artifacts/voice")
-TRAINING = "train_"  # how the names of the stages begin that can use several machines
+TRAINING = "train_"  # prefix of the stages that can use several machines
 
 
 def worth_retrying(task: Any, run: Any, state: Any) -> bool:
-    """Whether the failure may be temporary: an exception may; bad input is a state without one."""
+    """Whether the failure may be temporary: an exception may be, bad input is a state without one."""
     return isinstance(state.data, Exception)
 
 
 # DVC alone decides what is up to date; Prefect's own cache would not see deleted outputs. Stages are not retried: the
-# same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions talk to servers,
-# so a missing answer is asked for again.
+# same input fails the same way, and a trainer resumes from its checkpoint when a person asks. Actions are retried,
+# because a server may fail to answer.
 STAGE: dict[str, Any] = {"cache_policy": NO_CACHE, "retries": 0}
 ACTION: dict[str, Any] = {
     "cache_policy": NO_CACHE,
@@ -108,12 +108,11 @@ def train_and_export(
 
 @task(task_run_name="{stage}", **STAGE)
 def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None) -> State[Any] | None:
-    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`; its output goes to the
-    log."""
+    """Bring one stage of the project in the folder `where` up to date, a training on `nodes`; log its output."""
     environment = {"SONORANT_EXECUTION": execution}
     if "MLFLOW_TRACKING_URI" not in os.environ:
         environment["MLFLOW_TRACKING_URI"] = store_uri()
-    # --single-item leaves the stages before it unlocked, so that several runs can work at once.
+    # --single-item leaves the stages before it unlocked, so that several runs can work at the same time.
     command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
     what, folder = f"stage '{stage}'", Path(where)
     try:
@@ -130,7 +129,7 @@ def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None
 
 @task(task_run_name="register", **ACTION)
 def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
-    """Make the voice a version of the MLflow registry, or find the version it already is."""
+    """Register the voice as a version of the model, or find the version that it already is."""
     root = Path(where)
     try:
         found = registering.register_files(
@@ -148,8 +147,7 @@ def register_voice(where: str, execution: str) -> dict[str, Any] | State[Any]:
 
 @task(task_run_name="promote", **ACTION)
 def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
-    """Let the gates of params.yaml decide whether the version becomes `champion`; return their results and the
-    outcome."""
+    """Let the gates of params.yaml decide whether the version becomes `champion`; return their results."""
     try:
         verdict = promoting.promote_version(version, params_file=Path(where) / "params.yaml")
     except SonorantError as error:
@@ -161,8 +159,7 @@ def promote_voice(where: str, version: int) -> dict[str, Any] | State[Any]:
 
 
 def refused(error: SonorantError) -> State[Any]:
-    """Bad input as a failed state: one line, no retry. A store that was away is raised again and retried
-    (see `ACTION`)."""
+    """Bad input as a failed state: one line, no retry. Raises if the store was away, for a retry (see `ACTION`)."""
     if isinstance(error, TrackingUnavailable):
         raise error
     return Failed(message=str(error))
@@ -204,17 +201,9 @@ def report(
         "Gates": results.gate_rows(verdict["gates"]),
         "Stages": times,
     }
-    create_table_artifact(
-        key="results", table=wer or times, description="Word error rates, or the stages where none were measured"
-    )
-    create_markdown_artifact(
-        key="report", markdown=results.markdown("train-and-export", sections, links), description="Results and links"
-    )
-    return {
-        "where": str(where),
-        "seconds": seconds,
-        "metrics": metrics,
-        "choice": choice,
-        "version": version,
-        **verdict,
-    }
+    shows = "Word error rates, or the stages' times if none were measured"
+    create_table_artifact(key="results", table=wer or times, description=shows)
+    page = results.markdown("train-and-export", sections, links)
+    create_markdown_artifact(key="report", markdown=page, description="Results and links")
+    found = {"where": str(where), "seconds": seconds, "metrics": metrics, "choice": choice, "version": version}
+    return found | verdict

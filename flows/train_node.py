@@ -1,4 +1,4 @@
-"""One of the other machines of a training that Prefect starts on several; the first is the stage's own process."""
+"""One of the other machines in a training on several; the first is the stage's own process."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ def own_copy(root: Path, part: Part) -> Path:
     """
     commit = origin_tags(root).get("git_commit", "unknown")
     if commit != part.commit:
-        raise SonorantError(
-            f"{root} is at commit {commit}, the first node's project at {part.commit}; "
-            f"there: git checkout {part.commit}"
-        )
+        raise SonorantError(f"{root} is at commit {commit}, not the first node's; run: git checkout {part.commit}")
     where = make_workspace(root, root / "runs" / "workspaces" / str(flow_run.id), {})
     write_text(where / "params.yaml", part.params)
     write_text(where / "dvc.lock", part.lock)

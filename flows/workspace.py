@@ -1,5 +1,4 @@
-"""A copy of the project to run with other settings: the working tree stays as it is, cache and run directories are
-shared."""
+"""Copies of the project to run with other settings; they share its DVC cache and run directories."""
 
 from __future__ import annotations
 
@@ -21,11 +20,11 @@ from tasks import params
 
 SHARED = "runs"  # run directories, MLflow's default store and the workspaces themselves
 SIDE_BY_SIDE = Path("reports/families")
-"""Folders that runs with different settings leave for each other's report."""
+"""Folders that runs with different settings leave for each other's reports."""
 
 
 def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
-    """Refuse an override of a key that `file` (params.yaml) lacks, or by a value of another type."""
+    """Refuse an override of a key that `file` (params.yaml) lacks, or with a value of another type."""
     settings = params.read(file)
     for key, value in overrides.items():
         here: Any = settings
@@ -36,21 +35,19 @@ def check_overrides(file: Path, overrides: Mapping[str, Any]) -> None:
                 raise SonorantError(f"override of unknown key '{key}'{hint}")
             here = here[part]
         if isinstance(here, dict):
-            raise SonorantError(
-                f"override of '{key}': it is a section; name one of {', '.join(_keys(here, key + '.'))}"
-            )
+            keys = ", ".join(_keys(here, f"{key}."))
+            raise SonorantError(f"override of '{key}': it is a section; name one of {keys}")
         if not _fits(value, here):
             raise SonorantError(f"override of '{key}': expected {type(here).__name__} such as {here!r}, not {value!r}")
 
 
 def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Path:
-    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml; return
-    `folder`.
+    """Copy the project `root` to `folder` with `overrides` ({"section.key": value}) in its params.yaml.
 
-    The content of `folder` is deleted, as when Prefect repeats a flow run: DVC's cache has what its stages wrote.
-    Copied is what git tracks, what it neither tracks nor ignores, and what other runs left in `SIDE_BY_SIDE`. Links
-    share `runs/` and ignored sources; DVC's cache is the project's. Raises SonorantError for a wrong override or if
-    `root` is not a git repository.
+    Returns `folder`. Deletes its content first, as left by an earlier try of the flow run: DVC's cache has the outputs.
+    Copies all files that git does not ignore, and what other runs left in `SIDE_BY_SIDE`. Links share `runs/` and
+    ignored sources; DVC's cache is the project's. Raises SonorantError for a wrong override or if `root` is not a git
+    repository.
     """
     check_overrides(root / "params.yaml", overrides)
     cache = read_graph(root).cache
@@ -73,8 +70,7 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 
 
 def bring_back(folder: Path, root: Path) -> None:
-    """Copy what the workspace leaves for others' reports to the project `root`, except outputs of the project's own
-    stages."""
+    """Copy what the workspace leaves for others' reports to `root`, except outputs of the project's own stages."""
     _copy_side_by_side(folder, root, not_these=read_graph(root).outs)
 
 
@@ -98,7 +94,7 @@ def _files(root: Path) -> list[Path]:
 def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
     config = configparser.ConfigParser(interpolation=None)
     config.read(root / ".dvc" / "config.local")
-    # git ignores the workspace, and DVC would refuse what git ignores.
+    # git ignores the workspace, and DVC refuses ignored files.
     config.read_dict({"core": {"no_scm": "true"}, "cache": {"dir": str(cache), "type": "reflink,hardlink,copy"}})
     (folder / ".dvc").mkdir(exist_ok=True)
     local = folder / ".dvc" / "config.local"

@@ -1,9 +1,9 @@
-"""The choice of what ships, and the bundle that holds it.
+"""Choose the variant that ships, and write the bundle that holds it.
 
 The choice is a pure function of the figures of every candidate (`<runtime>/<variant>`). fp32 ships unless another
 passes every parity check, is understood about as well, and is certainly faster: by the interval of ratios measured in
-turn with fp32, not by two medians of which either may be noise. The shipped bundle holds the variants that passed, the
-chosen one as the default.
+turn with fp32, not by two medians, either of which may be noise. The shipped bundle holds the variants that passed;
+the chosen one is the default.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from sonorant.runtime.runtimes import BASELINE, REFERENCE, runtime_row
 
 Target = Literal["latency", "throughput"]
 HEARD_UNDER = "onnxruntime"
-"""The runtime that `evaluate` lets every variant speak with to be recognised."""
+"""The runtime under which `evaluate` has every variant recognised."""
 SENTENCES = "medium"
 TARGETS: dict[Target, str] = {"latency": "threads_all", "throughput": "threads_1"}
-"""What is compared. One sentence is soonest done by all cores; most are done in an hour with a core each."""
+"""The timing that is compared. All cores finish one sentence soonest; a core each finishes most sentences an hour."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChooseConfig:
-    """Section `choose` of params.yaml: what another variant must reach to take the place of fp32."""
+    """Section `choose` of params.yaml: what another variant must reach to replace fp32."""
 
     target: Target
-    """latency: one sentence of medium length on all cores; throughput: the same on one thread, as where each core has a
-    request."""
+    """latency: a medium sentence on all cores; throughput: the same on one thread, as when each core has a request."""
     max_wer_above_fp32: float
     """Points of word error rate on the same sentences."""
     min_speedup: float
@@ -41,18 +40,16 @@ class ChooseConfig:
         if self.max_wer_above_fp32 < 0:
             raise ValueError(f"max_wer_above_fp32 must be at least 0, not {self.max_wer_above_fp32}")
         if self.min_speedup < 1:
-            raise ValueError(
-                f"min_speedup must be at least 1 (slower than fp32 is never chosen), not {self.min_speedup}"
-            )
+            raise ValueError(f"min_speedup must be at least 1 (nothing slower than fp32 ships), not {self.min_speedup}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CandidateRow:
-    """What is known of a candidate, and what came of it; a figure that was not measured is None."""
+    """A candidate's figures and result; a figure that was not measured is None."""
 
     candidate: str
     passed: bool
-    """Whether it may ship: every parity check passed, and understood well enough."""
+    """Whether it may ship: it passed every parity check and is understood well enough."""
     reason: str
     """One line."""
     p50_ms: float | None
@@ -67,19 +64,22 @@ class CandidateRow:
 
     @property
     def runtime(self) -> str:
-        """The part before the stroke."""
         return self.candidate.split("/", 1)[0]
 
     @property
     def variant(self) -> str:
-        """The part after the stroke."""
         return self.candidate.split("/", 1)[1]
+
+    @property
+    def standalone(self) -> bool:
+        """Whether its runtime needs nothing but the bundle."""
+        return runtime_row(self.runtime).standalone
 
 
 def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
-    """The content of reports/choice.json from that of reports/metrics.json, which holds what `verify` found.
+    """The content of reports/choice.json from that of reports/metrics.json, which holds the results of `verify`.
 
-    Raises SonorantError if fp32 under ONNX Runtime, which ships where nothing else does, did not pass.
+    Raises SonorantError if fp32 under ONNX Runtime, which ships if nothing else does, did not pass.
     """
     try:
         candidates = dict.fromkeys([BASELINE, *metrics["parity"], *metrics["speed"]])
@@ -88,9 +88,7 @@ def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
         raise SonorantError(f"not what the stage evaluate writes ({error}); run it again") from None
     if not rows[0].passed:
         raise SonorantError(f"{BASELINE}: {rows[0].reason}; there is no voice to ship")
-    fast = [
-        row for row in rows if row.passed and runtime_row(row.runtime).standalone and _certainly_faster(row, config)
-    ]
+    fast = [row for row in rows if row.passed and row.standalone and _certainly_faster(row, config)]
     best = max(fast, key=lambda row: row.speedup or 0.0, default=rows[0])
     return {
         "variant": best.variant,
@@ -102,23 +100,21 @@ def choose(metrics: Mapping[str, Any], config: ChooseConfig) -> dict[str, Any]:
 
 
 def shipped_variants(choice: Mapping[str, Any]) -> list[str]:
-    """The variants that passed under a runtime that needs nothing but the bundle, the chosen one among them."""
+    """The variants that passed under a runtime that needs nothing but the bundle, including the chosen one."""
     passed = [row["candidate"].split("/", 1) for row in choice["table"] if row["passed"]]
     return list(dict.fromkeys(variant for runtime, variant in passed if runtime_row(runtime).standalone))
 
 
 def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> CandidateRow:
-    variant = candidate.split("/", 1)[1]
+    runtime, variant = candidate.split("/", 1)
     heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     parity = metrics["parity"].get(candidate)
     ran = isinstance(parity, dict) and parity["passed"]
-    own = runtime_row(
-        candidate.split("/", 1)[0]
-    ).standalone  # torch speaks with the trained models, which nobody heard or weighed
+    own = runtime_row(runtime).standalone  # torch runs the trained models, which were not heard or weighed
     judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
-    refused = _refused(candidate, metrics, config)
+    refused = _refused(candidate, parity, heard, speed, config)
     row = CandidateRow(
         candidate=candidate,
         passed=refused is None,
@@ -135,10 +131,8 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
     return row if refused else CandidateRow(**asdict(row) | {"reason": _standing(row, config)})
 
 
-def _refused(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> str | None:
+def _refused(candidate: str, parity: Any, heard: Any, speed: Any, config: ChooseConfig) -> str | None:
     """Why a candidate may not ship, or None."""
-    parity, variant = metrics["parity"].get(candidate), candidate.split("/", 1)[1]
-    heard, speed = metrics["intelligibility"].get(variant), metrics["speed"].get(candidate)
     if candidate == REFERENCE:
         return None if isinstance(speed, dict) else speed
     if not isinstance(parity, dict):
@@ -159,7 +153,7 @@ def _refused(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -
 
 
 def _where_heard(candidate: str) -> str:
-    """What to add to a word error rate that another runtime's speech got."""
+    """What to add to a word error rate that was measured under another runtime."""
     return "" if candidate.split("/", 1)[0] == HEARD_UNDER else f" as heard under {HEARD_UNDER}"
 
 
@@ -173,7 +167,7 @@ def _standing(row: CandidateRow, config: ChooseConfig) -> str:
         return "passed: what the others are compared with"
     low, high = row.speedup_ci95
     figures = f"{row.speedup:.2f} times fp32's speed (95 % interval {low:.2f} - {high:.2f})"
-    if not runtime_row(row.runtime).standalone:
+    if not row.standalone:
         return f"for comparison, a bundle does not hold the trained models: {figures}"
     if _certainly_faster(row, config):
         standing = f"passed: {figures}"
@@ -187,15 +181,10 @@ def _standing(row: CandidateRow, config: ChooseConfig) -> str:
 
 def _sentence(best: CandidateRow, rows: list[CandidateRow], config: ChooseConfig) -> str:
     if best.candidate == BASELINE:
-        others = [
-            f"{row.candidate} {row.reason}"
-            for row in rows
-            if row.candidate != BASELINE and runtime_row(row.runtime).standalone
-        ]
+        others = [f"{row.candidate} {row.reason}" for row in rows if row.candidate != BASELINE and row.standalone]
         tried = [other for other in others if "not run: " not in other]
-        return f"{BASELINE} ships ({config.target})" + (
-            f": {'; '.join(tried)}" if tried else ", nothing else could be judged here"
-        )
+        found = f": {'; '.join(tried)}" if tried else ", nothing else could be judged here"
+        return f"{BASELINE} ships ({config.target}){found}"
     above, size = best.wer_above_fp32, rows[0].bytes
     low, high = best.wer_above_fp32_ci95 or (0.0, 0.0)
     smaller = f", {best.bytes / size:.2f} of its size" if best.bytes and size else ""
@@ -209,11 +198,9 @@ def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
 
     Raises SonorantError if a graph lacks the chosen variant, or a file is damaged.
     """
-    variants = shipped_variants(choice)
-    graphs = {
-        name: _kept(exported, name, graph, variants, choice["variant"])
-        for name, graph in exported.description.graphs.items()
-    }
+    variants, default = shipped_variants(choice), choice["variant"]
+    exports = exported.description.graphs
+    graphs = {name: _kept(exported, name, graph, variants, default) for name, graph in exports.items()}
     files = [exported.graph_file(name, variant) for name, graph in graphs.items() for variant in graph.variants]
     reference = exported.reference_file()
     files += [reference] if reference else []
@@ -222,9 +209,6 @@ def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
 
 def _kept(exported: Bundle, name: str, graph: Graph, variants: list[str], default: str) -> Graph:
     if default not in graph.variants:
-        raise SonorantError(
-            f"{exported.folder}: graph {name} has no variant '{default}', which was chosen; run evaluate again"
-        )
-    return replace(
-        graph, variants={v: graph.variants[v] for v in variants if v in graph.variants}, default_variant=default
-    )
+        raise SonorantError(f"{exported.folder}: graph {name} lacks the chosen variant '{default}'; run evaluate again")
+    kept = {variant: graph.variants[variant] for variant in variants if variant in graph.variants}
+    return replace(graph, variants=kept, default_variant=default)

@@ -38,15 +38,14 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(128 + signal.SIGINT) from None
-    except BrokenPipeError:  # the reader has had enough; Python would complain again when it closes the output
+    except BrokenPipeError:  # the reader stopped; keep Python from complaining again when it closes the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sonorant", description="Use a voice that Sonorant trained, and the machine that trains it."
-    )
+    description = "Use a voice that Sonorant trained, and check the machine that trains it."
+    parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for add in (add_say, _add_demo_page, _add_doctor, _add_sync_tracking, _add_plan):
         add(commands)
@@ -56,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_demo_page(commands: argparse._SubParsersAction) -> None:
     page = commands.add_parser(
         "demo-page",
-        help="a page on this machine where one types a text and hears it",
+        help="a page on this machine: type a text and hear it",
         description="Serve a page to this machine alone (127.0.0.1): type a text and hear it while it is computed.",
         epilog=PAGE_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -69,7 +68,6 @@ def _add_demo_page(commands: argparse._SubParsersAction) -> None:
 
 
 def _serve_demo_page(arguments: argparse.Namespace) -> None:
-    """Serve until interrupted or terminated."""
     from sonorant.page.server import PageServer
     from sonorant.page.synthesis import Synthesis
 
@@ -95,7 +93,8 @@ def _add_doctor(commands: argparse._SubParsersAction) -> None:
     add("--data", type=Path, metavar="FOLDER", help="feature store, to measure how fast it is read")
     add("--runs", type=Path, metavar="FOLDER", help="folder of run directories, to measure how fast it is written")
     add("--lock", type=Path, default=Path("requirements.lock"), metavar="FILE", help="versions to compare with")
-    add("--no-ranks", action="store_true", help="leave out the ranks' self-test, which takes some ten seconds")
+    ranks = "leave out the ranks' self-test, which takes some ten seconds"
+    add("--no-ranks", dest="ranks", action="store_false", help=ranks)
     add("--json", action="store_true", help="print one JSON object instead of a table")
     doctor.set_defaults(run=_run_doctor)
 
@@ -104,8 +103,7 @@ def _run_doctor(arguments: argparse.Namespace) -> None:
     """Print the findings; exit status 1 if there is a problem."""
     from sonorant.doctor.findings import as_json, counts, examine, table
 
-    ranks = not arguments.no_ranks
-    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=ranks))
+    findings = list(examine(features=arguments.data, runs=arguments.runs, lock=arguments.lock, ranks=arguments.ranks))
     print(as_json(findings) if arguments.json else table(findings))
     if counts(findings)["problem"]:
         raise SystemExit(1)
@@ -140,9 +138,7 @@ def _add_plan(commands: argparse._SubParsersAction) -> None:
 def _plan(arguments: argparse.Namespace) -> None:
     """Run the project's own tasks/plan.py, which reads params.yaml; neither belongs to the installed library."""
     if not Path("tasks/plan.py").is_file():
-        raise SonorantError(
-            "sonorant plan: needs the pipeline; run it in the project's folder, which holds params.yaml and tasks/"
-        )
+        raise SonorantError("sonorant plan: needs the pipeline; run it in the folder with params.yaml and tasks/")
     given = ["--help"] if arguments.wants_help else arguments.arguments
     raise SystemExit(subprocess.run([sys.executable, "-m", "tasks.plan", *given]).returncode)
 

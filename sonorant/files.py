@@ -65,7 +65,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write UTF-8 text atomically."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -110,7 +109,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 
 
 def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:
-    """Read a JSON file as `kind`; see `parse_checked`."""
+    """`parse_checked` of a JSON file."""
     return parse_checked(read_json(path), kind, path, hint=hint)
 
 
@@ -137,9 +136,8 @@ def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:
     key = ".".join([*([prefix] if prefix else []), *(str(part) for part in problem["loc"][1:])])
     if problem["type"] == "unexpected_keyword_argument":
         known = [field.name for field in dataclasses.fields(kind)]
-        return f"unknown key '{key}'" + (
-            did_you_mean(key.rsplit(".", 1)[-1], known) if len(problem["loc"]) == 2 else ""
-        )
+        hint = did_you_mean(key.rsplit(".", 1)[-1], known) if len(problem["loc"]) == 2 else ""
+        return f"unknown key '{key}'{hint}"
     if problem["type"] == "missing":
         return f"key '{key}' is missing"
     if problem["type"] == "value_error":
@@ -154,7 +152,6 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -1,7 +1,7 @@
-"""Files that an earlier Sonorant wrote, read on: their old names become today's, and one line says so.
+"""Read files that an earlier Sonorant wrote: rename their old keys and log one line.
 
-Settings, voice bundles of schema version 3, trained models and checkpoints of before 2026-11 call codebooks `streams`
-and a receptive field `context`. Every function here returns data that is already of today as it is.
+Settings, voice bundles of schema version 3, trained models and checkpoints from before 2026-11 call codebooks `streams`
+and a receptive field `context`. Every function here returns current data unchanged.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 CODEBOOKS = {"streams": "codebooks", "stream_dropout": "codebook_dropout"}
-"""Names of the codec's settings, old to new."""
+"""The codec's settings, old name to new."""
 SETTINGS: dict[str, dict[str, str]] = {"codec": CODEBOOKS}
-"""Sections of params.yaml with keys that were renamed."""
+"""Renamed keys by section of params.yaml."""
 
 _log = logging.getLogger(__name__)
 
 
 def current_settings(section: str, values: dict[str, Any], path: Path | str) -> dict[str, Any]:
-    """One section of params.yaml under the names of today; a line names each key that should be renamed in the file."""
+    """One section of params.yaml under its current names; logs each key that should be renamed in the file."""
     names = SETTINGS.get(section, {})
     for old in names.keys() & values.keys():
         _log.warning("%s: key '%s.%s' is called '%s' now; rename it", path, section, old, names[old])
@@ -27,7 +27,7 @@ def current_settings(section: str, values: dict[str, Any], path: Path | str) -> 
 
 
 def current_model(description: dict[str, Any], source: Path | str) -> dict[str, Any]:
-    """The content of a `model.json`, or of a checkpoint's description, under the names of today."""
+    """The content of a `model.json`, or of a checkpoint's description, under its current names."""
     parts = {key: _renamed(description[key], CODEBOOKS) for key in ("config", "codec") if key in description}
     if all(parts[key] == description[key] for key in parts):
         return description

@@ -1,4 +1,4 @@
-"""What NVIDIA's management library (NVML) says about this machine's GPUs.
+"""This machine's GPUs, by NVIDIA's management library (NVML).
 
 NVML counts every GPU of the machine, whatever CUDA_VISIBLE_DEVICES says; a process finds its own by CUDA's UUID.
 """
@@ -17,7 +17,7 @@ class NoNvml(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """Properties of a GPU that do not change while it is used. None: the GPU or its driver does not tell."""
+    """Properties of a GPU that do not change in use. None: the GPU or its driver does not report it."""
 
     index: int
     """NVML's, by PCI bus; CUDA may number differently."""
@@ -25,7 +25,7 @@ class Gpu:
     """`GPU-` and 36 characters."""
     name: str
     memory: int | None
-    """Bytes in total; None also where it is the machine's own."""
+    """Bytes in total; also None where the GPU shares the machine's memory."""
     mig: bool | None
     """Whether it is divided into instances."""
     ecc: bool | None
@@ -40,7 +40,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuLoad:
-    """The load of a GPU now. None: the GPU or its driver does not tell."""
+    """The load of a GPU now. None: the GPU or its driver does not report it."""
 
     utilization: float | None
     """Percent of the last fraction of a second in which a kernel ran."""
@@ -53,7 +53,7 @@ class GpuLoad:
 
 
 class Nvml:
-    """An open NVML; `close` it or use `with`. Raises NoNvml without a driver, a GPU or nvidia-ml-py."""
+    """An open NVML; `with` closes it. Raises NoNvml without a driver, a GPU or nvidia-ml-py."""
 
     def __init__(self) -> None:
         try:
@@ -72,10 +72,6 @@ class Nvml:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release NVML."""
         self._library.nvmlShutdown()
 
     @property
@@ -97,8 +93,7 @@ class Nvml:
             raise NoNvml(f"a GPU does not answer: {error}") from None
 
     def load(self, uuid: str) -> GpuLoad:
-        """Load of the GPU or instance with a UUID, with or without prefix (torch omits it). Raises NoNvml if it is
-        absent."""
+        """Load of the GPU or instance with this UUID; its prefix, which torch omits, is optional. Raises NoNvml."""
         ask, handle = self._library, self._handle(uuid)
         milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
         return GpuLoad(
@@ -112,6 +107,7 @@ class Nvml:
         ask = self._library
         handle = ask.nvmlDeviceGetHandleByIndex(index)
         milliwatts = self._told(lambda: ask.nvmlDeviceGetEnforcedPowerLimit(handle))
+        errors = (ask.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, ask.NVML_VOLATILE_ECC)
         return Gpu(
             index=index,
             uuid=str(ask.nvmlDeviceGetUUID(handle)),
@@ -119,13 +115,7 @@ class Nvml:
             memory=self._told(lambda: int(ask.nvmlDeviceGetMemoryInfo(handle).total)),
             mig=self._told(lambda: bool(ask.nvmlDeviceGetMigMode(handle)[0])),
             ecc=self._told(lambda: bool(ask.nvmlDeviceGetEccMode(handle)[0])),
-            uncorrected_errors=self._told(
-                lambda: int(
-                    ask.nvmlDeviceGetTotalEccErrors(
-                        handle, ask.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, ask.NVML_VOLATILE_ECC
-                    )
-                )
-            ),
+            uncorrected_errors=self._told(lambda: int(ask.nvmlDeviceGetTotalEccErrors(handle, *errors))),
             persistence=self._told(lambda: bool(ask.nvmlDeviceGetPersistenceMode(handle))),
             power_limit=None if milliwatts is None else milliwatts / 1000,
         )
@@ -138,7 +128,7 @@ class Nvml:
         raise NoNvml(f"NVML knows no GPU {uuid}")
 
     def _told(self, question: Callable[[], Any]) -> Any:
-        """The answer, or None: each kind of GPU supports another part of NVML."""
+        """The answer, or None: each kind of GPU supports a different part of NVML."""
         try:
             return question()
         except self._library.NVMLError:

@@ -1,4 +1,4 @@
-"""How many cores there are, and one function over many items in several fresh processes."""
+"""Count usable cores, and apply a function to many items in several fresh processes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ def spread(
     prepare: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
 ) -> list[Result]:
-    """Return `function` of each item, in order, with a progress bar on stderr.
+    """Apply `function` to each item and return the results in order, with a progress bar on stderr.
 
     Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime started.
-    Each runs `prepare(*arguments)` once before its first item. `processes`: None = one a usable core. Raises
+    Each runs `prepare(*arguments)` once before its first item. `processes`: None = one per usable core. Raises
     SonorantError if one of them dies, and whatever `function` raises.
     """
     from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
 
     workers = max(1, min(processes or usable_cores(), len(items)))
-    pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(prepare, arguments)
-    )
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(prepare, arguments))
     try:
         with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
             results = []
@@ -52,9 +51,7 @@ def spread(
                 progress.update()
         return results
     except BrokenProcessPool:
-        raise SonorantError(
-            f"{label}: a process ended unexpectedly; its message is above, or it ran out of memory"
-        ) from None
+        raise SonorantError(f"{label}: a process died; its message is above, or it ran out of memory") from None
     finally:
         pool.shutdown(cancel_futures=True)
 

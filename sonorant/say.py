@@ -41,11 +41,10 @@ has been heard already, so standard error says so at once. Such a voice keeps it
 """
 _BYTES_AT_ONCE = 4096
 _TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")
-"""The end of a line that ends like a sentence."""
+"""The end of a line that ends in a sentence."""
 
 
 def add_say(commands: argparse._SubParsersAction) -> None:
-    """Add the subcommand."""
     say = commands.add_parser(
         "say",
         help="speak a text into a wav file",
@@ -75,9 +74,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_decoding(say: argparse.ArgumentParser) -> None:
-    add = say.add_argument_group(
-        "voices of the family codec_lm", "refused by other voices; the defaults are those the voice was shipped with"
-    ).add_argument
+    note = "refused by other voices; the defaults are those the voice was shipped with"
+    add = say.add_argument_group("voices of the family codec_lm", note).add_argument
     add("--seed", type=int, metavar="N", help="above temperature 0, another seed says it another way; default 0")
     add("--temperature", type=float, metavar="X", help="0 = always the likeliest code; 0.7 is lively, 1 as it learned")
     add("--top-k", type=int, metavar="N", help="draw from the N likeliest codes only; 0 = from all")
@@ -89,7 +87,6 @@ def _add_decoding(say: argparse.ArgumentParser) -> None:
 
 
 def add_voice(command: argparse.ArgumentParser) -> None:
-    """Add the option --voice."""
     voice = "folder of a voice bundle, or of the registry models:/<name>@<alias> or models:/<name>/<version>"
     command.add_argument("--voice", required=True, metavar="VOICE", help=voice)
 
@@ -104,9 +101,7 @@ def bundle_folder(voice: str) -> Iterator[Path]:
         try:
             from sonorant.registry import download_bundle  # needs mlflow, which speaking from a folder does not
         except ModuleNotFoundError as error:
-            raise SonorantError(
-                f"{voice}: the registry needs '{error.name}'; run: pip install 'sonorant[pipeline]'"
-            ) from None
+            raise SonorantError(f"{voice}: needs '{error.name}'; run: pip install 'sonorant[pipeline]'") from None
         yield download_bundle(voice, Path(temporary))
 
 
@@ -124,9 +119,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
     end_cleanly_on_sigterm()
     with bundle_folder(arguments.voice) as bundle:
-        voice = Voice.load(
-            bundle, arguments.runtime, arguments.threads, variant=arguments.variant, engines=arguments.engines
-        )
+        variant, engines = arguments.variant, arguments.engines
+        voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=variant, engines=engines)
         speech = (pcm16(samples) for samples in _speech(voice, arguments))
         first = next(speech)  # an error here must not leave a file
         try:
@@ -148,7 +142,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _write_to_standard_output(speech: Iterable[bytes]) -> None:
     if sys.stdout is None:
         raise SonorantError("standard output is closed; give a file to write with -o")
-    # Not sys.stdout: when Python ends, it would try again to write what could not be written.
+    # Not sys.stdout: Python would try to write the rest again when it exits.
     with open(sys.stdout.fileno(), "wb", closefd=False) as output:
         for data in speech:
             output.write(data)
@@ -167,7 +161,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.
         "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
     }
     if arguments.stream:
-        # Candidates can be compared only when they are whole.
+        # Candidates can be compared only once they are complete.
         return voice.stream(text, arguments.speaker, arguments.speed, whole=arguments.candidates > 1, **how)
     whole = "".join(Allowance(AT_ONCE).read(text))  # reads no further than the limit
     return iter([voice.say(whole, arguments.speaker, arguments.speed, **how)])

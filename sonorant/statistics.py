@@ -1,8 +1,8 @@
 """95 % intervals: percentile bootstrap over sentences, utterances or rounds, and Wilson's for fractions.
 
-Of differences or ratios within a sentence the bootstrap is a paired one: what a hard sentence adds to both sides falls
-out, and the interval is far narrower than two separate ones. Efron and Tibshirani, An Introduction to the Bootstrap,
-1993, chapter 13; for error rates Bisani and Ney, ICASSP 2004.
+For differences or ratios within a sentence the bootstrap is paired: what a hard sentence adds to both sides cancels,
+and the interval is far narrower than two separate ones. Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
+chapter 13; for error rates Bisani and Ney, ICASSP 2004.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sonorant.errors import SonorantError
 SEED = 1
 """The same values give the same interval."""
 LEAST = 20
-"""Sentences that a gate's interval needs. Drawn from a few, it is far too narrow: from one, it has no width at all."""
+"""Sentences that a gate's interval needs. From a few it is far too narrow; from one it has no width at all."""
 Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
 
@@ -39,19 +39,19 @@ def bootstrap(
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
     """Percent of errors over a whole corpus, not the mean of the utterances' rates.
 
-    Bootstrapped with the difference of two systems' errors, it gives how far one lies above the other, in points.
+    Bootstrapped with the difference of two systems' errors, it gives the points by which one lies above the other.
     """
     return 100.0 * errors.sum(axis=axis) / totals.sum(axis=axis)
 
 
 def check_enough(sentences: float) -> None:
-    """Raises SonorantError if there are fewer sentences than a gate's interval needs."""
+    """Raise SonorantError if there are fewer sentences than a gate's interval needs."""
     if sentences < LEAST:
         raise SonorantError(f"only {sentences:.0f} sentences, a 95 % interval needs at least {LEAST}")
 
 
 def wilson_interval(events: int, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a fraction (Wilson 1927), which unlike a bootstrap has a width without any event."""
+    """The 95 % score interval of a fraction (Wilson 1927); unlike a bootstrap's, it has a width even with no event."""
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))

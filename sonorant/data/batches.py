@@ -18,7 +18,7 @@ FRAMES_MULTIPLE = 16
 TOKENS_MULTIPLE = 8
 Batch = dict[str, torch.Tensor]
 DRAWN = "drawn"
-"""Batch key of what was read, (B, 2) int64: item and first frame of each row. Proves that ranks share out the plan."""
+"""Batch key, (B, 2) int64: item and first frame of each row. Proves that the ranks divide the plan among them."""
 
 
 class UtteranceBatches(Dataset[Batch]):
@@ -38,9 +38,8 @@ class UtteranceBatches(Dataset[Batch]):
         items = self.batches[index].items
         token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
         tokens = np.zeros((len(items), round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
-        mel = np.zeros(
-            (len(items), round_up(mel_lengths.max(), FRAMES_MULTIPLE), self.store.audio.n_mels), dtype=np.float32
-        )
+        frames = round_up(mel_lengths.max(), FRAMES_MULTIPLE)
+        mel = np.zeros((len(items), frames, self.store.audio.n_mels), dtype=np.float32)
         for row, item in enumerate(items):
             tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
             mel[row, : mel_lengths[row]] = self.store.mel(int(item))
@@ -95,10 +94,10 @@ def prefetched(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Bat
 
 @contextmanager
 def _sigterm_blocked() -> Iterator[None]:
-    """Processes started here ignore SIGTERM from the beginning.
+    """Make processes started here ignore SIGTERM from the beginning; a handler in the worker would come too late.
 
     torchrun sends SIGTERM to a rank's whole process group. The rank needs its workers until it has saved, and ends them
-    itself. A handler in the worker would be installed too late.
+    itself.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:

@@ -1,8 +1,7 @@
-"""The token store: a codec's codes of each utterance of a feature store, written, read and made into batches.
+"""Write, read and batch the token store: a codec's codes of each utterance of a feature store.
 
-A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store. A
-family without codes leaves the header alone in it, always the same, so that nothing that depends on the folder runs
-again because of it.
+A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store.
+Without codes it holds only a header that never changes, so no stage that depends on the folder runs again.
 
 Shapes: U utterances, F code frames of one utterance, G codebooks."""
 
@@ -26,13 +25,13 @@ from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 from sonorant.formerly import current_model
 
 VERSION = 1
-"""Of the layout of the store; a reader refuses another."""
+"""Version of the store's layout; a reader refuses any other."""
 CODES, FRAMES = "codes.npy", "frames.npy"
 _REPAIR = "run: dvc repro train_waveform"
 
 
 class Encodes(Protocol):
-    """A codec as far as a token store is concerned; `sonorant.families.codec_lm.codec.SoundCodec` says what each is."""
+    """The part of `sonorant.families.codec_lm.codec.SoundCodec` that a token store needs."""
 
     @property
     def codebooks(self) -> int: ...
@@ -56,10 +55,10 @@ class CodeStore:
     """Codes of the utterances of a feature store, by the same index.
 
     Attributes: `header` (contents of header.json), `frames` (int64 (U,), code frames of each utterance), `codebooks`
-    (G), `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must remember of the
-    codec it learned to speak: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights),
-    `report` (`bits_per_second`, `frames_per_second`, and for each codebook `use`, the fraction of its codes that occur,
-    and `entropy_bits` of a code).
+    (G), `codes_per_stream` (K), `stride` (mel frames a code frame), `codec` (what a language model must know of its
+    codec: `codebooks`, `codes`, `stride`, `samples_per_frame`, `silence`, `sha256` of its weights), `report`
+    (`bits_per_second`, `frames_per_second`, and for each codebook `use`, the fraction of its codes that occur, and
+    `entropy_bits` of a code).
     """
 
     def __init__(self, path: Path, header: dict[str, Any], features: FeatureStore) -> None:
@@ -67,9 +66,8 @@ class CodeStore:
         self.header = header
         self.codec: dict[str, Any] = header["codec"]
         self.report: dict[str, Any] = header["report"]
-        self.codebooks, self.codes_per_stream, self.stride = (
-            int(self.codec[key]) for key in ("codebooks", "codes", "stride")
-        )
+        sizes = (int(self.codec[key]) for key in ("codebooks", "codes", "stride"))
+        self.codebooks, self.codes_per_stream, self.stride = sizes
         self._features = features
         try:
             self.frames = np.load(path / FRAMES)
@@ -82,16 +80,14 @@ class CodeStore:
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
-        """Map the store at `path`, which must be that of `features`.
+        """Map the store at `path`, which must belong to `features`.
 
-        Raises SonorantError, saying to run the stage again, for codes of other features, of a family that has none or
-        of another version, and for missing or truncated files.
+        Raises SonorantError, saying to run the stage again, for codes of other features, a family without codes,
+        another version, and missing or truncated files.
         """
         header = read_header(path)
         if "codec" not in header:
-            raise SonorantError(
-                f"{path}: holds no codes, it was written with voice.family {header['family']}; {_REPAIR}"
-            )
+            raise SonorantError(f"{path}: holds no codes, as written with voice.family {header['family']}; {_REPAIR}")
         if header.get("features") != store_hash(features.path):
             raise SonorantError(f"{path}: codes of other features than {features.path}; {_REPAIR}")
         return cls(path, header, features)
@@ -107,19 +103,18 @@ class CodeStore:
         return np.array(self._codes[self._first[i] : self._first[i] + self.frames[i]])
 
     def verify(self) -> None:
-        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed since it
-        was written."""
+        """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
         if content_hash([array_hash(self.path / name) for name in (CODES, FRAMES)]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
 
 
 def code_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`, its arrays by the hash of them in its header."""
+    """Hex SHA-256 of the store at `path`; the header holds the hash of the arrays."""
     return sha256_tree([path / "header.json"])
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What header.json of the store at `path` says. Raises SonorantError for none and for another version."""
+    """The header.json of the store at `path`. Raises SonorantError if it is missing or of another version."""
     header = read_json(path / "header.json")
     header = current_model(header, path) if isinstance(header, dict) else header
     if not isinstance(header, dict) or header.get("version") != VERSION or "family" not in header:
@@ -129,7 +124,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def write_no_codes(out: Path, family: str) -> None:
-    """The store of a family that has no codes: a header that is always the same."""
+    """Write the store of a family without codes: a header that never changes."""
     with atomic_folder(out) as folder:
         write_json(folder / "header.json", {"version": VERSION, "family": family})
 
@@ -137,9 +132,9 @@ def write_no_codes(out: Path, family: str) -> None:
 def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str) -> None:
     """Encode every utterance of `features` and write the store `out`, atomically. `sha256`: of the codec's weights.
 
-    Raises SonorantError naming the utterance of which the codec makes another number of frames than its stride says.
+    Raises SonorantError naming an utterance whose number of code frames does not match the codec's stride.
     """
-    from tqdm import tqdm  # not where codes are only read
+    from tqdm import tqdm  # not needed where codes are only read
 
     frames_U = -(-features.frames // codec.stride)
     codes_FG = np.empty((int(frames_U.sum()), codec.codebooks), dtype=np.int16)
@@ -150,8 +145,7 @@ def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, 
         if encoded_FG.shape != (frames, codec.codebooks):
             raise SonorantError(
                 f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, "
-                f"not {(frames, codec.codebooks)}; "
-                "it cannot be used with these features"
+                f"not {(frames, codec.codebooks)}; it cannot be used with these features"
             )
         codes_FG[first : first + frames] = encoded_FG
         first += frames
@@ -191,16 +185,15 @@ def _report(codes_FG: np.ndarray, codes: int, frame_seconds: float) -> dict[str,
 
 CODES_MULTIPLE = 8
 UNPROMPTED = 0.25
-"""Share of rows without a prompt where there are prompts, for a voice must speak without one too."""
+"""Share of rows that get no prompt, because a voice must speak without one too."""
 
 
 class CodeBatches(Dataset[Batch]):
     """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
 
-    The prompt is a part of another utterance of the same speaker and split, of up to `prompt_frames` code frames,
-    drawn anew in each epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows
-    have none, and those
-    of whose speaker there is no other utterance: their own would tell them what to say.
+    The prompt is part of another utterance of the same speaker and split, up to `prompt_frames` code frames, drawn anew
+    in each epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, as
+    do those without another utterance: their own would tell them what to say.
     """
 
     def __init__(

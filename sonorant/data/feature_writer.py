@@ -1,4 +1,4 @@
-"""Writes the feature store of accepted utterances, computed in several processes.
+"""Compute the features of accepted utterances in several processes, and write the feature store.
 
 The arrays are streamed to disk in the manifest's order: memory does not grow with the corpus, and the store does not
 depend on the number of processes.
@@ -37,8 +37,6 @@ _IN_FLIGHT_PER_PROCESS = 8
 
 @dataclass(frozen=True)
 class _Job:
-    """What a worker needs besides the utterance."""
-
     corpus: Path
     audio: MelConfig
     frontend: str
@@ -61,7 +59,7 @@ def write_features(
 ) -> None:
     """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, atomically.
 
-    `processes`: None = one a usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
+    `processes`: None = one per usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
     text is silent or whose split is missing, and for a corpus without a training split or with two languages.
     """
     language = _check(utterances)
@@ -104,24 +102,18 @@ def write_features(
 def _check(utterances: list[Utterance]) -> str:
     """Check that the utterances can form a store; return their one language."""
     if not any(utterance.split == "train" for utterance in utterances):
-        raise SonorantError(
-            f"features: none of {len(utterances)} utterances is in the training split; see prepare's report"
-        )
+        raise SonorantError(f"features: none of {len(utterances)} utterances is in the training split; see the report")
     for utterance in utterances:
         if utterance.split is None or utterance.audio is None:
-            raise SonorantError(
-                f"features: utterance '{utterance.id}' has no split or no audio; run: dvc repro prepare"
-            )
+            raise SonorantError(f"features: utterance '{utterance.id}' has no split or audio; run: dvc repro prepare")
     languages = sorted({utterance.language for utterance in utterances})
     if len(languages) > 1:
-        raise SonorantError(
-            f"features: the corpus mixes the languages {', '.join(languages)}, a voice has one; take one of them out"
-        )
+        raise SonorantError(f"features: the corpus mixes the languages {', '.join(languages)}; a voice has only one")
     return languages[0]
 
 
 def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> Iterator[_Features]:
-    """Features in the order of the utterances. At most a few a process are pending, so that memory stays small."""
+    """Features in the order of the utterances, few of them pending per process, so that memory stays small."""
     processes = min(processes or usable_cores(), len(utterances))
     total = sum(utterance.seconds or 0 for utterance in utterances) or None
     with tqdm(total=total, unit=" audio s", unit_scale=True, desc="features") as bar:
@@ -132,10 +124,7 @@ def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> 
 
 def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Iterator[_Features]:
     if processes == 1:
-        yield from (
-            features_of(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
-            for utterance in utterances
-        )
+        yield from (_worker(job, utterance) for utterance in utterances)
         return
     # Spawned, not forked: a fork copies the locks of torch's threads, but not the threads.
     context = multiprocessing.get_context("spawn")
@@ -149,9 +138,7 @@ def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Ite
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool:
-            raise SonorantError(
-                "features: a worker process was killed (out of memory?); run again with fewer --processes"
-            ) from None
+            raise SonorantError("features: a worker died (out of memory?); run again with fewer --processes") from None
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -169,18 +156,15 @@ def _frontend(name: str, language: str) -> tuple[Frontend, SymbolTable]:
 def features_of(
     corpus: Path, utterance: Utterance, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]
 ) -> _Features:
-    """Features of one utterance; the mel is that of the 16-bit samples as they are stored."""
+    """Features of one utterance; the mel is computed from the stored 16-bit samples."""
     frontend, symbols = speaking
+    named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"
     phonemes = frontend.speak(utterance.text).phonemes
     if not phonemes:
-        raise SonorantError(
-            f"features: utterance '{utterance.id}': nothing in {utterance.text!r} can be spoken; run: dvc repro prepare"
-        )
+        raise SonorantError(f"{named}: nothing in {utterance.text!r} can be spoken; {repair}")
     heard, _ = read_audio(corpus / str(utterance.audio), audio.sample_rate)
     if not len(heard) or not np.isfinite(heard).all():
-        raise SonorantError(
-            f"features: utterance '{utterance.id}': {utterance.audio} is empty or not finite; run: dvc repro prepare"
-        )
+        raise SonorantError(f"{named}: {utterance.audio} is empty or not finite; {repair}")
     samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
     samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
     mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
@@ -222,7 +206,6 @@ class _ArrayWriter:
         return self
 
     def append(self, rows: np.ndarray) -> None:
-        """Append rows (n, *row_shape)."""
         if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
             raise TypeError(f"expected {self._dtype} (n, *{self._row_shape}), got {rows.dtype} {rows.shape}")
         data = rows.tobytes()
@@ -232,18 +215,13 @@ class _ArrayWriter:
 
     def __exit__(self, *_: object) -> None:
         self._file.seek(0)
-        self._write_header()  # NumPy leaves room in the header for the first dimension to grow
+        self._write_header()  # NumPy's header leaves room for the first dimension to grow
         self._file.close()
 
     def _write_header(self) -> None:
-        description = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self.rows, *self._row_shape),
-        }
-        np.lib.format.write_array_header_1_0(self._file, description)
+        kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self.rows, *self._row_shape)
+        np.lib.format.write_array_header_1_0(self._file, {"descr": kind, "fortran_order": False, "shape": shape})
 
     @property
     def sha256(self) -> str:
-        """Hex SHA-256 of the data written so far."""
         return self._digest.hexdigest()

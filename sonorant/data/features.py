@@ -44,11 +44,10 @@ class FeatureStore:
         self.ids: list[str] = [row["id"] for row in index]
         self.split: list[str] = [row["split"] for row in index]
         self.language: list[str] = [row["language"] for row in index]
-        self.speaker = np.array([row["speaker"] for row in index], dtype=np.int64)
-        self.frames = np.array([row["frames"] for row in index], dtype=np.int64)
-        self.tokens_count = np.array([row["tokens"] for row in index], dtype=np.int64)
-        self._first_frame = np.array([row["first_frame"] for row in index], dtype=np.int64)
-        self._first_token = np.array([row["first_token"] for row in index], dtype=np.int64)
+        numbers = ("speaker", "frames", "tokens", "first_frame", "first_token")
+        self.speaker, self.frames, self.tokens_count, self._first_frame, self._first_token = (
+            np.array([row[key] for row in index], dtype=np.int64) for key in numbers
+        )
         if not _consecutive(self._first_frame, self.frames) or not _consecutive(self._first_token, self.tokens_count):
             raise ValueError("the utterances of index.json do not follow each other")
         if not np.isin(self.speaker, np.arange(len(header["speakers"]))).all():
@@ -74,22 +73,16 @@ class FeatureStore:
         if missing:
             raise SonorantError(f"{path / 'header.json'}: key '{missing[0]}' is missing; {_REPAIR}")
         if audio is not None and header["audio"] != dataclasses.asdict(audio):
-            raise SonorantError(
-                f"{path}: made with {_difference(header['audio'], dataclasses.asdict(audio))}; {_REPAIR}"
-            )
-        index = read_json(path / "index.json")
-        if not isinstance(index, list) or not all(
-            isinstance(row, dict) and set(_INDEX_KEYS) <= row.keys() for row in index
-        ):
-            raise SonorantError(
-                f"{path / 'index.json'}: not a list of utterances with {', '.join(_INDEX_KEYS)}; {_REPAIR}"
-            )
+            difference = _difference(header["audio"], dataclasses.asdict(audio))
+            raise SonorantError(f"{path}: made with {difference}; {_REPAIR}")
+        index, keys = read_json(path / "index.json"), set(_INDEX_KEYS)
+        if not isinstance(index, list) or not all(isinstance(row, dict) and keys <= row.keys() for row in index):
+            raise SonorantError(f"{path}/index.json: not a list of utterances with {', '.join(_INDEX_KEYS)}; {_REPAIR}")
         try:
             return cls(path, header, index)
         except (TypeError, ValueError) as error:
-            raise SonorantError(
-                f"{path}: damaged header or index ({' '.join(str(error).split())}); {_REPAIR}"
-            ) from None
+            reason = " ".join(str(error).split())
+            raise SonorantError(f"{path}: damaged header or index ({reason}); {_REPAIR}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FeatureStore.open, (self.path,)  # a worker maps the files again instead of being sent the corpus
@@ -100,14 +93,13 @@ class FeatureStore:
     def read_into_memory(self, room: int) -> None:
         """Hold all arrays in this process; worker processes forked from it share them.
 
-        Raises SonorantError if they exceed `room` bytes: each rank holds the whole, so its room is its share of free
-        memory.
+        Raises SonorantError if they exceed `room` bytes, this rank's share of free memory: each rank holds them all.
         """
         needed = sum(array.nbytes for array in (self._mels, self._audio, self._tokens))
         if needed > room:
             raise SonorantError(
-                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's part of the memory "
-                f"that is free, {room / 2**30:.1f} GiB; set data.preload to none or folder"
+                f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's share of free memory, "
+                f"{room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
         self._mels, self._audio, self._tokens = (np.array(array) for array in (self._mels, self._audio, self._tokens))
 
@@ -130,7 +122,7 @@ class FeatureStore:
 
     def _read(self, array: np.ndarray, first: int, count: int) -> np.ndarray:
         before = time.perf_counter()
-        rows = np.array(array[first : first + count])  # a copy: a mapped file is read here and not later
+        rows = np.array(array[first : first + count])  # a copy, so that the mapped file is read here and not later
         self.seconds_reading += time.perf_counter() - before
         return rows
 
@@ -145,7 +137,7 @@ class FeatureStore:
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`: of its arrays, by the header's hash, and of its splits."""
+    """Hex SHA-256 of the store at `path`; the header holds the hash of the arrays, the index the splits."""
     return sha256_tree([path / "header.json", path / "index.json"])
 
 
@@ -189,18 +181,19 @@ def _difference(found: Any, wanted: dict[str, Any]) -> str:
 
 
 FILES = ("header.json", "index.json", MELS, AUDIO, TOKENS)
+_NO_ROOM = "make room there, name another folder or set data.preload to none"
 
 
 def copy_path(features: Path, folder: Path) -> Path:
-    """Where the copy of these features lies in `folder`: named by content, so that other features never match it."""
+    """The place in `folder` for a copy of these features, named by their content."""
     return folder / store_hash(features)[:32]
 
 
 def local_copy(features: Path, folder: Path) -> Path:
     """The copy of a feature store in `folder`, made if it is absent or damaged; it is either complete or not there.
 
-    Processes that ask at once wait for the first. Raises SonorantError if the disk is full or not writable, or the
-    features themselves are damaged.
+    Processes that ask at the same time wait for the first. Raises SonorantError if the disk is full or not writable, or
+    the features themselves are damaged.
     """
     target = copy_path(features, folder)
     try:
@@ -209,31 +202,24 @@ def local_copy(features: Path, folder: Path) -> Path:
             if not _whole(target):
                 _copy(features, target)
     except OSError as error:
-        raise SonorantError(
-            f"data.preload_folder {folder}: {error.strerror}; "
-            "make room there, name another folder or set data.preload to none"
-        ) from None
+        raise SonorantError(f"data.preload_folder {folder}: {error.strerror}; {_NO_ROOM}") from None
     return target
 
 
 def _copy(features: Path, target: Path) -> None:
-    for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # by a process that was killed: we hold the lock
+    for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # by a killed process, as we hold the lock
         shutil.rmtree(abandoned)
     needed, free = sum((features / name).stat().st_size for name in FILES), shutil.disk_usage(target.parent).free
     if needed > free:
-        raise SonorantError(
-            f"data.preload_folder {target.parent}: {needed / 2**30:.2f} GiB of features, {free / 2**30:.2f} GiB free; "
-            "make room there, name another folder or set data.preload to none"
-        )
+        sizes = f"{needed / 2**30:.2f} GiB of features, {free / 2**30:.2f} GiB free"
+        raise SonorantError(f"data.preload_folder {target.parent}: {sizes}; {_NO_ROOM}")
     with atomic_folder(target) as copy:
         for name in FILES:
             shutil.copyfile(features / name, copy / name)
         FeatureStore.open(copy)
         if not _whole(copy):
-            FeatureStore.open(features).verify()  # names the features if it is they that are damaged
-            raise SonorantError(
-                f"data.preload_folder {target.parent}: what was written there reads back otherwise; name another disk"
-            )
+            FeatureStore.open(features).verify()  # names the features if they are the damaged ones
+            raise SonorantError(f"data.preload_folder {target.parent}: the copy there is damaged; name another disk")
 
 
 def _whole(store: Path) -> bool:

@@ -1,7 +1,7 @@
-"""The manifest: one line an utterance, first of the corpus as found, then of the corpus as prepared.
+"""The manifest: one line per utterance, first of the corpus as found, then of the corpus as prepared.
 
-`Defect` lists everything that can be wrong with an utterance: importers note it for a row they cannot read, `prepare`
-finds the others and rejects both.
+`Defect` lists everything that can be wrong with an utterance. Importers note it for rows they cannot read; `prepare`
+finds the other defects and rejects both kinds.
 """
 
 from __future__ import annotations
@@ -46,22 +46,20 @@ class Defect(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Utterance:
-    """One recording and its text. None marks what is not known yet."""
+    """One recording and its text; None = not known yet."""
 
     id: str
-    """Name of the utterance, unique in an accepted manifest."""
+    """Unique in an accepted manifest."""
     audio: str | None
     """Audio file relative to the corpus folder, with forward slashes; None if the row names no usable one."""
     text: str
     """Text as found, whitespace collapsed."""
     speaker: str
-    """Name of the speaker."""
     language: str
     """Language tag, such as en-us."""
     spoken: str | None = None
     """Text as the frontend speaks it: numbers, dates and abbreviations written out."""
     seconds: float | None = None
-    """Duration in seconds."""
     sample_rate: int | None = None
     """Hz, as recorded."""
     sha256: str | None = None
@@ -114,9 +112,8 @@ def _utterance(row: Any, where: str) -> Utterance:
         if field not in _FIELDS:
             raise SonorantError(f"{where}: unknown field '{field}'; allowed: {', '.join(_FIELDS)}")
         if not isinstance(value, _FIELDS[field]) or isinstance(value, bool):
-            raise SonorantError(
-                f"{where}: field '{field}' must be {' or '.join(t.__name__ for t in _FIELDS[field])}, not {value!r}"
-            )
+            kinds = " or ".join(kind.__name__ for kind in _FIELDS[field])
+            raise SonorantError(f"{where}: field '{field}' must be {kinds}, not {value!r}")
     if row.get("defect") not in (None, *Defect):
         raise SonorantError(f"{where}: unknown defect '{row['defect']}'; allowed: {', '.join(Defect)}")
     return Utterance(**{"audio": None, **row})

@@ -1,7 +1,7 @@
 """The epoch plan: which utterances form a micro-batch, and which micro-batches an optimizer step.
 
 The plan is a pure function of (seed, epoch), the same on every machine. Training resumes at any step without replaying
-earlier ones, and one plan is sharded over any number of ranks.
+earlier ones, and any number of ranks can share one plan.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Plan:
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
     """The micro-batches of a step that `rank` computes, each with its weight.
 
-    A rank without one computes the first with weight zero: it takes part in the averaging of gradients without changing
-    the sum, so an uneven number neither hangs nor drops or repeats a sample.
+    A rank without one computes the first with weight zero: it takes part in averaging the gradients without changing
+    the sum, so an uneven number neither hangs training nor drops or repeats a sample.
     """
     own = [(batch, 1.0) for batch in step[rank::world_size]]
     return own or [(step[0], 0.0)]
@@ -82,11 +82,8 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
             longest = int(frames[item])
         groups[-1].append(int(item))
     shuffled = random.permutation(len(groups))
-    return [
-        MicroBatch(epoch, number, np.array(groups[group], dtype=np.int64))
-        for number, group in enumerate(shuffled)
-        if groups[group]
-    ]
+    ordered = enumerate(groups[group] for group in shuffled)
+    return [MicroBatch(epoch, number, np.array(group, dtype=np.int64)) for number, group in ordered if group]
 
 
 def segment_plan(
@@ -99,9 +96,7 @@ def segment_plan(
     random = np.random.default_rng([seed, epoch])
     long_enough = items[frames[items] >= length]
     if not len(long_enough):
-        raise SonorantError(
-            f"no utterance is as long as a segment of {length} frames: lower train_vocoder.segment_frames"
-        )
+        raise SonorantError(f"no utterance has the {length} frames of a segment: lower train_vocoder.segment_frames")
     order = random.permutation(long_enough)
     missing = -len(order) % segments
     order = np.concatenate([order, np.resize(order, missing)])
@@ -113,7 +108,7 @@ def segment_plan(
 
 
 def padding_waste(plan: list[MicroBatch], frames: np.ndarray) -> float:
-    """Fraction of the plan's padded frames that are padding."""
+    """Fraction of the plan's frames that are padding."""
     padded = sum(int(frames[batch.items].max()) * len(batch.items) for batch in plan)
     real = sum(int(frames[batch.items].sum()) for batch in plan)
     return 1.0 - real / padded

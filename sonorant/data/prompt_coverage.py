@@ -21,13 +21,11 @@ class Coverage:
     """Counts over a list of prompts."""
 
     sentences: int
-    """Prompts counted."""
     characters: int
-    """Characters of all prompts as written, with blanks, without line ends."""
+    """Characters of all prompts as written, with spaces, without line ends."""
     phones: dict[str, int]
     """Occurrences of every phone of the language's inventory, rarest first; 0 if no prompt holds it."""
     pauses: dict[str, int]
-    """Occurrences of every pause symbol."""
     diphones: dict[tuple[str, str], int]
     """Occurrences of each pair of neighbours, across words too; either may be `SILENCE`."""
 
@@ -50,9 +48,7 @@ def read_prompts(path: Path) -> list[str]:
         line = error.object[: error.start].count(b"\n") + 1
         raise SonorantError(f"{path}:{line}: not UTF-8; save the file as UTF-8") from None
     except OSError as error:
-        raise SonorantError(
-            f"{path}: cannot be read ({error.strerror}); name a text file with one prompt a line"
-        ) from None
+        raise SonorantError(f"{path}: cannot be read ({error.strerror}); name a text file, one prompt a line") from None
     prompts = [line.strip() for line in text.split("\n") if line.strip()]
     if not prompts:
         raise SonorantError(f"{path}: holds no prompts; write one a line")
@@ -93,14 +89,13 @@ def describe(coverage: Coverage) -> str:
     phones = sum(coverage.phones.values())
     share = len(coverage.diphones) / coverage.possible_diphones
     present = len(coverage.phones) - len(coverage.missing)
-    return "\n".join(
-        [
-            f"sentences   {coverage.sentences:,}",
-            f"characters  {coverage.characters:,}",
-            f"phones      {phones:,}, {present} of the inventory's {len(coverage.phones)}",
-            *(f"  {phone:<4}{count:>7,}" for phone, count in coverage.phones.items()),
-            "pauses      " + ", ".join(f"'{pause}' {count:,}" for pause, count in coverage.pauses.items()),
-            f"diphones    {len(coverage.diphones):,} seen of {coverage.possible_diphones:,} pairs ({share:.0%})",
-            f"missing     {' '.join(coverage.missing) or 'no phone'}",
-        ]
-    )
+    lines = [
+        f"sentences   {coverage.sentences:,}",
+        f"characters  {coverage.characters:,}",
+        f"phones      {phones:,}, {present} of the inventory's {len(coverage.phones)}",
+        *(f"  {phone:<4}{count:>7,}" for phone, count in coverage.phones.items()),
+        "pauses      " + ", ".join(f"'{pause}' {count:,}" for pause, count in coverage.pauses.items()),
+        f"diphones    {len(coverage.diphones):,} seen of {coverage.possible_diphones:,} pairs ({share:.0%})",
+        f"missing     {' '.join(coverage.missing) or 'no phone'}",
+    ]
+    return "\n".join(lines)

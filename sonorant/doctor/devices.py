@@ -1,4 +1,4 @@
-"""The GPUs that torch sees, the links between them, and what NVML adds."""
+"""Check the GPUs that torch sees, the links between them, and their state by NVML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ TAKEN = 0.1
 
 
 def examine() -> Iterator[Finding]:
-    """Findings of every GPU and of the links between them."""
     count = torch.cuda.device_count()
     if not count:
         yield not_run(AREA, "GPUs", "torch sees none: ranks are CPU processes that talk over gloo")
@@ -38,7 +37,7 @@ def examine() -> Iterator[Finding]:
 
 
 def examine_one(index: int, supported: set[str]) -> Iterator[Finding]:
-    """What CUDA says of one GPU, and whether this build of torch has kernels for it."""
+    """What CUDA reports of one GPU, and whether this build of torch has kernels for it."""
     name = f"cuda:{index}"
     try:
         properties = torch.cuda.get_device_properties(index)
@@ -60,22 +59,20 @@ def examine_one(index: int, supported: set[str]) -> Iterator[Finding]:
 
 
 def runs_on(major: int, minor: int, supported: set[str]) -> bool:
-    """Whether a GPU runs one of torch's kernels: `sm_86` runs on its own major from its minor on, `compute_86`
-    (compiled at run time) on all newer ones."""
+    """Whether a GPU runs one of torch's kernels: `sm_86` runs on GPUs of its major from its minor on, `compute_86`
+    (compiled at run time) on all newer ones too."""
     for arch in supported:
         kind, _, number = arch.partition("_")
         digits = number.rstrip("af")
-        if digits.isdigit():
+        if digits.isdigit() and kind in ("sm", "compute"):
             built = divmod(int(digits), 10)
-            if (kind == "compute" and (major, minor) >= built) or (
-                kind == "sm" and built[0] == major and built[1] <= minor
-            ):
+            if (major, minor) >= built and (kind == "compute" or major == built[0]):
                 return True
     return False
 
 
 def examine_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
-    """What NVML says of one GPU of the machine."""
+    """What NVML reports of one GPU of the machine."""
     name = f"{gpu.uuid[:12]} state"
     warm = "temperature not told" if temperature is None else f"{temperature:.0f} C"
     limit = "" if gpu.power_limit is None else f", {gpu.power_limit:.0f} W at most"
@@ -95,12 +92,11 @@ def examine_state(gpu: Gpu, temperature: float | None) -> Iterator[Finding]:
 
 
 def said(flag: bool | None) -> str:
-    """ "on", "off" or "not told"."""
     return "not told" if flag is None else "on" if flag else "off"
 
 
 def examine_links(count: int) -> Iterator[Finding]:
-    """Which pairs of GPUs reach each other's memory, and over what."""
+    """Which pairs of GPUs can access each other's memory, and over which links."""
     if count < 2:
         yield not_run("links", "GPU to GPU", "there is one GPU")
         return
@@ -117,7 +113,6 @@ def examine_links(count: int) -> Iterator[Finding]:
 
 
 def topology() -> Finding:
-    """nvidia-smi's matrix of links."""
     if shutil.which("nvidia-smi") is None:
         return not_run("links", "topology", "nvidia-smi is not on PATH")
     done = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Findings about this machine: all checks in order, and how their results are shown."""
+"""Run all checks of this machine in order, and show the findings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -18,16 +19,13 @@ WIDTH = 120
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing about the machine."""
-
     area: str
-    """Kind of thing: versions, devices, links, machine, network, storage, ranks."""
+    """Kind of check: versions, devices, links, machine, network, storage, ranks."""
     name: str
-    """The thing."""
     state: State
     """problem: training fails or is wrong; warning: it is slow or at risk; not run: could not be checked."""
     value: str
-    """What was found, or why it was not run."""
+    """The finding, or why the check was not run."""
     hint: str = ""
     """What to do; empty if nothing."""
 
@@ -37,60 +35,52 @@ class Finding:
 
 
 def ok(area: str, name: str, value: str) -> Finding:
-    """As it should be."""
     return Finding(area=area, name=name, state="ok", value=value)
 
 
 def warning(area: str, name: str, value: str, hint: str) -> Finding:
-    """Training works, but slowly or at risk."""
     return Finding(area=area, name=name, state="warning", value=value, hint=hint)
 
 
 def problem(area: str, name: str, value: str, hint: str) -> Finding:
-    """Training fails, or its result is wrong."""
     return Finding(area=area, name=name, state="problem", value=value, hint=hint)
 
 
 def not_run(area: str, name: str, why: str, hint: str = "") -> Finding:
-    """Could not be checked."""
     return Finding(area=area, name=name, state="not run", value=why, hint=hint)
 
 
 def table(findings: Iterable[Finding]) -> str:
-    """Findings as aligned text, a block an area, the hint below its finding."""
+    """Findings as aligned text, a block for each area, the hint below its finding."""
     findings = list(findings)
     name_width = max(len(finding.name) for finding in findings)
     lines = []
-    area = None
-    for finding in findings:
-        if finding.area != area:
-            area = finding.area
-            lines += ["", area]
-        start = f"  {finding.state:<8} {finding.name:<{name_width}}  "
-        indent = " " * len(start)
-        lines += textwrap.wrap(start + finding.value, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
-        if finding.hint:
-            lines += textwrap.wrap(f"-> {finding.hint}", WIDTH, initial_indent=indent, subsequent_indent=indent + "   ")
+    for area, found in groupby(findings, key=lambda finding: finding.area):
+        lines += ["", area]
+        for finding in found:
+            start = f"  {finding.state:<8} {finding.name:<{name_width}}  "
+            indent = " " * len(start)
+            lines += textwrap.wrap(start + finding.value, WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+            if finding.hint:
+                lines += textwrap.wrap(f"{indent}-> {finding.hint}", WIDTH, subsequent_indent=f"{indent}   ")
     totals = ", ".join(f"{count} {state}" for state, count in counts(findings).items())
     return "\n".join([*lines[1:], "", totals])
 
 
 def counts(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many findings of each state."""
     states = [finding.state for finding in findings]
     return {state: states.count(state) for state in get_args(State)}
 
 
 def as_json(findings: Iterable[Finding]) -> str:
-    """Findings as one JSON object."""
     findings = list(findings)
     value = {"findings": [asdict(finding) for finding in findings], "counts": counts(findings)}
     return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def examine(*, features: Path | None, runs: Path | None, lock: Path | None, ranks: bool) -> Iterator[Finding]:
-    """Findings of this machine, as they are made. `features`: feature store to read; `runs`: folder of run directories;
-    `lock`: requirements.lock; `ranks`: whether to start ranks that average gradients (some ten seconds)."""
+    """Yield findings as they are made. `features`: feature store to read; `runs`: folder of run directories; `lock`:
+    requirements.lock; `ranks`: whether to start ranks that average gradients (some ten seconds)."""
     try:
         import torch
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Cores, memory, limits, clock and locale of this machine."""
+"""Check this machine's cores, memory, limits, clock and locale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MEMORY_WANTED = 2 * GIB
 
 
 def examine(env: Mapping[str, str], gpus: int) -> Iterator[Finding]:
-    """Findings of this machine with the environment `env`; `gpus` is how many torch sees."""
+    """Findings of this machine with the environment `env`; `gpus` is the number that torch sees."""
     cores = usable_cores()
     yield check_cores(cores, os.cpu_count() or cores, cgroup_cores(), env)
     yield check_threads(env, cores, gpus)
@@ -40,11 +40,8 @@ def check_cores(usable: int, all_of_them: int, quota: float | None, env: Mapping
         value = f"{usable} usable, but the container may use {quota:.1f} of them"
         settings = f"PET_NPROC_PER_NODE={max(1, int(quota))} OMP_NUM_THREADS=1"
         return warning(AREA, "cores", value, f"threads beyond it are halted: set {settings}, or raise the quota")
-    if usable < all_of_them and "SLURM_JOB_ID" not in env:
-        value = f"{usable} of {all_of_them} usable by this process's affinity"
-    else:
-        value = f"{usable}"
-    return ok(AREA, "cores", value)
+    bound = usable < all_of_them and "SLURM_JOB_ID" not in env
+    return ok(AREA, "cores", f"{usable}" + (f" of {all_of_them} usable by this process's affinity" if bound else ""))
 
 
 def check_threads(env: Mapping[str, str], cores: int, gpus: int) -> Finding:
@@ -64,7 +61,7 @@ def check_threads(env: Mapping[str, str], cores: int, gpus: int) -> Finding:
 
 
 def check_load(load: float, cores: int) -> Finding:
-    """Whether other work is using the cores."""
+    """Whether other work uses the cores."""
     value = f"{load:.1f} processes running on {cores} cores in the last minute"
     if load > 1.25 * cores:
         return warning(AREA, "load", value, "other work is running here and slows training: end or move it")
@@ -72,7 +69,6 @@ def check_load(load: float, cores: int) -> Finding:
 
 
 def check_memory(available: int | None) -> Finding:
-    """Free memory in bytes."""
     if available is None:
         return not_run(AREA, "memory", "this system has no /proc/meminfo")
     value = f"{available / GIB:.1f} GiB available"
@@ -83,7 +79,7 @@ def check_memory(available: int | None) -> Finding:
 
 
 def check_shared_memory(size: int | None, gpus: int) -> Finding:
-    """Size of /dev/shm in bytes; several GPUs need more of it."""
+    """Whether /dev/shm (`size` in bytes) is large enough; several GPUs cannot do without."""
     if size is None:
         return not_run(AREA, "/dev/shm", "this system has none")
     if size >= SHM_WANTED:
@@ -94,7 +90,6 @@ def check_shared_memory(size: int | None, gpus: int) -> Finding:
 
 
 def check_open_files(limit: int) -> Finding:
-    """The limit of open files."""
     value = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
     if limit != resource.RLIM_INFINITY and limit < FILES_WANTED:
         return warning(AREA, "open files", value, f"loader processes hold many files: ulimit -n {4 * FILES_WANTED}")
@@ -146,7 +141,7 @@ def available_memory(meminfo: Path = Path("/proc/meminfo"), limits: Path = Path(
 
 
 def shared_memory(folder: Path = Path("/dev/shm")) -> int | None:
-    """Size of the shared memory's file system in bytes."""
+    """Bytes of the shared memory's file system."""
     try:
         of = os.statvfs(folder)
     except OSError:
@@ -155,7 +150,7 @@ def shared_memory(folder: Path = Path("/dev/shm")) -> int | None:
 
 
 def clock_is_synchronised() -> bool | None:
-    """What the Linux kernel says (adjtimex, changing nothing): 5 is TIME_ERROR, clock not synchronised."""
+    """Ask the Linux kernel (adjtimex, changing nothing): 5 is TIME_ERROR, clock not synchronised."""
     if sys.platform != "linux":
         return None
     state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # struct timex, all zero: modes 0 only reads

@@ -1,4 +1,4 @@
-"""The network over which ranks of several nodes talk; a single node needs only loopback."""
+"""Check the network between the ranks of several nodes; a single node needs only loopback."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ def examine(env: Mapping[str, str]) -> Iterator[Finding]:
     try:
         node = Node.of(env)
     except SonorantError as error:
-        yield problem(
-            AREA, "rendezvous", f"PET_* variables: {error}", "set them as docs/training.md says for several nodes"
-        )
+        hint = "set them as docs/training.md says for several nodes"
+        yield problem(AREA, "rendezvous", f"PET_* variables: {error}", hint)
         node = Node()
     else:
         yield check_rendezvous(node)
@@ -48,12 +47,10 @@ def check_rendezvous(node: Node) -> Finding:
     try:
         address = socket.gethostbyname(node.host)
     except OSError:
-        return problem(
-            AREA, "rendezvous", f"{node.host} has no address", "name the first node so that all nodes find it"
-        )
-    return ok(
-        AREA, "rendezvous", f"node {node.rank} of {node.count}; the first is {node.host} ({address}), port {node.port}"
-    )
+        hint = "name the first node so that all nodes find it"
+        return problem(AREA, "rendezvous", f"{node.host} has no address", hint)
+    first = f"the first is {node.host} ({address}), port {node.port}"
+    return ok(AREA, "rendezvous", f"node {node.rank} of {node.count}; {first}")
 
 
 def check_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
@@ -62,21 +59,17 @@ def check_gloo(node: Node, addresses: Mapping[str, str]) -> Finding:
         try:
             interface = interface_towards(node.host)
         except SonorantError as error:
-            return problem(
-                AREA, "gloo", str(error), "export PET_MASTER_ADDR=<an address of the first node that all nodes reach>"
-            )
+            hint = "export PET_MASTER_ADDR=<an address of the first node that all nodes reach>"
+            return problem(AREA, "gloo", str(error), hint)
         if interface is None:
-            return warning(
-                AREA, "gloo", f"no interface towards {node.host} is known", "export GLOO_SOCKET_IFNAME=<interface>"
-            )
+            hint = "export GLOO_SOCKET_IFNAME=<interface>"
+            return warning(AREA, "gloo", f"no interface towards {node.host} is known", hint)
         return ok(AREA, "gloo", f"interface {interface}, by the route to {node.host}")
     host = socket.gethostname()
     try:
         address = socket.gethostbyname(host)
     except OSError:
-        return warning(
-            AREA, "gloo", f"the name of this machine, {host}, has no address", "export GLOO_SOCKET_IFNAME=lo"
-        )
+        return warning(AREA, "gloo", f"this machine's name, {host}, has no address", "export GLOO_SOCKET_IFNAME=lo")
     name = next((name for name, own in addresses.items() if own == address), "unknown")
     return ok(AREA, "gloo", f"{host} is {address}, interface {name}")
 
@@ -87,9 +80,7 @@ def check_named(who: str, variable: str, wanted: str, addresses: Mapping[str, st
     names = [name.strip() for name in wanted.lstrip("=").split(",")]
     present = all(any(name == own if exact else own.startswith(name) for own in addresses) for name in names)
     if wanted.startswith("^") or present:
-        used = ", ".join(
-            f"{own} {address}" for own, address in addresses.items() if any(own.startswith(name) for name in names)
-        )
+        used = ", ".join(f"{own} {address}" for own, address in addresses.items() if own.startswith(tuple(names)))
         return ok(AREA, who, f"{variable}={wanted}" + (f": {used}" if used else ""))
     value = f"{variable}={wanted}, which has no IPv4 address here"
     return problem(AREA, who, value, f"export {variable}=<one of: {', '.join(addresses) or 'none'}>")

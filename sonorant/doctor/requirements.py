@@ -1,5 +1,5 @@
-"""Which versions need which, with sources. Where a package states its own needs, it is asked: torch's metadata pins its
-NVIDIA libraries, ONNX Runtime's libraries name the CUDA, cuDNN and TensorRT that they link."""
+"""Versions that need each other, with sources. Packages that state their own needs are asked instead: torch's metadata
+pins its NVIDIA libraries, ONNX Runtime's libraries name the CUDA, cuDNN and TensorRT that they link."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ def parse(text: str) -> Version:
 
 
 def show(version: Version) -> str:
-    """The version with dots."""
     return ".".join(map(str, version))
 
 

@@ -1,4 +1,4 @@
-"""The ranks' self-test: do gradients come out averaged, and how long does an all-reduce take?
+"""The ranks' self-test: are gradients averaged, and how long does an all-reduce take?
 
 `examine` starts torchrun as training does; each rank runs this module as a program:
 torchrun --nproc-per-node 2 -m sonorant.doctor.self_test cuda result.json"""
@@ -31,6 +31,12 @@ PATIENCE = timedelta(seconds=60)
 SIZES = (2**20, 25 * 2**20)
 """Bytes of the timed all-reduces: a small one, and DDP's bucket."""
 REPEATS = 5
+HINTS = {
+    "cuda": "NCCL_DEBUG=INFO sonorant doctor shows where NCCL stops; "
+    "often NCCL_P2P_DISABLE=1, more /dev/shm or another driver helps",
+    "cpu": "export GLOO_SOCKET_IFNAME=lo, and let no firewall stand between a machine and itself",
+}
+"""What to try when ranks do not meet."""
 
 
 def examine(env: Mapping[str, str]) -> Iterator[Finding]:
@@ -51,36 +57,22 @@ def check(kind: str, ranks: int, env: Mapping[str, str]) -> Finding:
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder) / "result.json"
         said = start(kind, result, environment({**own, "PET_NPROC_PER_NODE": str(ranks)}, ranks))
-        if said is not None:
-            return problem(AREA, name, said, hint(kind))
-        return judge(name, read_json(result))
+        return judge(name, read_json(result)) if said is None else problem(AREA, name, said, HINTS[kind])
 
 
 def judge(name: str, result: dict) -> Finding:
-    """Turn the ranks' result into a finding: the time of each all-reduce and its bus bandwidth."""
+    """Turn the ranks' result into a finding with the time of each all-reduce and its bus bandwidth."""
     ranks = result["ranks"]
     if not result["difference"] <= ROUNDING:
-        return problem(
-            AREA, name, f"gradients differ from their mean by {result['difference']:.1e}",
-            "every rank would train alone: install torch again, and check what changes its collectives "
-            "(NCCL_*, TORCH_NCCL_*)",
-        )  # fmt: skip
+        value = f"gradients differ from their mean by {result['difference']:.1e}"
+        hint = "every rank would train alone: install torch again, and check NCCL_* and TORCH_NCCL_*"
+        return problem(AREA, name, value, hint)
     times = []
     for size, seconds in result["seconds"]:
         bandwidth = 2 * (ranks - 1) / ranks * size / seconds / 1e9
         crossing = f" ({bandwidth:.2f} GB/s)" if ranks > 1 else ""
         times.append(f"all-reduce of {size // 2**20} MiB {seconds * 1e3:.2f} ms{crossing}")
     return ok(AREA, name, "gradients are averaged; " + ", ".join(times))
-
-
-def hint(kind: str) -> str:
-    """What to try when ranks do not meet."""
-    if kind == "cuda":
-        return (
-            "NCCL_DEBUG=INFO sonorant doctor shows where NCCL stops; "
-            "often NCCL_P2P_DISABLE=1, more /dev/shm or another driver helps"
-        )
-    return "export GLOO_SOCKET_IFNAME=lo, and let no firewall stand between a machine and itself"
 
 
 def start(kind: str, result: Path, env: dict[str, str]) -> str | None:

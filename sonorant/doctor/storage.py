@@ -1,5 +1,5 @@
-"""How fast, full and reliable the disk below a folder is. Writing is measured with a temporary file of bounded size; a
-folder that training only reads is not written to."""
+"""Check how fast, full and reliable the disk below a folder is. Writing is measured with a temporary file of bounded
+size; nothing is written to a folder that training only reads."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ def examine_read(folder: Path) -> Iterator[Finding]:
     try:
         yield from reading(name, largest)
     except OSError as error:
-        yield problem(
-            AREA, f"{name} reading", f"{largest.name}: {error.strerror}", "give this user the right to read it"
-        )
+        hint = "give this user the right to read it"
+        yield problem(AREA, f"{name} reading", f"{largest.name}: {error.strerror}", hint)
 
 
 def examine_write(folder: Path) -> Iterator[Finding]:
@@ -74,13 +73,11 @@ def check_free(name: str, free: int) -> Finding:
     """Whether `free` bytes suffice for run directories."""
     value = f"{free / 2**30:.1f} GiB"
     if free < FREE_NEEDED:
-        return problem(
-            AREA, f"{name} free", value, "a checkpoint may not fit: make room, or name a folder on another disk"
-        )
+        hint = "a checkpoint may not fit: make room, or name a folder on another disk"
+        return problem(AREA, f"{name} free", value, hint)
     if free < FREE_WANTED:
-        return warning(
-            AREA, f"{name} free", value, "make room: checkpoints of two trainings and their copies need a few GiB"
-        )
+        hint = "make room: checkpoints of two trainings and their copies need a few GiB"
+        return warning(AREA, f"{name} free", value, hint)
     return ok(AREA, f"{name} free", value)
 
 
@@ -93,19 +90,13 @@ def check_lock(name: str, file: Path) -> Finding:
         except BlockingIOError:
             return ok(AREA, f"{name} locks", "flock keeps a second one out")
         except OSError as error:
-            return problem(
-                AREA,
-                f"{name} locks",
-                f"flock: {error.strerror}",
-                "mount it with locks (NFS: version 4), or use another disk",
-            )
-    return problem(
-        AREA, f"{name} locks", "flock lets a second one in", "mount it with locks (NFS: version 4), or use another disk"
-    )
+            value = f"flock: {error.strerror}"
+        else:
+            value = "flock lets a second one in"
+    return problem(AREA, f"{name} locks", value, "mount it with locks (NFS: version 4), or use another disk")
 
 
 def file_system(name: str, folder: Path) -> Finding:
-    """The kind of file system that holds the folder."""
     kind = file_system_kind(folder)
     if kind is None:
         return not_run(AREA, f"{name} kind", "this system has no /proc/mounts")
@@ -136,9 +127,8 @@ def writing(name: str, file: Path, size: int) -> Iterator[Finding]:
     rate = file.stat().st_size / (time.perf_counter() - start)
     value = f"{rate / MIB:.0f} MiB/s written and flushed"
     if rate < WRITE_WANTED:
-        yield warning(
-            AREA, f"{name} writing", value, "every checkpoint waits for this: put runs on a disk of this machine"
-        )
+        hint = "every checkpoint waits for this: put runs on a disk of this machine"
+        yield warning(AREA, f"{name} writing", value, hint)
     else:
         yield ok(AREA, f"{name} writing", value)
     yield from reading(name, file)
@@ -157,12 +147,8 @@ def reading(name: str, file: Path) -> Iterator[Finding]:
     told = "" if uncached else " (from the cache: this system cannot be asked to forget)"
     value = f"{rate / MIB:.0f} MiB/s in a row, a random page in {median * 1e3:.2f} ms (99 %: {slow * 1e3:.2f} ms){told}"
     if rate < READ_WANTED or median > LATENCY_WANTED:
-        yield warning(
-            AREA,
-            f"{name} reading",
-            value,
-            "copy features to a fast disk first: data.preload in params.yaml (folder or memory)",
-        )
+        hint = "copy features to a fast disk first: data.preload in params.yaml (folder or memory)"
+        yield warning(AREA, f"{name} reading", value, hint)
     else:
         yield ok(AREA, f"{name} reading", value)
 

@@ -1,4 +1,4 @@
-"""Versions of Python, driver, torch, ONNX Runtime and TensorRT, compared with what they need of each other."""
+"""Check that the versions of Python, driver, torch, ONNX Runtime and TensorRT fit together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import mmap
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,9 +48,9 @@ def examine(lock: Path | None) -> Iterator[Finding]:
     """Findings of Python, driver, torch and its libraries, ONNX Runtime, TensorRT, and packages against `lock`."""
     yield check_python(sys.version_info[:3])
     driver = read_driver()
-    cuda = torch.version.cuda and parse(torch.version.cuda)
-    yield check_driver(driver, cuda or None)
-    yield check_torch(driver, cuda or None)
+    cuda = parse(torch.version.cuda or "") or None
+    yield check_driver(driver, cuda)
+    yield check_torch(driver, cuda)
     if cuda:
         cudnn = torch.backends.cudnn.version()
         yield check_cudnn(cudnn and cudnn_version(cudnn), cuda)
@@ -58,7 +59,7 @@ def examine(lock: Path | None) -> Iterator[Finding]:
     else:
         for name in ("cuDNN", "NCCL"):
             yield not_run(AREA, name, "this torch is built without CUDA")
-    yield from examine_onnxruntime(cuda or None)
+    yield from examine_onnxruntime(cuda)
     yield from examine_tensorrt()
     yield check_lock(lock)
 
@@ -69,10 +70,9 @@ def read_driver(loaded: Path = Path("/proc/driver/nvidia/version")) -> Driver:
         with Nvml() as nvml:
             return Driver(version=parse(nvml.driver), cuda=nvml.cuda)
     except NoNvml as reason:
-        try:
+        found = None
+        with suppress(OSError):
             found = re.search(r"Kernel Module\D*(\d[\d.]+)", loaded.read_text())
-        except OSError:
-            return Driver(version=None, why=str(reason))
         return Driver(version=parse(found[1]) if found else None, why=str(reason))
 
 
@@ -81,9 +81,8 @@ def check_python(version: Version) -> Finding:
     oldest, beyond = PYTHON
     if oldest <= version < beyond:
         return ok(AREA, "Python", show(version))
-    return problem(
-        AREA, "Python", show(version), f"make the environment with Python {show(oldest)} or newer, below {show(beyond)}"
-    )
+    hint = f"make the environment with Python {show(oldest)} or newer, below {show(beyond)}"
+    return problem(AREA, "Python", show(version), hint)
 
 
 def check_driver(driver: Driver, cuda: Version | None) -> Finding:
@@ -91,19 +90,15 @@ def check_driver(driver: Driver, cuda: Version | None) -> Finding:
     if driver.version is None:
         if cuda is None:
             return not_run(AREA, "driver", driver.why)
-        return warning(
-            AREA, "driver", f"{driver.why}, and torch is built for CUDA {show(cuda)}",
-            "training will use CPUs: install NVIDIA's driver if there is a GPU; start a container with --gpus all",
-        )  # fmt: skip
+        hint = "training will use CPUs: install NVIDIA's driver if there is a GPU; start a container with --gpus all"
+        return warning(AREA, "driver", f"{driver.why}, and torch is built for CUDA {show(cuda)}", hint)
     value = show(driver.version) + (f", runs CUDA up to {show(driver.cuda)}" if driver.cuda else "")
     needed = DRIVER_OF_CUDA.get(cuda[0]) if cuda else None
     if cuda is not None and needed is None:
         return not_run(AREA, "driver", f"{value}; no requirement is known for CUDA {show(cuda)}")
     if needed is not None and cuda is not None and not at_least(driver.version, needed):
-        return problem(
-            AREA, "driver", f"{value}; torch's CUDA {show(cuda)} needs {show(needed)}",
-            f"install driver {show(needed)} or newer, or a build of torch for an older CUDA",
-        )  # fmt: skip
+        hint = f"install driver {show(needed)} or newer, or a build of torch for an older CUDA"
+        return problem(AREA, "driver", f"{value}; torch's CUDA {show(cuda)} needs {show(needed)}", hint)
     return ok(AREA, "driver", value)
 
 
@@ -111,14 +106,11 @@ def check_torch(driver: Driver, cuda: Version | None) -> Finding:
     """Whether torch can use the GPUs of this machine."""
     value = f"{torch.__version__}, " + (f"CUDA {show(cuda)}" if cuda else "built without CUDA")
     if driver.version is not None and cuda is None:
-        return problem(
-            AREA, "torch", f"{value}, beside a driver", "this machine's GPUs stay idle: install torch's build for CUDA"
-        )
+        hint = "this machine's GPUs stay idle: install torch's build for CUDA"
+        return problem(AREA, "torch", f"{value}, beside a driver", hint)
     if driver.version is not None and not torch.cuda.is_available():
-        return problem(
-            AREA, "torch", f"{value}, but CUDA does not start",
-            "check CUDA_VISIBLE_DEVICES and the driver above; start a container with --gpus all",
-        )  # fmt: skip
+        hint = "check CUDA_VISIBLE_DEVICES and the driver above; start a container with --gpus all"
+        return problem(AREA, "torch", f"{value}, but CUDA does not start", hint)
     return ok(AREA, "torch", value)
 
 
@@ -135,15 +127,12 @@ def check_cudnn(found: Version | None, cuda: Version) -> Finding:
         return problem(AREA, "cuDNN", "torch finds none", hint)
     majors = CUDNN_MAJOR_OF_CUDA.get(cuda[0])
     if majors is not None and found[0] not in majors:
-        return problem(
-            AREA, "cuDNN", f"{show(found)}; CUDA {show(cuda)} needs {' or '.join(map(str, majors))}",
-            "a cuDNN of the system is found first: take it out of LD_LIBRARY_PATH",
-        )  # fmt: skip
+        value = f"{show(found)}; CUDA {show(cuda)} needs {' or '.join(map(str, majors))}"
+        return problem(AREA, "cuDNN", value, "the system's cuDNN is found first: take it out of LD_LIBRARY_PATH")
     return ok(AREA, "cuDNN", show(found))
 
 
 def check_nccl() -> Finding:
-    """The loaded NCCL."""
     if not torch.distributed.is_nccl_available():
         hint = "several GPUs cannot train together: install torch's build for Linux with CUDA"
         return problem(AREA, "NCCL", "this torch has none", hint)
@@ -157,12 +146,8 @@ def check_pins(package: str) -> Finding:
     pins = dict(re.findall(r"^(nvidia-[\w-]+)==([\w.]+)", required, flags=re.MULTILINE))
     if not pins:
         return not_run(AREA, name, f"this build of {package} pins none")
-    have = {library: installed(library) for library in pins}
-    wrong = [
-        f"{library} {have[library] or 'missing'} (pinned {pin})"
-        for library, pin in pins.items()
-        if have[library] != pin
-    ]
+    have = [(library, installed(library), pin) for library, pin in pins.items()]
+    wrong = [f"{library} {found or 'missing'} (pinned {pin})" for library, found, pin in have if found != pin]
     if wrong:
         return problem(AREA, name, "; ".join(wrong), f"pip install --force-reinstall {package}=={installed(package)}")
     return ok(AREA, name, f"{len(pins)} NVIDIA packages as pinned")
@@ -176,14 +161,12 @@ def examine_onnxruntime(cuda: Version | None) -> Iterator[Finding]:
         return
     version = parse(installed(both[-1]) or "")
     if len(both) == 2:
-        yield problem(
-            AREA, "ONNX Runtime", "onnxruntime and onnxruntime-gpu are both installed and overwrite each other's files",
-            "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one that is wanted",
-        )  # fmt: skip
+        value = "onnxruntime and onnxruntime-gpu are both installed and overwrite each other's files"
+        hint = "pip uninstall -y onnxruntime onnxruntime-gpu, then install the one that is wanted"
+        yield problem(AREA, "ONNX Runtime", value, hint)
     elif not at_least(version, ONNXRUNTIME):
-        yield problem(
-            AREA, "ONNX Runtime", show(version), f"exported voices need {show(ONNXRUNTIME)}: pip install -U {both[-1]}"
-        )
+        hint = f"exported voices need {show(ONNXRUNTIME)}: pip install -U {both[-1]}"
+        yield problem(AREA, "ONNX Runtime", show(version), hint)
     else:
         yield ok(AREA, "ONNX Runtime", f"{show(version)} ({both[-1]})")
     library = provider("cuda")
@@ -204,15 +187,11 @@ def provider(name: str) -> Path | None:
 def check_linked_cuda(needs: dict[str, int], cuda: Version | None) -> Finding:
     """Whether ONNX Runtime's CUDA provider and torch link the same CUDA, as one process needs."""
     name = "ONNX Runtime on CUDA"
-    value = "links " + ", ".join(
-        f"{LIBRARIES[key]} {major}" for key, major in sorted(needs.items()) if key in LIBRARIES
-    )
+    value = "links " + ", ".join(f"{library} {needs[key]}" for key, library in LIBRARIES.items() if key in needs)
     if cuda is not None and "cudart" in needs and needs["cudart"] != cuda[0]:
-        return warning(
-            AREA, name, f"{value}, torch CUDA {show(cuda)}",
-            "the provider finds no libraries beside this torch: "
-            f"install onnxruntime-gpu for CUDA {cuda[0]}, or voices speak on the CPU",
-        )  # fmt: skip
+        install = f"install onnxruntime-gpu for CUDA {cuda[0]}, or voices speak on the CPU"
+        hint = f"the provider finds no libraries beside this torch: {install}"
+        return warning(AREA, name, f"{value}, torch CUDA {show(cuda)}", hint)
     return ok(AREA, name, value)
 
 
@@ -239,11 +218,8 @@ def check_tensorrt(version: Version, provider: int | None) -> Finding:
         hint = f"Sonorant supports {known}: pip install 'tensorrt~={TENSORRT_MAJORS[-1]}.0'"
         return problem(AREA, "TensorRT", show(version), hint)
     if provider is not None and provider != version[0]:
-        return warning(
-            AREA, "TensorRT", f"{show(version)}; ONNX Runtime's provider links {provider}",
-            f"use TensorRT directly, or pip install 'tensorrt~={provider}.0' for the provider; "
-            "one environment holds one of them",
-        )  # fmt: skip
+        hint = f"use TensorRT directly, or, for the provider instead, pip install 'tensorrt~={provider}.0'"
+        return warning(AREA, "TensorRT", f"{show(version)}; ONNX Runtime's provider links {provider}", hint)
     return ok(AREA, "TensorRT", show(version))
 
 
@@ -268,7 +244,6 @@ def check_lock(lock: Path | None) -> Finding:
 
 
 def installed(package: str) -> str | None:
-    """Version of an installed package."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -44,23 +44,21 @@ _log = logging.getLogger(__name__)
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serve the page and the speech it asks for. Raises SonorantError if the port is taken or not allowed."""
+    """Serves the page and the speech it asks for. `port` 0 takes any free one.
+
+    Raises SonorantError if the port is taken or not allowed.
+    """
 
     daemon_threads = True
 
     def __init__(self, synthesis: Synthesis, port: int) -> None:
-        """`port` 0 takes any free one."""
         self.synthesis = synthesis
         try:
             super().__init__((ADDRESS, port), PageRequest)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise SonorantError(
-                    f"port {port} is taken; give another with --port, or 0 for any that is free"
-                ) from None
-            raise SonorantError(
-                f"port {port} cannot be listened on ({error.strerror}); give another with --port"
-            ) from None
+            taken = error.errno == errno.EADDRINUSE
+            reason = "is taken" if taken else f"cannot be listened on ({error.strerror})"
+            raise SonorantError(f"port {port} {reason}; give another with --port, or 0 for any free one") from None
         except OverflowError:
             raise SonorantError(f"port must be 0 to 65535, not {port}") from None
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
@@ -74,7 +72,6 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The page's address."""
         return f"http://{ADDRESS}:{self.server_port}/"
 
 
@@ -88,7 +85,7 @@ class PageRequest(BaseHTTPRequestHandler):
     """Seconds a client may take to send or to receive."""
 
     def do_GET(self) -> None:
-        """Send the page, or what it has to know about the voice."""
+        """Send the page, or what it must know about the voice."""
         if not self._is_own():
             return
         if self.path in PAGES:
@@ -97,7 +94,7 @@ class PageRequest(BaseHTTPRequestHandler):
         elif self.path == "/voice":
             self._send_json(HTTPStatus.OK, self._voice())
         else:
-            self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
+            self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
 
     def do_POST(self) -> None:
         """Speak. The answer is JSON lines without empty keys: {"pcm": base64 of 16-bit samples, "unknown": characters
@@ -107,7 +104,7 @@ class PageRequest(BaseHTTPRequestHandler):
         if not self._is_own():
             return
         if self.path != "/speech":
-            self._send_json(HTTPStatus.NOT_FOUND, {"error": "there is no such page"})
+            self._refuse(HTTPStatus.NOT_FOUND, "there is no such page")
             return
         body = self._body()
         if body is None:
@@ -115,9 +112,7 @@ class PageRequest(BaseHTTPRequestHandler):
         try:
             asked = json.loads(body)
         except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
-            self._send_json(
-                HTTPStatus.BAD_REQUEST, {"error": "the request is not JSON, or holds a number that is too long"}
-            )
+            self._refuse(HTTPStatus.BAD_REQUEST, "the request is not JSON, or holds a number that is too long")
             return
         try:
             request = SpeechRequest.parse(asked)
@@ -125,9 +120,9 @@ class PageRequest(BaseHTTPRequestHandler):
                 self._head(HTTPStatus.OK, "application/x-ndjson")
                 self._speak(request)
         except BusyError:
-            self._send_json(HTTPStatus.SERVICE_UNAVAILABLE, {"error": "too many are speaking; try again in a moment"})
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "too many are speaking; try again in a moment")
         except SonorantError as error:
-            self._send_json(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+            self._refuse(HTTPStatus.BAD_REQUEST, str(error))
 
     def _speak(self, request: SpeechRequest) -> None:
         # Writing to a listener who disconnected fails, which closes the generator and so ends the work.
@@ -162,7 +157,7 @@ class PageRequest(BaseHTTPRequestHandler):
         host, origin = self.headers.get("Host"), self.headers.get("Origin")
         if host in self.server.hosts and origin in (None, f"http://{host}"):
             return True
-        self._send_json(HTTPStatus.FORBIDDEN, {"error": f"this page is for this machine alone; open {self.server.url}"})
+        self._refuse(HTTPStatus.FORBIDDEN, f"this page is for this machine alone; open {self.server.url}")
         return False
 
     def _body(self) -> bytes | None:
@@ -170,17 +165,18 @@ class PageRequest(BaseHTTPRequestHandler):
         most = self.server.synthesis.limits.characters * _BYTES_A_CHARACTER + _BYTES_BESIDE_TEXT
         length = self.headers.get("Content-Length", "")
         if self.headers.get_content_type() != "application/json":
-            self._send_json(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, {"error": "the request must be application/json"})
+            self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
         elif not (length.isascii() and length.isdigit()):
-            self._send_json(HTTPStatus.LENGTH_REQUIRED, {"error": "the request does not say its length"})
+            self._refuse(HTTPStatus.LENGTH_REQUIRED, "the request does not say its length")
         elif len(length) > 12 or int(length) > most:
-            self._send_json(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                {"error": f"the request is larger than {most} bytes; shorten the text"},
-            )
+            error = f"the request is larger than {most} bytes; shorten the text"
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error)
         else:
             return self.rfile.read(int(length))
         return None
+
+    def _refuse(self, status: HTTPStatus, error: str) -> None:
+        self._send_json(status, {"error": error})
 
     def _send_json(self, status: HTTPStatus, value: dict[str, Any]) -> None:
         self._send(status, _json(value), "application/json")
@@ -199,10 +195,10 @@ class PageRequest(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Send requests to the log, not to the terminal."""
+        """Write requests to the log, not to the terminal."""
         _log.info(format, *arguments)
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """ASCII, which can hold everything a request may have held, half a surrogate pair too."""
+    """ASCII, which can hold anything that was in a request, even half a surrogate pair."""
     return json.dumps(value).encode()

@@ -1,4 +1,4 @@
-"""Requests to speak, served on one thread a core. HTTP stays in the server."""
+"""Serve requests to speak on one thread per core. HTTP stays in the server."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ class BusyError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechRequest:
-    """What to say, and how."""
-
     text: str
     speaker: str | None = None
     """None = the voice's first."""
@@ -70,7 +68,7 @@ class SpeechChunk(NamedTuple):
     """A chunk of speech, and what went wrong since the chunk before."""
 
     samples: NDArray[np.float32] | None
-    """float32 (S,) in -1..1; None if there is only something left to report."""
+    """float32 (S,) in -1..1; None if there is only something to report."""
     unknown: str
     """Characters that cannot be spoken."""
     bad: list[str]
@@ -78,13 +76,13 @@ class SpeechChunk(NamedTuple):
 
 
 class Synthesis:
-    """A voice and its variants on one thread a core; requests beyond a limit are refused."""
+    """A voice and its variants on one thread per core; refuses requests beyond a limit.
+
+    `workers`: chunks computed at a time, None = one per core; `waiting`: requests accepted beyond those. Raises
+    SonorantError as `Voice.load` does.
+    """
 
     def __init__(self, bundle: Path, *, workers: int | None = None, waiting: int = 8, limits: Limits = LIMITS) -> None:
-        """`workers`: chunks computed at a time, None = one a core; `waiting`: requests accepted beyond those.
-
-        Raises SonorantError as `Voice.load` does.
-        """
         workers = usable_cores() if workers is None else workers
         if workers < 1:
             raise SonorantError(f"workers must be at least 1, not {workers}")
@@ -145,7 +143,6 @@ class Synthesis:
         return voice.stream(*asked, limits=limits, seed=request.seed, decoding=decoding)
 
     def close(self) -> None:
-        """Accept no more work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _voice(self, variant: str | None) -> Voice:

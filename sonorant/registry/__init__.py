@@ -1,4 +1,4 @@
-"""Voices as versions of a model in the MLflow registry, and what decides which of them is the champion."""
+"""Register voices as versions of a model in the MLflow registry, and decide which of them is the champion."""
 
 from sonorant.registry.aliases import RolledBack, rollback
 from sonorant.registry.download import download_bundle

@@ -1,5 +1,5 @@
 """The aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a move is first noted on
-the model, and the next process finishes it if this one is killed."""
+the model; if this process is killed, the next one finishes it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sonorant.tracking.store import DEFAULT_DATABASE, Store, answering, locked
 
 NEWEST, BEST, FORMER = "challenger", "champion", "previous"
 MOVE_TAG = "alias_move"
-"""On the registered model while aliases move: the move."""
+"""Tag of the registered model while aliases move: the move."""
 GONE_TAG, BACK_TAG = "rolled_back", "returned"
-"""On versions: when, why and in whose favour one was rolled back, and the other returned."""
+"""Tags of versions: when, why and for which other version one was rolled back or returned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def read_aliases(store: Store, model: str) -> dict[str, int]:
 
 
 def begin(store: Store, model: str, move: Move) -> None:
-    """Move the aliases, and record a rollback on both versions."""
+    """Move the aliases and record a rollback on both versions."""
     store.client.set_registered_model_tag(model, MOVE_TAG, json.dumps(dataclasses.asdict(move)))
     _carry_out(store, model, move)
 
@@ -75,7 +75,7 @@ def finish(store: Store, model: str) -> Move | None:
 
 
 def _carry_out(store: Store, model: str, move: Move) -> None:
-    """Each step may be repeated with the same result."""
+    """Every step can be repeated with the same result."""
     client, because = store.client, f": {move.reason}" if move.reason else ""
     if move.action == "rollback":
         gone, back = f"{move.time} to version {move.champion}", f"{move.time} from version {move.previous}"
@@ -91,8 +91,6 @@ def _carry_out(store: Store, model: str, move: Move) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RolledBack:
-    """What a rollback did."""
-
     name: str
     champion: int
     """The version that is `champion` again."""

@@ -1,5 +1,5 @@
-"""Get a registered voice back as files: its bundle to speak with, its trained models to fine-tune. The models are
-artifacts of the version's run, so that a machine that only speaks does not download them."""
+"""Download a registered voice: its bundle to speak with, its trained models to fine-tune. The models are artifacts of
+the version's run, so a machine that only speaks does not download them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sonorant.tracking.store import Store, answering
 
 
 def point_mlflow_at(store: Store) -> None:
-    """Set the process's store for those functions of mlflow that take no client."""
+    """Set the process's store, for functions of mlflow that take no client."""
     import mlflow
 
     mlflow.set_tracking_uri(store.uri)
@@ -21,8 +21,9 @@ def point_mlflow_at(store: Store) -> None:
 
 
 def download_bundle(uri: str, out: Path) -> Path:
-    """Download the voice bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`. Returns
-    the folder. Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer."""
+    """Download the bundle of models:/<name>@<alias> or models:/<name>/<version> to a folder below `out`; return that.
+
+    Raises SonorantError if there is no such model, TrackingUnavailable if MLflow does not answer."""
     with answering(uri) as store:
         import mlflow
 
@@ -62,7 +63,7 @@ def download_trained(uri: str, kind: str, out: Path) -> Path:
 
 
 def version_of(uri: str) -> str:
-    """<name>/<version> of models:/<name>@<alias>, which another version may get, or of models:/<name>/<version>.
+    """<name>/<version> of models:/<name>@<alias>, which may move to another version, or of models:/<name>/<version>.
 
     Raises SonorantError if there is none, TrackingUnavailable if MLflow does not answer.
     """
@@ -76,6 +77,5 @@ def _version(store: Store, uri: str) -> Any:
     if not parts:
         raise SonorantError(f"{uri}: give models:/<name>@<alias> or models:/<name>/<version>")
     name, alias, number = parts.groups()
-    return (
-        store.client.get_model_version_by_alias(name, alias) if alias else store.client.get_model_version(name, number)
-    )
+    client = store.client
+    return client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, number)

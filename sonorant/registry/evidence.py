@@ -1,4 +1,4 @@
-"""What a version was registered with: its figures, the sentences it was judged on, its bundle."""
+"""Read back what a version was registered with: its figures, the sentences it was judged on, its bundle."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sonorant.tracking.store import Store
 
 SENTENCES = f"{REPORT}/evaluation/sentences.jsonl"
 JUDGE = ("recognizer", "revision", "normalizer")
-"""What must agree for two word error rates to be comparable."""
+"""Entries that must agree for two word error rates to be comparable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that the gates look at of a version."""
+    """Everything about a version that the gates look at."""
 
     version: int
     metrics: Mapping[str, Any]
@@ -37,12 +37,11 @@ class Evidence:
 
     @property
     def shipped(self) -> Shipped:
-        """The bundle's default variant."""
         return shipped(self.bundle)
 
     @property
     def judge(self) -> dict[str, Any]:
-        """Recogniser, its revision, and the normaliser behind the shipped variant's word error rate."""
+        """Recogniser, its revision and the normaliser behind the shipped variant's word error rate."""
         return {key: entry(self.metrics, "intelligibility", self.shipped.variant, key) for key in JUDGE}
 
     def word_errors(self) -> Ints:
@@ -72,9 +71,8 @@ def read_evidence(store: Store, version: Any, folder: Path) -> Evidence:
     place.mkdir()
     metrics = read_json(Path(store.client.download_artifacts(version.run_id, METRICS, str(place))))
     bundle = read_bundle(download_bundle(f"models:/{version.name}/{version.version}", place / "model"))
-    return Evidence(
-        version=int(version.version), metrics=metrics, sentences=_sentences(store, version, place), bundle=bundle
-    )
+    sentences = _sentences(store, version, place)
+    return Evidence(version=int(version.version), metrics=metrics, sentences=sentences, bundle=bundle)
 
 
 def _sentences(store: Store, version: Any, place: Path) -> tuple[Mapping[str, Any], ...]:

@@ -1,4 +1,4 @@
-"""Where a figure stands in reports/metrics.json, and which variant of a bundle ships."""
+"""Find figures in reports/metrics.json, and the variant that a bundle ships."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sonorant.runtime.bundle import Bundle
 BESIDE = ("recordings", "vocoder")
 """Entries of `intelligibility` and `naturalness` that are not variants of the voice."""
 BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "decoding", "size")
-"""Sections with an entry a variant; the others have one a candidate."""
+"""Sections with an entry per variant; the others have one per candidate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +29,11 @@ class Shipped:
 
     @property
     def candidate(self) -> str:
-        """Key of `speed` and `parity`."""
         return f"{self.runtime}/{self.variant}"
 
 
 def shipped(bundle: Bundle) -> Shipped:
-    """The choice of the stage `choose` in the bundle; without one, the default variant under ONNX Runtime."""
+    """The choice that the stage `choose` left in the bundle; without one, the default variant under ONNX Runtime."""
     choice, graphs = bundle.description.choice, bundle.description.graphs
     variant = choice.get("variant") or next(iter(graphs.values())).default_variant
     size = sum(graph.variants[variant].bytes for graph in graphs.values() if variant in graph.variants)
@@ -42,16 +41,14 @@ def shipped(bundle: Bundle) -> Shipped:
 
 
 def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
-    """Raise SonorantError unless the figures were measured with the very graphs of the bundle's default variant."""
+    """Raise SonorantError unless the figures were measured with the graphs of the bundle's default variant."""
     variant = shipped(bundle).variant
     judged = entry(metrics, "size", variant, "sha256")
     if not isinstance(judged, Mapping):
         raise SonorantError(f"does not say which graphs of {variant} were judged; run evaluate again")
     for name, graph in bundle.description.graphs.items():
         if variant in graph.variants and graph.variants[variant].sha256 != judged.get(name):
-            raise SonorantError(
-                f"judged another {name} of {variant} than lies in {bundle.folder}; run evaluate on this voice"
-            )
+            raise SonorantError(f"judged another {name} of {variant} than {bundle.folder} holds; run evaluate on this")
 
 
 def number(values: Any, *keys: str) -> float | None:
@@ -66,9 +63,8 @@ def interval(values: Any, *keys: str) -> tuple[float, float] | None:
     """The finite interval at a path of keys, or None."""
     value = entry(values, *keys)
     bounds = [number(bound) for bound in value] if isinstance(value, (list, tuple)) else []
-    if len(bounds) != 2 or bounds[0] is None or bounds[1] is None:
-        return None
-    return bounds[0], bounds[1]
+    finite = [bound for bound in bounds if bound is not None]
+    return (finite[0], finite[1]) if len(finite) == len(bounds) == 2 else None
 
 
 def entry(values: Any, *keys: str) -> Any:
@@ -89,9 +85,7 @@ def of_variant(metrics: Mapping[str, Any], variant: str) -> dict[str, Any]:
     """The figures of one variant, with the same keys for every variant, so that they can be compared."""
     found = {section: entry(metrics, section, variant) for section in BY_VARIANT}
     for section in ("speed", "parity", "memory"):
-        found[section] = {
-            key.split("/", 1)[0]: value
-            for key, value in (metrics.get(section) or {}).items()
-            if key.endswith(f"/{variant}")
-        }
+        candidates = metrics.get(section) or {}
+        ours = {key: value for key, value in candidates.items() if key.endswith(f"/{variant}")}
+        found[section] = {key.split("/", 1)[0]: value for key, value in ours.items()}
     return {section: figures for section, figures in found.items() if isinstance(figures, Mapping) and figures}

@@ -18,10 +18,7 @@ from sonorant.registry.side_by_side import latency_ratios
 from sonorant.statistics import bootstrap, check_enough, rate
 
 RESAMPLES = 2000
-HINT = (
-    "judge version {} again on these sentences and register its figures (docs/deploy.md), "
-    "or promote with --without-champion"
-)
+HINT = "judge it again on these sentences and register its figures (docs/deploy.md), or promote with --without-champion"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +47,8 @@ class PromoteConfig:
         for name in ("max_wer_above_recordings", "max_rtf"):
             limits = getattr(self, name)
             if set(limits) != set(family_names()) or not all(limit > 0 for limit in limits.values()):
-                raise ValueError(
-                    f"{name} must have a limit above 0 for each of {', '.join(family_names())}, not {limits}"
-                )
+                families = ", ".join(family_names())
+                raise ValueError(f"{name} must have a limit above 0 for each of {families}, not {limits}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,21 +66,15 @@ class Gate:
     limit: float | None = None
 
     def says(self) -> str:
-        """The result with its figures."""
         return f"{'passed' if self.passed else 'failed'}: {self.reason}"
 
 
 def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """The gates that need no comparison."""
     family = voice.bundle.description.family
-    gates = [
-        _wer_above_recordings(voice, config.max_wer_above_recordings[family]),
-        _rtf(voice, config.max_rtf[family]),
-        _parity(voice),
-    ]
-    if load_family(family).autoregressive:
-        gates.append(_runaways(voice, config.max_runaways))
-    return tuple(gates)
+    wer = _wer_above_recordings(voice, config.max_wer_above_recordings[family])
+    gates = (wer, _rtf(voice, config.max_rtf[family]), _parity(voice))
+    return (*gates, _runaways(voice, config.max_runaways)) if load_family(family).autoregressive else gates
 
 
 def judge_beside(voice: Evidence, champion: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
@@ -131,17 +121,12 @@ def _rtf(voice: Evidence, limit: float) -> Gate:
     if rtf is None:
         why = f": {found}" if isinstance(found, str) else ""
         return Gate(name="rtf", passed=False, reason=f"not measured for {candidate}{why}", limit=limit)
-    return Gate(
-        name="rtf",
-        passed=rtf <= limit,
-        reason=f"{candidate}: real-time factor {rtf:.4f}, at most {limit}",
-        value=rtf,
-        limit=limit,
-    )
+    reason = f"{candidate}: real-time factor {rtf:.4f}, at most {limit}"
+    return Gate(name="rtf", passed=rtf <= limit, reason=reason, value=rtf, limit=limit)
 
 
 def _runaways(voice: Evidence, limit: float) -> Gate:
-    """First attempts that a guard had to end, counted by the stage `evaluate`."""
+    """First attempts that a guard had to end, as counted by the stage `evaluate`."""
     name, found = "runaways", entry(voice.metrics, "decoding", voice.shipped.variant)
     rate, bounds = number(found, "runaway_rate"), interval(found, "runaway_rate_ci95")
     runaways, sentences = number(found, "runaways"), number(found, "sentences")
@@ -164,17 +149,14 @@ def _parity(voice: Evidence) -> Gate:
         why = f": {found}" if isinstance(found, str) else ""
         return Gate(name="parity", passed=False, reason=f"not measured for {candidate}{why}")
     if not passed:
-        return Gate(
-            name="parity", passed=False, reason=f"{candidate} failed the stage verify: {entry(found, 'failed')}"
-        )
+        reason = f"{candidate} failed the stage verify: {entry(found, 'failed')}"
+        return Gate(name="parity", passed=False, reason=reason)
     differences = {graph: number(found, "max_abs_diff", graph) for graph in entry(found, "max_abs_diff") or {}}
     measured = {graph: value for graph, value in differences.items() if value is not None}
     if not measured or len(measured) < len(differences):
         return Gate(name="parity", passed=False, reason=f"{candidate}: a difference from torch was not measured")
-    text = ", ".join(f"{graph} {value:.2g}" for graph, value in measured.items())
-    return Gate(
-        name="parity", passed=True, reason=f"{candidate} differs from torch by {text}", value=max(measured.values())
-    )
+    reason = f"{candidate} differs from torch by " + ", ".join(f"{graph} {v:.2g}" for graph, v in measured.items())
+    return Gate(name="parity", passed=True, reason=reason, value=max(measured.values()))
 
 
 def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
@@ -190,25 +172,18 @@ def _wer_above_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
 def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
     for each in (voice, champion):
         if not each.sentences:
-            raise SonorantError(
-                f"version {each.version} was registered without its judged sentences; {HINT.format(each.version)}"
-            )
+            raise SonorantError(f"version {each.version} was registered without its judged sentences; {HINT}")
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
-        raise SonorantError(
-            f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT.format(champion.version)}"
-        )
+        raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT}")
     if voice.texts() != champion.texts():
-        raise SonorantError(
-            f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}"
-        )
+        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT}")
 
 
 def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Gate:
     if not voice.sentences:
-        raise SonorantError(
-            f"version {voice.version} was registered without sentences to speak; register it beside reports/evaluation"
-        )
+        remedy = "register it beside reports/evaluation"
+        raise SonorantError(f"version {voice.version} was registered without sentences to speak; {remedy}")
     ratios = latency_ratios(voice.bundle, champion.bundle, [reference for _, reference, _ in voice.texts()])
     check_enough(len(ratios))
     ratio, (low, high) = float(np.median(ratios)), bootstrap(np.median, ratios, resamples=RESAMPLES)
@@ -218,13 +193,9 @@ def _latency_over_champion(voice: Evidence, champion: Evidence, limit: float) ->
         f"{len(ratios)} sentences (paired 95 % interval {low:.2f} to {high:.2f}; {_finding(low, high, 1.0)}), "
         f"its upper end at most {limit:.2f}"
     )
+    bounds = (low, high)
     return Gate(
-        name="latency_over_champion",
-        passed=high <= limit,
-        reason=reason,
-        value=ratio,
-        interval=(low, high),
-        limit=limit,
+        name="latency_over_champion", passed=high <= limit, reason=reason, value=ratio, interval=bounds, limit=limit
     )
 
 
@@ -237,9 +208,7 @@ def _dnsmos_below_champion(voice: Evidence, champion: Evidence, limit: float) ->
             return Gate(name=name, passed=True, reason=f"not run: version {each.version}: {why}", limit=limit)
     same = [text for text in ours if text in theirs]
     if not same:
-        raise SonorantError(
-            f"version {champion.version} was judged on other sentences; {HINT.format(champion.version)}"
-        )
+        raise SonorantError(f"version {champion.version} was judged on other sentences; {HINT}")
     our, their = (np.array([opinions[text] for text in same]) for opinions in (ours, theirs))
     check_enough(len(same))
     below, bounds = float(np.mean(their - our)), bootstrap(np.mean, their - our, resamples=RESAMPLES)
@@ -258,7 +227,7 @@ def _size_over_champion(voice: Evidence, champion: Evidence, limit: float) -> Ga
 
 
 def _points(name: str, text: str, value: float, bounds: tuple[float, float], limit: float, digits: int = 1) -> Gate:
-    """A gate on a difference where lower is better."""
+    """A gate on a difference; lower is better."""
     low, high = bounds
     reason = (
         f"{text}: {value:+.{digits}f} points (paired 95 % interval {low:+.{digits}f} to {high:+.{digits}f}; "
@@ -268,7 +237,7 @@ def _points(name: str, text: str, value: float, bounds: tuple[float, float], lim
 
 
 def _finding(low: float, high: float, equal: float) -> str:
-    """What an interval shows where lower is better."""
+    """What an interval shows if lower is better."""
     if high < equal:
         return "better"
     return "worse" if low > equal else "no difference beyond noise"

@@ -34,7 +34,7 @@ GATE_TAG, VERDICT_TAG = "gate.", "verdict"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The gates' results for a version, and what was done."""
+    """The gates' results for a version, and what followed."""
 
     name: str
     version: int
@@ -50,11 +50,9 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Whether every gate passed."""
         return all(gate.passed for gate in self.gates)
 
     def outcome(self) -> str:
-        """The outcome in words."""
         if self.passed:
             return f"is {BEST}" + (f"; version {self.champion} is {FORMER}" if self.champion else "")
         refused = ", ".join(gate.name for gate in self.gates if not gate.passed)
@@ -63,14 +61,11 @@ class Verdict:
         return f"is refused by {refused}; {BEST} does not move"
 
     def says(self) -> list[str]:
-        """The verdict line by line."""
-        return [
-            *(f"gate {gate.name} {gate.says()}" for gate in self.gates),
-            f"models:/{self.name}/{self.version} {self.outcome()}",
-        ]
+        lines = [f"gate {gate.name} {gate.says()}" for gate in self.gates]
+        return [*lines, f"models:/{self.name}/{self.version} {self.outcome()}"]
 
     def rows(self) -> list[dict[str, str]]:
-        """The verdict as a table, a row a gate."""
+        """The verdict as a table with a row for each gate."""
         return [
             {
                 "gate": gate.name,
@@ -84,20 +79,18 @@ class Verdict:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """All figures."""
         return dataclasses.asdict(self) | {"passed": self.passed}
 
 
 def promote(
     model: str, config: PromoteConfig, version: int | None = None, *, without_champion: str = "", again: bool = False
 ) -> Verdict:
-    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`, and record the
-    verdict.
+    """Let the gates decide whether a version (None = the alias `challenger`) becomes `champion`; record the verdict.
 
-    `without_champion`: reason not to compare with the champion, where that is impossible; `again`: also accept a
-    version that was rolled back. The champion itself is judged only by the gates that need no comparison, and keeps the
-    verdict that made it champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does
-    not answer.
+    `without_champion`: reason not to compare with the champion, if that is impossible; `again`: also accept a version
+    that was rolled back. The champion itself is judged only by the gates that need no comparison, and keeps the verdict
+    that made it champion. Raises SonorantError if there is no such version, TrackingUnavailable if MLflow does not
+    answer.
     """
     with registry() as store:
         versions = all_versions(store, model)

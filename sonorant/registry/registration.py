@@ -51,7 +51,7 @@ class Registered:
     run_id: str
     """MLflow run with the report; each variant has a run below it."""
     new: bool
-    """False: the same bundle was registered already."""
+    """False: the same bundle was already registered."""
     without: tuple[str, ...]
     """Kinds of trained models that were absent, so that they cannot be fine-tuned from this version."""
 
@@ -77,9 +77,9 @@ def register(
     The newest version gets the alias `challenger`.
 
     `metrics`: content of reports/metrics.json; `report`: folder with the page and, in `evaluation`, the judged
-    sentences, may be absent; `origin`: tags that say where the voice comes from; `execution`: pipeline execution to
-    stand below; `trained`: trained folders by kind, kept for fine-tuning if the bundle was exported from them. Raises
-    SonorantError if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
+    sentences, may be absent; `origin`: tags with the voice's origin; `execution`: the pipeline execution above;
+    `trained`: trained folders by kind, kept for fine-tuning if the bundle was exported from them. Raises SonorantError
+    if the bundle is damaged, TrackingUnavailable if MLflow does not answer.
     """
     voice = read_bundle(bundle)
     content = content_hash(_without_measurements(voice))
@@ -101,10 +101,9 @@ def register(
         keep_trained(store, version.run_id, belonging)
         close_run(store, version.run_id, "FINISHED")
         store.client.set_registered_model_alias(config.model, NEWEST, str(max(all_versions(store, config.model))))
+        number, run_id = int(version.version), version.run_id
         without = tuple(kind for kind in trained or {} if kind not in belonging)
-        return Registered(
-            name=config.model, version=int(version.version), run_id=version.run_id, new=not found, without=without
-        )
+        return Registered(name=config.model, version=number, run_id=run_id, new=not found, without=without)
 
 
 def _without_measurements(voice: Bundle) -> Bundle:
@@ -135,16 +134,11 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
 
     string, number = DataType.string, DataType.double
     text: list[Any] = [ColSpec(string, "text"), ColSpec(string, "speaker", False), ColSpec(number, "speed", False)]
-    audio: list[Any] = [
-        ColSpec(string, "audio"),
-        ColSpec(DataType.long, "sample_rate"),
-        ColSpec(number, "seconds"),
-        ColSpec(string, "warning"),
-        ColSpec(string, "error"),
-    ]
+    answers = {"audio": string, "sample_rate": DataType.long, "seconds": number, "warning": string, "error": string}
+    audio: list[Any] = [ColSpec(kind, name) for name, kind in answers.items()]
     point_mlflow_at(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():
-        # Without an input example, which would load the voice to try it.
+        # mlflow would load the voice to try an input example.
         warnings.filterwarnings("ignore", message=".*input example", category=UserWarning)
         return mlflow.pyfunc.log_model(
             name="voice",
@@ -195,9 +189,8 @@ def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[s
         "variant_bytes": default.bytes,
         "bundle_bytes": sum(file.stat().st_size for file in voice.folder.rglob("*") if file.is_file()),
     }
-    return {
-        key: value if isinstance(value, str) else json.dumps(value) for key, value in tags.items() if value is not None
-    }
+    present = {key: value for key, value in tags.items() if value is not None}
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in present.items()}
 
 
 def _log_numbers(store: Store, run_id: str, values: dict[str, Any], model_id: str | None = None) -> None:

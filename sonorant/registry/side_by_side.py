@@ -1,4 +1,4 @@
-"""Two voices timed in turn on the same sentences, in this process: times of another day or a busier machine cannot be
+"""Time two voices in turn on the same sentences, in this process: times from another day or a busier machine cannot be
 compared, ratios of two voices timed in turn can."""
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ SENTENCES = 40
 ROUNDS = 5
 """Timed rounds of each sentence, after a warm-up."""
 LONGEST, LEAST = 2.0, 2
-"""Seconds of rounds of one sentence after which no more begin, once so many were timed."""
+"""Seconds after which no round of a sentence begins, once this many were timed."""
 
 
 def latency_ratios(challenger: Bundle, champion: Bundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Time from phoneme ids to samples of `challenger` over that of `champion`, a ratio a sentence (S,).
+    """Time from phoneme ids to samples of `challenger` over that of `champion`, a ratio per sentence (S,).
 
-    Each speaks with its default variant and runtime on one thread; the fastest of up to `ROUNDS` rounds counts, because
-    other work only adds time; who goes first alternates. Raises SonorantError if one cannot run here.
+    Each speaks with its default variant and runtime on one thread. The fastest of up to `ROUNDS` rounds counts, because
+    other work only adds time; the two take turns at going first. Raises SonorantError if one cannot run here.
     """
     by_length = sorted(dict.fromkeys(texts), key=len)
-    chosen = [
-        by_length[i] for i in np.unique(np.linspace(0, len(by_length) - 1, min(SENTENCES, len(by_length))).astype(int))
-    ]
+    places = np.unique(np.linspace(0, len(by_length) - 1, min(SENTENCES, len(by_length))).astype(int))
     first, second = _speaker(challenger), _speaker(champion)
-    return np.array([_ratio(first(text), second(text)) for text in chosen])
+    return np.array([_ratio(first(text), second(text)) for text in (by_length[place] for place in places)])
 
 
 def _speaker(bundle: Bundle) -> Callable[[str], Callable[[], object]]:

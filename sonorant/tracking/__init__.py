@@ -1,7 +1,7 @@
-"""Keeps runs in MLflow; training itself only writes plain files.
+"""Keep runs in MLflow; training itself only writes plain files.
 
-A stage's process opens `stage_run`; a thread (follower.py) sends the run directory's points, samples and the machine's
-load to the store (store.py). A store that is away never stops or slows the stage.
+A stage's process opens `stage_run`; a thread (follower.py) sends the run directory's points and samples and the
+machine's load to the store (store.py). A store that is away never stops or slows the stage.
 """
 
 from sonorant.tracking.follower import sync, tracked_runs

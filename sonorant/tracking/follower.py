@@ -1,7 +1,7 @@
-"""Sends a run directory to MLflow while it grows, each point once.
+"""Send a run directory to MLflow while it grows, each point once.
 
-`tracking.json` beside the points records what was sent. Before a batch leaves, the file says "in doubt"; if it still
-does later (the answer was lost, the process killed), the store is asked what it has before anything is sent again.
+`tracking.json` beside the points records what was sent. Before a batch leaves, the file says "in doubt". If it still
+does later (the answer was lost, the process killed), the follower asks the store what it has before sending again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOCK = "tracking.lock"
 END = "tracking_end.json"
 """How the stage ended; written by the stage itself, as its thread may still be waiting for the store."""
 BATCH = 500
-"""Points a request; MLflow takes 1000."""
+"""Points per request; MLflow takes 1000."""
 
 
 @dataclass(kw_only=True)
@@ -41,7 +41,7 @@ class Sent:
     run_id: str | None = None
     """None until the run exists."""
     steps: dict[str, int] = field(default_factory=dict)
-    """For each curve, the newest step sent."""
+    """The newest step sent of each curve."""
     samples: list[str] = field(default_factory=list)
     """Names of the samples whose pictures and sound were sent."""
     in_doubt: bool = False
@@ -49,10 +49,12 @@ class Sent:
 
 
 class Delivery:
-    """Sends what a run directory has and the store lacks, one process at a time."""
+    """Sends what a run directory has and the store lacks, one process at a time.
+
+    `spec` describes a new run; later the directory remembers it. Raises SonorantError if both are missing.
+    """
 
     def __init__(self, directory: Path, spec: RunSpec | None = None) -> None:
-        """`spec` describes a new run; the directory remembers it later. Raises SonorantError if neither has it."""
         self.directory = directory
         self.files: list[tuple[Path, str]] = []
         self.arrived = 0
@@ -72,10 +74,7 @@ class Delivery:
             self._save()
 
     def send(self) -> None:
-        """Send everything new.
-
-        Raises TrackingUnavailable or what mlflow raises; the next call then resumes from what is known to be sent.
-        """
+        """Send everything new. Raises TrackingUnavailable or what mlflow raises; the next call resumes from there."""
         try:
             with locked(self.directory / LOCK):
                 self.sent = Sent(**read_json(self.directory / STATE)["sent"])  # another process may have sent since
@@ -94,7 +93,7 @@ class Delivery:
             raise
 
     def close(self) -> None:
-        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it is running or to be resumed."""
+        """Set how the run ended: FINISHED, FAILED or KILLED. Without a recorded end it runs on or can be resumed."""
         if (self.directory / END).exists():
             close_run(*self._open(), read_json(self.directory / END)["status"])
 
@@ -161,9 +160,9 @@ class Delivery:
 
 
 class Follower(threading.Thread):
-    """Sends a run directory and the machine's load every `interval` seconds until `finish`.
+    """Sends a run directory and the machine's load every `interval` seconds until `finish`; never raises.
 
-    A store that is away is logged once and asked less and less often; the thread never raises.
+    Logs once that the store is away, and then asks it less and less often.
     """
 
     def __init__(self, directory: Path, spec: RunSpec, interval: float = 5.0) -> None:
@@ -176,7 +175,6 @@ class Follower(threading.Thread):
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Send until told to finish, then send the rest and close."""
         wait, load_due = 0.0, 0.0
         while not self._done.wait(wait):
             if time.monotonic() >= load_due:
@@ -189,7 +187,7 @@ class Follower(threading.Thread):
             self._quietly(self.delivery.close)
 
     def finish(self, status: str, patience: float) -> bool:
-        """Send the rest and close; wait while something arrives every `patience` seconds. True if everything did."""
+        """Send the rest and close; wait while something arrives every `patience` seconds. Returns whether all did."""
         with suppress(OSError):
             write_json(self.delivery.directory / END, {"status": status})
         self._done.set()

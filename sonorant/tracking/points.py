@@ -1,4 +1,4 @@
-"""The content of a run directory: points of its curves, pictures of its samples, and the machine's load."""
+"""A run directory's content for MLflow: points of its curves, pictures of its samples, and the machine's load."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Point:
 
 
 class Tail:
-    """Reads whole new lines of a growing file, and starts over if the file was truncated and rewritten.
+    """Reads whole new lines of a growing file, and starts over if the file was rewritten.
 
-    A trainer that resumes from a checkpoint may drop the lines after it. The file's size alone does not show that, so
-    the last line read is compared before reading on.
+    A trainer that resumes from a checkpoint may drop the lines after it. The file's size does not always show that, so
+    the last line read is compared first.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,7 +38,6 @@ class Tail:
         self._last = b""
 
     def restart(self) -> None:
-        """Read from the beginning next time."""
         self._position, self._last = 0, b""
 
     def read(self) -> list[Point]:
@@ -69,7 +68,7 @@ def _points(line: bytes) -> list[Point]:
 
 
 def draw_sample(sample: Path, out: Path) -> None:
-    """Draw the folder `sample` into `out`; what is absent or damaged is left out.
+    """Draw the folder `sample` into `out`, without absent or damaged files.
 
     `mel.npz` (target and predicted, (M, T) log-mel) becomes `mel.png`, `alignment.npz` (alignment, (T, N) or (N, T))
     becomes `alignment.png`.
@@ -91,7 +90,7 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
 def _draw(arrays: dict[str, np.ndarray], across: str, up: str, out: Path) -> None:
     if not arrays:
         return
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # without pyplot, which is not safe in a thread
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # pyplot is not safe in a thread
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 2.6 * len(arrays)), dpi=90, layout="constrained")

@@ -1,4 +1,4 @@
-"""MLflow runs, made or found again: one for each pipeline execution, with one for each stage below it."""
+"""Find or make MLflow runs: one for each pipeline execution, with one for each stage below it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY_TAG = "sonorant.run"
 EXECUTION_TAG = "sonorant.execution"
 PARENT_TAG = "mlflow.parentRunId"
 SERVED_TAG = "sonorant.executions"
-"""Ids of all executions that a run has served. It is below the newest, which continued it."""
+"""Ids of all executions that a run has served. It stands below the newest, which continued it."""
 ORIGIN_TAGS = ("git_commit", "git_dirty", "dvc_lock", "data")
 """Tags of a stage that hold for its whole execution."""
 
@@ -23,7 +23,7 @@ class RunSpec:
     """Description of a run, independent of the store."""
 
     key: str
-    """Unique name, kept as a tag: a run whose creation was not answered is found by it, not made twice."""
+    """Unique name, kept as a tag: finds a run whose creation was not answered, so that it is not made twice."""
     stage: str
     """The stage's name, also the run's."""
     execution: str | None = None
@@ -35,7 +35,7 @@ class RunSpec:
 
 
 def execution_id() -> str | None:
-    """Id of the pipeline execution above this process, from SONORANT_EXECUTION or the `dvc` process; None without."""
+    """Id of the pipeline execution above this process, from SONORANT_EXECUTION or the `dvc` process, or None."""
     if named := os.environ.get("SONORANT_EXECUTION"):
         return named
     import psutil
@@ -54,7 +54,7 @@ def execution_id() -> str | None:
     return None
 
 
-def flat(values: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """{"train": {"steps": 3}} -> {"train.steps": "3"}."""
     result: dict[str, str] = {}
     for key, value in values.items():
@@ -90,7 +90,7 @@ def open_execution(store: Store, execution: str, tags: dict[str, str]) -> str:
     It takes the origin of its newest stage: the hash of the data is known only once the corpus is imported.
     """
     client, name = store.client, f"pipeline {execution}"
-    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at once
+    with locked(DEFAULT_DATABASE.with_name("execution.lock")):  # two stages may start at the same time
         run = find_execution(store, execution)
         if run is None:
             run = client.create_run(store.experiment, run_name=name, tags={EXECUTION_TAG: execution})
@@ -138,11 +138,11 @@ def _newest(store: Store, tag: str, value: str) -> Any:
 
 
 def _add(store: Store, run: Any, tags: dict[str, str], params: dict[str, str]) -> None:
-    """Log what the run lacks; MLflow refuses to change a param, so the first value stays."""
+    """Log what the run lacks; MLflow refuses to change a param, so its first value stays."""
     from mlflow.entities import Param, RunTag
 
     new_tags = [RunTag(key, value) for key, value in tags.items() if run.data.tags.get(key) != value]
     new_params = [Param(key, value[:6000]) for key, value in params.items() if key not in run.data.params]
-    for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # 100 of each is MLflow's limit a request
+    for start in range(0, max(len(new_params), len(new_tags), 1), 100):  # MLflow takes 100 of each per request
         end = start + 100
         store.client.log_batch(run.info.run_id, tags=new_tags[start:end], params=new_params[start:end])

@@ -33,7 +33,7 @@ class StageRun:
     def log_metrics(self, values: Mapping[str, Any], step: int = 0) -> None:
         """Add points; nested mappings become "a.b", values that are not finite numbers are left out."""
         numbers = {}
-        for key, text in flat(dict(values)).items():
+        for key, text in flat(values).items():
             with suppress(ValueError):
                 numbers[key] = float(text)
         numbers = {key: value for key, value in numbers.items() if math.isfinite(value)}
@@ -41,14 +41,14 @@ class StageRun:
             file.write(json.dumps({"step": step, "time": time.time(), "metrics": numbers}) + "\n")
 
     def log_file(self, path: Path, folder: str = "") -> None:
-        """Add a file, or a folder's content, to the run's artifacts below `folder`; sent before the stage ends."""
+        """Add a file, or a folder's content, to the run's artifacts below `folder`, before the stage ends."""
         self._follower.delivery.files.append((path, folder))
 
 
 def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
     """Set the origin on the run above an execution's stages: DVC writes its lock only after a stage.
 
-    Does nothing if the execution has no run, as no stage had anything to do, or if the store is away.
+    Does nothing if the store is away, or if the execution has no run because no stage had anything to do.
     """
     try:
         store = open_store()
@@ -56,7 +56,7 @@ def describe_execution(execution: str, tags: Mapping[str, str]) -> None:
         if run is not None:
             add_origin(store, run, tags)
     except Exception as error:
-        log.warning("%s: MLflow has not got the final origin: %s", execution, shown(error)[:300])
+        log.warning("%s: MLflow lacks the final origin: %s", execution, shown(error)[:300])
 
 
 @contextmanager
@@ -75,9 +75,9 @@ def stage_run(
         run_directory: folder with `metrics.jsonl` and `samples/` that is followed while it grows; the same folder later
             continues the same MLflow run. None: the run has only what `log_metrics` and `log_file` add.
 
-    If the store is away the stage goes on; the rest of a run directory is sent by `sync` or the next time.
+    If the store is away the stage goes on; `sync` or the next run sends the rest of a run directory.
     """
-    flat_params, all_tags = flat(dict(params or {})), {"stage": stage, **(tags or {})}
+    flat_params, all_tags = flat(params or {}), {"stage": stage, **(tags or {})}
     spec = RunSpec(key=uuid.uuid4().hex, stage=stage, execution=execution_id(), params=flat_params, tags=all_tags)
     with tempfile.TemporaryDirectory() as temporary:
         directory = run_directory or Path(temporary)
@@ -93,5 +93,4 @@ def stage_run(
         finally:
             if not follower.finish(status, PATIENCE) and importlib.util.find_spec("mlflow"):
                 later = f"send it later: sonorant sync-tracking {run_directory}"
-                rest = later if run_directory else "this run will not be there"
-                log.warning("%s: MLflow has not got everything; %s", stage, rest)
+                log.warning("%s: MLflow lacks something; %s", stage, later if run_directory else "the run is lost")

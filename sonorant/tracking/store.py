@@ -1,4 +1,4 @@
-"""The MLflow store: the one that MLFLOW_TRACKING_URI names, or else an sqlite file in the project."""
+"""The MLflow store: the one that MLFLOW_TRACKING_URI names, else an sqlite file in the project."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def place_of_artifacts(database: Path) -> str:
 def follow_move(database: Path, former: str) -> None:
     """After the project was moved or copied, point the store's artifacts at the folder beside `database`.
 
-    Otherwise new artifacts would go to the project's former place, or into the project it was copied from. Only done if
-    `former` was beside the database too.
+    Otherwise new artifacts would go to the project's former place, or into the project it was copied from. Does nothing
+    unless `former` was beside the database too.
     """
     now = place_of_artifacts(database)
     if former == now or not former.endswith(f"/{ARTIFACTS}"):
@@ -79,7 +79,7 @@ class Store:
 
 
 def store_uri() -> str:
-    """Address of the store; the default is absolute, so that it means the same file in any folder."""
+    """Address of the store; the default is absolute, so that it names the same file from any folder."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{DEFAULT_DATABASE.resolve()}"
 
 
@@ -89,7 +89,7 @@ def shown(text: object) -> str:
 
 
 def open_store() -> Store:
-    """Connect and return the store, with the experiment made if it is absent.
+    """Connect, make the experiment if it is absent, and return the store.
 
     Raises TrackingUnavailable if mlflow is not installed or the store does not answer within its bounded retries.
     """
@@ -104,7 +104,7 @@ def open_store() -> Store:
         from mlflow.tracking import MlflowClient
 
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # importing mlflow sets it to INFO
-        # The first client of a new sqlite file makes its tables; two at once would collide.
+        # The first client of a new sqlite file makes its tables; two at the same time would collide.
         with locked(database.with_name(f"{database.name}.lock")) if database else nullcontext():
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             return Store(client=client, uri=uri, experiment=_experiment(client, database))
@@ -119,7 +119,7 @@ def open_store() -> Store:
 
 @contextmanager
 def answering(what: str) -> Iterator[Store]:
-    """The store, for `what`; no answer becomes TrackingUnavailable, a refusal a SonorantError of one line."""
+    """The store. Errors name `what`: TrackingUnavailable for no answer, a SonorantError of one line for a refusal."""
     store = open_store()
     from mlflow.exceptions import MlflowException
 
@@ -149,8 +149,7 @@ def _experiment(client: MlflowClient, database: Path | None) -> str:
         except Exception:  # another process has just made it; if the store is gone, the next line raises again
             experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is None or experiment.lifecycle_stage != "active":
-        remedy = "restore it (mlflow experiments restore)"
-        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: {remedy}")
+        raise SonorantError(f"the MLflow experiment '{EXPERIMENT}' was deleted: mlflow experiments restore")
     if database:
         follow_move(database, str(experiment.artifact_location))
     return str(experiment.experiment_id)

@@ -1,6 +1,6 @@
 """Import a corpus of any kind as one self-contained folder of recordings and a manifest.
 
-An importer passes bad rows on with their defect noted, so that `prepare` reports everything that is wrong at once.
+An importer keeps bad rows and notes their defect, so that `prepare` reports everything that is wrong at once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ class CorpusConfig:
     """Section `corpus` of params.yaml: where recordings come from."""
 
     kind: Literal["demo", "ljspeech", "table", "lhotse"]
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: one of its
-    recipes."""
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: its recipes."""
     path: str
     """The folder of prompts, the corpus folder or the table's file; dvc.yaml passes it to the stage as --source."""
     sentences: int = 1000
-    """demo only: how many prompts are spoken."""
+    """demo only: number of prompts to speak."""
     voice: str = "rms"
     """demo only: flite's voice."""
     recipe: str | None = None
@@ -50,7 +49,6 @@ class CorpusConfig:
 
     @property
     def default_speaker(self) -> str:
-        """Speaker of an utterance whose corpus names none."""
         return self.speaker or "speaker"
 
 

@@ -1,7 +1,6 @@
 """The demo corpus in the layout of LJSpeech: flite reads prompts aloud, nothing is downloaded.
 
-flite (http://www.festvox.org/flite) always speaks a sentence the same way, so the corpus depends on prompts and voice
-alone.
+flite (http://www.festvox.org/flite) always speaks a sentence the same way: prompts and voice determine the corpus.
 """
 
 from __future__ import annotations
@@ -45,10 +44,8 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
         list(tqdm(spoken, total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"))
     rows = list(zip(ids, prompts, strict=True))
     write_text(out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in rows))
-    speaker, language = config.default_speaker, config.language
-    utterances = [
-        Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=speaker, language=language) for id, prompt in rows
-    ]
+    names = {"speaker": config.default_speaker, "language": config.language}
+    utterances = [Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, **names) for id, prompt in rows]
     write_manifest(out / "manifest.jsonl", utterances)
 
 
@@ -58,29 +55,24 @@ def read_prompts(path: Path, count: int) -> list[str]:
     for number, line in enumerate(read_lines(path), 1):
         prompt = clean(line)
         if "|" in prompt or "�" in prompt:
-            raise SonorantError(
-                f"{path}:{number}: a prompt is UTF-8 text without '|', which separates the columns of metadata.csv"
-            )
+            raise SonorantError(f"{path}:{number}: a prompt is UTF-8 text without '|', metadata.csv's delimiter")
         if prompt:
             prompts.append(prompt)
     if len(prompts) < count:
-        raise SonorantError(
-            f"{path}: holds {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower it in params.yaml"
-        )
+        raise SonorantError(f"{path}: holds {len(prompts)} prompts, fewer than corpus.sentences ({count}); lower that")
     return prompts[:count]
 
 
 def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
-    # A file, because flite reads options and file names out of text on its command line.
+    # A file, because flite would take text on its command line for options and file names.
     text = wav.with_suffix(".txt")
     text.write_text(prompt + "\n", encoding="utf-8")
     try:
-        done = subprocess.run(
-            [flite, "-voice", voice, "-f", text, "-o", wav], capture_output=True, text=True, errors="replace"
-        )
+        command = [flite, "-voice", voice, "-f", text, "-o", wav]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     finally:
         text.unlink()
-    # flite exits 0 even where it could not write
+    # flite exits with 0 even if it could not write.
     if done.returncode != 0 or not wav.is_file():
         words = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
         raise SonorantError(f"flite could not speak {wav.stem} ({prompt!r}): {words}")

@@ -19,7 +19,7 @@ from sonorant.data.manifest import Defect, Utterance, write_manifest
 from sonorant.errors import SonorantError
 
 _TAG = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
-_WHOLE = 0.01  # seconds by which a segment may differ from its recording and still be all of it
+_WHOLE = 0.01  # seconds by which a segment may differ from its recording and still count as all of it
 
 
 def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
@@ -45,16 +45,13 @@ def _run_recipe(recipe: str, source: Path) -> Any:
         if parameter.default is inspect.Parameter.empty and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
     if wanted:
-        raise SonorantError(
-            f"lhotse's recipe '{recipe}' also needs {', '.join(wanted)}; "
-            "run it yourself and import the result as kind table"
-        )
+        needs = f"lhotse's recipe '{recipe}' also needs {', '.join(wanted)}"
+        raise SonorantError(f"{needs}; run it yourself and import the result as kind table")
     try:
         return prepare(source)
     except Exception as error:  # a recipe raises anything when the folder is not what it expects
-        raise SonorantError(
-            f"{source}: lhotse's recipe '{recipe}' failed: {' '.join(str(error).split()) or type(error).__name__}"
-        ) from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise SonorantError(f"{source}: lhotse's recipe '{recipe}' failed: {reason}") from error
 
 
 def _recipe(recipe: str) -> Callable[..., Any]:
@@ -81,10 +78,9 @@ def _parts(manifests: Any) -> Iterator[tuple[Any, Any]]:
 
 def _utterance(recordings: Any, segment: Any, source: Path, out: Path, config: CorpusConfig) -> Utterance:
     recording = recordings[segment.recording_id]
-    whole = (
-        segment.start < _WHOLE and abs(segment.duration - recording.duration) < _WHOLE and len(recording.sources) == 1
-    )
-    file = Path(recording.sources[0].source) if whole and recording.sources[0].type == "file" else None
+    one_file = len(recording.sources) == 1 and recording.sources[0].type == "file"
+    whole = segment.start < _WHOLE and abs(segment.duration - recording.duration) < _WHOLE
+    file = Path(recording.sources[0].source) if one_file and whole else None
     row = Row(
         id=segment.id,
         audio=str(file.absolute()) if file else f"{segment.id}.wav",
@@ -102,7 +98,7 @@ def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig
     name = f"audio/{re.sub(r'[^A-Za-z0-9._-]', '_', segment.id)}-{mark}.wav"
     defect = None
     try:
-        # Recipes end segments past the recording by a rounding error; the reader refuses anything more.
+        # Recipes' segments end past the recording by a rounding error; the reader refuses that.
         seconds = min(segment.duration, recording.duration - segment.start)
         samples = recording.load_audio(channels=segment.channel, offset=segment.start, duration=seconds)
         write_wav(out / name, samples.mean(axis=0), recording.sampling_rate)
@@ -119,7 +115,6 @@ def _cut(row: Row, recording: Any, segment: Any, out: Path, config: CorpusConfig
 
 
 def _language(language: str | None, config: CorpusConfig) -> str:
-    """Recipes write languages in many ways ("English", "EN"); use only a tag that is more specific than the
-    settings."""
+    """Use only a tag more specific than the settings; recipes write languages in many ways ("English", "EN")."""
     tag = (language or "").lower().replace("_", "-")
     return tag if _TAG.fullmatch(tag) and not config.language.startswith(f"{tag}-") else config.language

@@ -39,9 +39,7 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; point corpus.path in params.yaml at the corpus") from None
     except OSError as error:
-        raise SonorantError(
-            f"{path}: cannot be read ({error.strerror}); corpus.kind or corpus.path in params.yaml may be wrong"
-        ) from None
+        raise SonorantError(f"{path}: cannot be read ({error.strerror}); check corpus.kind and corpus.path") from None
     return data.decode("utf-8-sig", errors="surrogateescape")
 
 
@@ -69,9 +67,8 @@ def import_row(row: Row, source: Path, out: Path, config: CorpusConfig) -> Utter
     linked: a DVC cache of hard links would make the user's own recordings read-only.
     """
     text, audio, defect = row.text or "", row.audio or "", row.defect
-    if defect is None and any(
-        _SURROGATE.search(value) for value in (row.id, text, audio, row.speaker or "", row.language or "")
-    ):
+    fields = (row.id, text, audio, row.speaker or "", row.language or "")
+    if defect is None and any(_SURROGATE.search(field) for field in fields):
         defect = Defect.NOT_UTF8
     if defect is None and not audio:
         defect = Defect.MISSING_AUDIO
@@ -118,9 +115,7 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
     """
     metadata = source / "metadata.csv"
     if not metadata.is_file():
-        raise SonorantError(
-            f"{source}: holds no metadata.csv; kind ljspeech needs metadata.csv (id|text|normalised text) and wavs/"
-        )
+        raise SonorantError(f"{metadata}: no such file; kind ljspeech needs id|text|normalised text, and wavs/")
     lines = [line.split("|") for line in read_lines(metadata) if line.strip()]
     if not lines:
         raise SonorantError(f"{metadata}: empty; expected lines of id|text|normalised text")
@@ -131,7 +126,7 @@ def import_ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
 
 
 def _columns(lines: list[list[str]]) -> int:
-    """3, or 2 if most rows have two: such a file was never written out, and a row of three is the bad one."""
+    """3, or 2 if most rows have two: such a file has no written-out texts, and a row of three is the bad one."""
     counts = Counter(len(line) for line in lines)
     return 2 if counts[2] > counts[3] else 3
 
@@ -145,9 +140,8 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> Row:
 def _recording(source: Path, id: str) -> str:
     """Path of the recording in the first format that exists, else as .wav, which the report then calls missing."""
     files = [f"wavs/{id}{suffix}" for suffix in SUFFIXES]
-    return next(
-        (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside)), files[0]
-    )
+    present = (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside))
+    return next(present, files[0])
 
 
 def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
@@ -159,9 +153,7 @@ def import_table(source: Path, out: Path, config: CorpusConfig) -> None:
 def read_table(source: Path) -> list[Row]:
     """The rows of a table, bad ones with their defect. Raises SonorantError as `import_table`."""
     if not source.is_file():
-        raise SonorantError(
-            f"{source}: not a file; kind table needs a .csv, .tsv or .jsonl file with the columns audio and text"
-        )
+        raise SonorantError(f"{source}: not a file; kind table needs .csv, .tsv or .jsonl with columns audio and text")
     match source.suffix.lower():
         case ".csv" | ".tsv":
             rows = list(_csv_rows(source))
@@ -170,12 +162,12 @@ def read_table(source: Path) -> list[Row]:
         case suffix:
             raise SonorantError(f"{source}: a table ends in .csv, .tsv or .jsonl, not '{suffix}'")
     if not rows:
-        raise SonorantError(f"{source}: holds no rows; expected one an utterance, with the columns audio and text")
+        raise SonorantError(f"{source}: holds no rows; expected one per utterance, with the columns audio and text")
     return rows
 
 
 def audio_of_table(source: Path) -> list[Path]:
-    """The recordings that a table names and that are there, sorted; those outside its folder are never read."""
+    """The existing recordings that a table names, sorted; those outside its folder are never read."""
     inside = {path_inside(source.parent, row.audio) for row in read_table(source) if row.audio}
     return sorted(source.parent / name for name in inside if name and file_exists(source.parent / name))
 
@@ -193,9 +185,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         for number, values in enumerate(reader, 2):
             yield _table_row(values, number, complete="" not in values and None not in values.values())
     except csv.Error as error:
-        raise SonorantError(
-            f"{path}: row {number + 1}: not valid CSV ({error}); look for a missing quotation mark"
-        ) from None
+        raise SonorantError(f"{path}: row {number + 1}: not valid CSV ({error}); is a quote missing?") from None
 
 
 def _names(header: str, delimiter: str) -> set[str]:
@@ -211,9 +201,8 @@ def _jsonl_rows(path: Path) -> Iterator[Row]:
         except json.JSONDecodeError:
             values = None
         if isinstance(values, dict):
-            yield _table_row(
-                values, number, complete=values.get("audio") is not None and values.get("text") is not None
-            )
+            complete = values.get("audio") is not None and values.get("text") is not None
+            yield _table_row(values, number, complete=complete)
         else:
             yield Row(id=f"row-{number}", audio=None, text=None, defect=Defect.UNREADABLE_ROW)
 
