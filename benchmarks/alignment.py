@@ -7,8 +7,6 @@ Word error rates are of the held-out sentences, spoken in fp32 under ONNX Runtim
 model that the demo trained (models/predictor).
 """
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import asdict
 from pathlib import Path

@@ -10,8 +10,6 @@ is not: the C library keeps what was freed, and the peak of 37 MiB of the writte
 showed as 48 or 71.)
 """
 
-from __future__ import annotations
-
 import itertools
 import sys
 import time

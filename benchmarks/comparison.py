@@ -5,8 +5,6 @@ divided by how much slower the control was, gets a 99 % interval by drawing bloc
 never called a change, because two runs also differ in ways that no block shows, such as where memory came to lie.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -7,8 +7,6 @@ under torchrun. A fault is caught if the training ends by itself with one error 
 cause. Without a fault the training must finish.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -6,8 +6,6 @@ Decoders take turns, so ratios hold on a busy machine; each start is a process o
 says why.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """One process of `benchmarks.decoding`: `race` has all decoders speak the same rows in turn; `start` loads one,
 prepared for its bucket, and speaks once. One thread throughout."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from dataclasses import dataclass, replace

@@ -8,8 +8,6 @@ stopped once with SIGTERM, and one resumes with another number of processes. The
 undisturbed training.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -4,8 +4,6 @@ Claims that the project's mel is at least as fast as a plain loop of NumPy Fouri
 beside it, and gives the same values.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -8,8 +8,6 @@ verdict says so. `--dry-run` walks through the checks on a CPU with tiny models,
 claims nothing.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

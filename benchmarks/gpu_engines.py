@@ -4,8 +4,6 @@ Needs torch with CUDA, numpy and soundfile; ONNX Runtime's part also the package
 two sizes. `--dry-run` walks through it on a CPU with tiny models and claims nothing.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

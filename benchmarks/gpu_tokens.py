@@ -6,8 +6,6 @@ Needs torch with CUDA and numpy. Weights are random, of two sizes. `--dry-run` w
 model and claims nothing.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Neither values nor speed depend on what a voice says.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

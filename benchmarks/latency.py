@@ -5,8 +5,6 @@ and threads, cold and warm. Candidates take turns, so ratios hold on a busy mach
 candidate that cannot run says why.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

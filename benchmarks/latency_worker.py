@@ -4,8 +4,6 @@ request.
 A number of threads is a process each, because torch has one pool of threads a process; a cold start is one anyway.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

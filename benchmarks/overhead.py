@@ -8,8 +8,6 @@ fed beside the work, as in the real stages. Every way starts from a fresh projec
 because other work on the machine can only add time.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -7,8 +7,6 @@ loader, AdamW with its defaults, one process with a thread a core. It averages n
 may be as fast as it likes. The alignment search is the compiled one.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from itertools import islice

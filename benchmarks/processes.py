@@ -3,8 +3,6 @@
 Imports no torch: it would show in the memory that a process measures of itself.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

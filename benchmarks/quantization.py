@@ -7,8 +7,6 @@ is judged on the demo's held-out sentences, log-mel on the validation split, and
 Runtime, over all graphs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from dataclasses import dataclass

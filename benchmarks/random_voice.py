@@ -1,8 +1,6 @@
 """The voice that a benchmark speaks with: the pipeline's, or one of random weights, of the sizes in params.yaml. That
 is as fast as a trained one, but says nothing intelligible."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import tempfile

@@ -1,7 +1,5 @@
 """What all benchmarks share: the command line, the machine's description, and the verdict at the end."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 """What processes that speak with a voice share: texts, and how a candidate (`<runtime>/<variant>`) is loaded.
 Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ A result records a hash of every source file that its benchmark imports or start
 command names the files that have changed since. It only warns: a person decides whether a change matters.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

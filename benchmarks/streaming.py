@@ -5,8 +5,6 @@ Memory is the peak of a separate process that speaks a text whose sentences all 
 after sentence in real time, in a thread of their own.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import time

@@ -1,8 +1,6 @@
 """One process of `benchmarks.streaming`: how much memory it takes to speak with the bundle argv[1] a text of argv[2]
 words."""
 
-from __future__ import annotations
-
 import json
 import sys
 

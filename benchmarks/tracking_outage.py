@@ -8,8 +8,6 @@ Then, in one training, the server is taken away and brought back: killed (connec
 SIGSTOP (requests hang).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -10,8 +10,6 @@ holds on any machine.
 Reference: FastPitch reaches 101,730 mel frames/s on one A100 (NVIDIA's published figure).
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -1,7 +1,5 @@
 """One rank of a measured training, which benchmarks.training starts under torchrun: JOB STEPS WARMUP."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

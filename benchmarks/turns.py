@@ -5,8 +5,6 @@ blocks of consecutive rounds: their medians lie as far apart as those of two run
 arithmetic timed in every round; it shows whether the machine itself was slower in another run.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -9,8 +9,6 @@ project. A small voice is trained on both for real; in a second training one mac
 The speed-up of two machines over one is printed too.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -8,8 +8,6 @@ order, so losses start within 1e-7 of each other. Training then multiplies that 
 processor's rounding as much as on the model. How far apart whole curves end is therefore printed, but not claimed.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

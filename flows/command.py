@@ -1,7 +1,5 @@
 """Run a command with its output in the log of a Prefect run, and end all its processes with it."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import select

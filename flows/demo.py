@@ -1,7 +1,5 @@
 """`make demo`: run the flow in this process and print its results."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The pipeline's graph, read from dvc.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 The first node is the stage's own process, as in a training on one machine.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import socket

@@ -1,7 +1,5 @@
 """The results of a pipeline run for people: rows and Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

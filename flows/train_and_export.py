@@ -3,8 +3,6 @@
 DVC decides which stages have anything to do.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """One of the other machines in a training on several; the first is the stage's own process."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Copies of the project to run with other settings; they share its DVC cache and run directories."""
 
-from __future__ import annotations
-
 import configparser
 import copy
 import difflib

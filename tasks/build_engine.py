@@ -1,7 +1,5 @@
 """Action `build_engine`: build TensorRT engines of a voice bundle's graphs for this machine's GPU."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

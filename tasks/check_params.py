@@ -1,7 +1,5 @@
 """Check every section of params.yaml before anything runs: what a stage would refuse in an hour is refused now."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

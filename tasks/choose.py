@@ -1,7 +1,5 @@
 """Stage `choose`: decide which variant ships, and write the bundle that ships it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

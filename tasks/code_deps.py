@@ -4,8 +4,6 @@ DVC runs a stage again when a file it depends on changed, so each stage lists al
 those lines, and the names of the settings' sections that families bring; a test says when it must be run again.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

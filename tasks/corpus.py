@@ -1,7 +1,5 @@
 """Stage `corpus`: import recordings of any kind into one folder with a manifest."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

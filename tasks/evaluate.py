@@ -1,7 +1,5 @@
 """Stage `evaluate`: measure the variants of a voice, and write samples to listen to."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stage `export`: write the trained models, in float and quantised, as a voice bundle of every precision."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -5,8 +5,6 @@ DVC hashes `corpus.path`, but not the recordings that a table names, nor the wei
 The stage depends on its note, so it runs again when they change.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 from collections.abc import Callable

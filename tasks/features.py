@@ -1,7 +1,5 @@
 """Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

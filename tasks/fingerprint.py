@@ -1,7 +1,5 @@
 """Which run directory a training belongs to: by its data, its settings and its recipe's VERSION, never by its code."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

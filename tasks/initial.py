@@ -1,7 +1,5 @@
 """Finds the weights that `init_from` names: files, the run of a voice bundle, or those of a registered voice."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where a run comes from: commit, data, settings, hashes of files."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Collection
 from pathlib import Path

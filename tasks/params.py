@@ -1,7 +1,5 @@
 """params.yaml as typed settings. An unknown key, a wrong type or a contradiction is an error of one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """`sonorant plan`: the time, memory and cost of a training on this machine, measured by a short probe."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Stage `prepare`: check every utterance, write out its text, split by id, report."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

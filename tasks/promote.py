@@ -1,7 +1,5 @@
 """Let the gates of params.yaml decide if a registered voice becomes `champion`; a refused one stays `challenger`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Report how often a list of prompts makes a speaker say each phone, and how many diphones it holds."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

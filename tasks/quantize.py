@@ -3,8 +3,6 @@
 `model.json` names each model's kind. The training runs in runs/quantize_<kind>/<fingerprint> and resumes there.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import tempfile

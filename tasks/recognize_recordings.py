@@ -1,7 +1,5 @@
 """Stage `recognize_recordings`: transcribe the held-out recordings, the floor of every error rate."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

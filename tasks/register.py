@@ -1,7 +1,5 @@
 """Make the voice bundle a version in the MLflow registry, with its figures, report and samples."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

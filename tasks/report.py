@@ -1,7 +1,5 @@
 """Stage `report`: draw the results of all stages as one page to look at and listen to."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

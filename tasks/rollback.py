@@ -1,7 +1,5 @@
 """Make the previous champion of the registry champion again; a second rollback undoes the first."""
 
-from __future__ import annotations
-
 import argparse
 
 from sonorant.registry import RegisterConfig, rollback

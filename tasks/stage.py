@@ -1,7 +1,5 @@
 """Shared by all entry points: errors as one line, options for paths, and stages as MLflow runs."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

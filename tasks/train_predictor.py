@@ -3,8 +3,6 @@
 It runs under torchrun in runs/train_<kind>/<fingerprint> and resumes what is there.
 """
 
-from __future__ import annotations
-
 from sonorant.families import load_family
 from sonorant.families.family import VoiceConfig
 from tasks import params

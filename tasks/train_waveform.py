@@ -4,8 +4,6 @@ It runs under torchrun in runs/train_<kind>/<fingerprint> and resumes what is th
 is. The codes that the model makes of the whole corpus are the stage's second output.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Shared by the training stages: the command line, a run directory by fingerprint, a job, MLflow fed beside it."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Stage `verify`: compare every runtime and precision of a voice with the trained models."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Real parts that many tests share: recordings, settings and the smallest corpus. Nothing here imitates anything."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The command `sonorant` as a person types it: a wav comes out, or one line that says why not and no file."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

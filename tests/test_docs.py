@@ -1,7 +1,5 @@
 """Every command in the documentation exists as it is written; those that are quick are run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

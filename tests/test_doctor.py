@@ -1,7 +1,5 @@
 """`sonorant doctor`: it looks at this machine for real, and finds what is planted."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

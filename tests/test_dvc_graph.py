@@ -1,7 +1,5 @@
 """dvc.yaml against the code: a stage that runs code it does not list would not be run again when that code changes."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

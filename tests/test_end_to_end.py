@@ -3,8 +3,6 @@
 One tiny project is run from prompts to figures; the tests look at it, or go on in projects that share its cache.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os

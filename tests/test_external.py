@@ -1,7 +1,5 @@
 """What params.yaml names outside of DVC's sight makes its stage run again when it changes, and not otherwise."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

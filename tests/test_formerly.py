@@ -4,8 +4,6 @@
 models, a registry whose champion is a tiny bundle of the family parallel, and what both said there.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """The rules of the house: the README's map, the direction of imports, where prefect, mlflow and paths may be."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

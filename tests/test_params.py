@@ -1,7 +1,5 @@
 """params.yaml is closed: what is wrong in it is one line that names the key."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal

@@ -1,7 +1,5 @@
 """A plan's figures are measured, counted or named an estimate; what was not given is no number."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

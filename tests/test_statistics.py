@@ -1,7 +1,5 @@
 """Intervals cover what they should, and a paired difference forgets what both systems share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,8 +1,6 @@
 """The short form of benchmarks/tracking_outage.py: a real stage whose real server dies and comes back only when the
 stage is over."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

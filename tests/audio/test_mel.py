@@ -1,7 +1,5 @@
 """The mel spectrogram against definitions computed another way, and what its users rely on."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Recordings of every format, rate, depth and channel count come out as the same mono float32."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What benchmarks claim: only what the whole interval says, and of any variant that a voice ships."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two runs of a benchmark: a planted slow-down is found, noise and a slower machine are not taken for one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the decoding benchmark claims follows from its cells, and its texts fit their buckets with the whole budget."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

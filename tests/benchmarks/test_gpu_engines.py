@@ -1,7 +1,5 @@
 """The verdict on what speaks on a GPU: what did not run, computed something else or is slow fails by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

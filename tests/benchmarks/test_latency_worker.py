@@ -1,7 +1,5 @@
 """What the latency benchmark calls a request's percentiles: of timed rounds alone."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every benchmark has a short form that runs to its end, so that none breaks unseen."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

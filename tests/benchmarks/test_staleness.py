@@ -1,7 +1,5 @@
 """A result is older than its code when code it was measured with has changed, not when a comment has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

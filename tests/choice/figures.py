@@ -1,7 +1,5 @@
 """Figures as reports/metrics.json has them, with what a test changes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 BYTES = {"fp32": 16_000_000, "fp16": 8_100_000, "int8": 5_000_000}

@@ -1,7 +1,5 @@
 """Real faults, from the sound or the clock to the bundle: a silent variant and an int8 that is slower do not ship."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

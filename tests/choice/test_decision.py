@@ -1,7 +1,5 @@
 """The fastest that is still right ships; what is slower, worse, or did not run, never does."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

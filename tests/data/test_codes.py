@@ -1,7 +1,5 @@
 """The token store holds the codes that its codec makes of each utterance, and is refused beside other features."""
 
-from __future__ import annotations
-
 import math
 import os
 import pickle

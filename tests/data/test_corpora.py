@@ -1,7 +1,5 @@
 """Every kind of corpus becomes the same folder; a bad row spoils only itself; nothing outside the corpus is touched."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import shutil

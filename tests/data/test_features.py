@@ -1,7 +1,5 @@
 """The feature store: whole, the same however it is made, and refused when it is not what a reader expects."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from dataclasses import asdict, replace

@@ -1,7 +1,5 @@
 """A manifest comes back as it was written, and a damaged one is one line that says where."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

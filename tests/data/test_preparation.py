@@ -1,7 +1,5 @@
 """Each defect is found, named and reported once; sound utterances pass; an id's split depends on nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

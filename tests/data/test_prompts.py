@@ -1,7 +1,5 @@
 """The demo's prompts are enough, fit the corpus and say every sound of English; the counts are right."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models that never end do end, within their budget, and it is told what was wrong; sound ones are left alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The median rule leaves a phoneme at the median of its duration; the likeliest class of each frame never would."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import array_api_compat

@@ -1,7 +1,5 @@
 """Codes are drawn as often as a reference says, and noise follows from its key alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

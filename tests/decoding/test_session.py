@@ -1,7 +1,5 @@
 """Frames come the same in pieces of any size, alone or in a batch, from numpy or torch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contradictions in the settings are refused by name, and params.yaml holds settings that are none."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

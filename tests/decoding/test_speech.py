@@ -1,7 +1,5 @@
 """The policy: what goes well is left alone, what goes wrong is spoken anew, the best is kept, and all of it is told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Decoding in torch: a growing cache, buffers of fixed shapes, compiled steps and recorded ones all say the same."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What a decoder feeds a language model step by step is what training fed it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A very small language model, a random recurrent map in numpy or torch, and ways in which it runs away."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

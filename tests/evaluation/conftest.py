@@ -1,7 +1,5 @@
 """Speech for the evaluator: flite's voice where it is installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

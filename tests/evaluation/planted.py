@@ -1,7 +1,5 @@
 """Faults put into a graph that was exported right, as a bad export or a failing kernel would."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

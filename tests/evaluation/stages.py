@@ -1,7 +1,5 @@
 """The stages of the judgement as commands, as dvc.yaml runs them."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A voice of the family codec_lm is judged by the same stage: its codec copies, its runaways are counted."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict

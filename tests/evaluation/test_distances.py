@@ -1,7 +1,5 @@
 """Distances are zero between equals, grow with what they measure, and nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.signal import lfilter

@@ -1,7 +1,5 @@
 """Error rates are the corpus's, systems are compared on the same sentences, and what sounds alike is written alike."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Both stages on real speech and a real bundle, through the commands that dvc.yaml runs."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """What a family leaves for the other's report: whether both were judged alike can be told from it."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every candidate is timed in turn with fp32, at every length and number of threads; one that cannot run says why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Speakers are told apart, by planted embeddings and by real voices; DNSMOS rates a short clip as one window."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """A recogniser hears the words of real speech, whatever it heard before and at whatever rate."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import numpy as np

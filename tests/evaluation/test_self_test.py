@@ -1,7 +1,5 @@
 """The evaluator finds out a recogniser that cheats and texts that are not what was said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The judged sentences depend on ids alone, and are held out."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

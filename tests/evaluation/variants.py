@@ -1,7 +1,5 @@
 """Bundles with more variants than fp32, made of its own files: what they compute is known."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny voices in every precision, exported once for all tests."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Faults planted in the files of a real bundle, whose description agrees with them: only computing with a graph can
 tell."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

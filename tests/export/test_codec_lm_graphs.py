@@ -1,8 +1,6 @@
 """The graphs of a voice that speaks code by code compute what torch computes, and its bundle holds what a decoder must
 know."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

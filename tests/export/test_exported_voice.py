@@ -1,8 +1,6 @@
 """The exported graphs compute what torch computes, for any length and batch, and the same models give the same
 bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,8 +1,6 @@
 """16-bit graphs: typed strictly, float32 at the border, and what measuring keeps in float32 is what would break
 without."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """An int8 graph that is none is found out: by how it is stored, or by the kernels that ONNX Runtime takes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

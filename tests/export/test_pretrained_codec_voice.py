@@ -1,8 +1,6 @@
 """A voice whose codec others have trained: from the stage that takes it to samples of ONNX Runtime; what cannot ship is
 refused first."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator

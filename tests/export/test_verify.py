@@ -1,7 +1,5 @@
 """`verify` finds faults planted in real graphs, names them and stops exactly that candidate; rounding passes."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shutil

@@ -1,8 +1,6 @@
 """What the ladder asks of voices that speak code by code beyond `test_verify.py`: their tokens, and a codec that stays
 in float."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The stage `verify` as DVC runs it: a report over all lengths of a real feature store, or one line and no report."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

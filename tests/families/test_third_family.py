@@ -1,8 +1,6 @@
 """A family that others bring goes the whole way that a built-in one goes. Only an entry point names it to Sonorant: a
 table that is still keyed by the built-in families fails on it."""
 
-from __future__ import annotations
-
 import copy
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`make demo` for either family, and paths that a person can paste wherever the run worked."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

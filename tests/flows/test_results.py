@@ -1,7 +1,5 @@
 """What people are shown of a run: every variant has a row, and what did not run says so in place of a number."""
 
-from __future__ import annotations
-
 from flows import results
 from sonorant.choice import ChooseConfig, choose
 from tests.choice.figures import figures, variant

@@ -1,7 +1,5 @@
 """A copy of the project for one run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

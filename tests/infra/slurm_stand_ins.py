@@ -3,8 +3,6 @@
 What a real cluster adds (placement, cgroups, the queue) is not imitated: `scontrol requeue` only leaves a note.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

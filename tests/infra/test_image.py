@@ -1,7 +1,5 @@
 """The training image's Dockerfile, so far as it can be checked without building it."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Manifests against the schemas of Kubernetes, and what schemas do not see: numbers and names that must agree."""
 
-from __future__ import annotations
-
 import copy
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The batch script of Slurm: two nodes train together, a time limit loses nothing, a failure is not tried for ever."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

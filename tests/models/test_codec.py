@@ -1,7 +1,5 @@
 """Quantisation by its definition; the codec under padding, in parts and with codebooks left out."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The codec language model: all at once equals step by step, a row equals itself alone, nothing looks ahead."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Codecs of transformers, tiny and of random weights, saved by transformers itself and loaded by the real code."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

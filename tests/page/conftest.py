@@ -1,7 +1,5 @@
 """The demo page as a person starts it: a process of its own, on a port that is free."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The demo page in a real browser: what is typed is heard, soon, as `say` speaks it; or a line says why not."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The demo page's server: speaks what `say` speaks, to this machine's own page only, while somebody listens."""
 
-from __future__ import annotations
-
 import base64
 import json
 import socket

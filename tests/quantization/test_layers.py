@@ -1,7 +1,5 @@
 """Quantised layers: fake quantisation against ONNX Runtime's integers, gradients, and weights that never go stale."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from pathlib import Path

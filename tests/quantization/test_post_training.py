@@ -1,7 +1,5 @@
 """Calibration, sensitivity, the choice between two int8 models: what is planted is found, what is noise is not."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

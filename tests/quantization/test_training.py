@@ -1,8 +1,6 @@
 """Training in int8 by the same engine: resumed equals uninterrupted, two ranks follow one, and the stage from end to
 end."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

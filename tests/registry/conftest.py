@@ -3,8 +3,6 @@
 Each is made once; a store of files may be copied.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

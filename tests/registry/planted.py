@@ -1,7 +1,5 @@
 """Voices for the registry: real bundles, and figures as `evaluate` computes them from word errors that are planted."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Challenger against champion: planted faults are refused, noise is called noise, the unmeasured does not pass."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The former champion returns in one command, whatever happens in between."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

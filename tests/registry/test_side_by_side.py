@@ -1,7 +1,5 @@
 """Timing in turn: a sentence gets all its rounds unless they take too long, and both voices the same number."""
 
-from __future__ import annotations
-
 import pytest
 
 from sonorant.registry import side_by_side

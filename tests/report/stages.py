@@ -1,7 +1,5 @@
 """Files as the stages before `report` write them: real sound, real curves, figures in their shapes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

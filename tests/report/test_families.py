@@ -1,7 +1,5 @@
 """Families side by side, if both were judged on the same sentences; a codec and its decoding have a section."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

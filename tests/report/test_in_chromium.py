@@ -1,7 +1,5 @@
 """The report in a real Chromium: whole, silent, asking for nothing, readable on a phone; planted faults are seen."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

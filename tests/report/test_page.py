@@ -1,7 +1,5 @@
 """What the report says: the choice, order, marks, words in place of figures, one line where an input is wrong."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tiny voices, loaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

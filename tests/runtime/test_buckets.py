@@ -1,8 +1,6 @@
 """Requests of any size through runtimes of fixed shapes: the same speech, nothing prepared late, what is outside
 counted."""
 
-from __future__ import annotations
-
 import dataclasses
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """A bundle that is damaged, foreign or of another version is refused in one line that says which file and what to
 do."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

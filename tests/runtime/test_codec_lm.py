@@ -1,8 +1,6 @@
 """A voice that speaks code by code: streamed as in one shot, seeds reproduce, and no text runs away, by whatever it is
 spoken."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import logging

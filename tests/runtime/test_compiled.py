@@ -1,7 +1,5 @@
 """What is compiled is counted: made or taken from a folder, once or again; and torch can be made to say why."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No request runs away: each limit stops it with one line that names the limit, and absurd text ends at once."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator

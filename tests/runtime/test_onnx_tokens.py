@@ -1,7 +1,5 @@
 """Decoding under ONNX Runtime says torch's tokens, however long, in whatever batch, and however many do it at once."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

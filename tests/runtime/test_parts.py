@@ -1,7 +1,5 @@
 """Speech computed in parts equals speech computed at once, whatever the parts' sizes, alone and in a batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,8 +1,6 @@
 """The voice as an MLflow model behind MLflow's own scoring server: rows in, wavs out, and one line for each row that is
 bad."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """A voice that was trained with references goes on from a recording, whose codes a graph of its bundle makes."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever runs a voice gives the same answers, and what cannot run says why, by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

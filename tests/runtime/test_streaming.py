@@ -1,8 +1,6 @@
 """Streamed speech is the speech of one shot, comes as it is asked for, and takes no more memory for a book than for a
 page."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

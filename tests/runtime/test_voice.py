@@ -1,7 +1,5 @@
 """A voice speaks what it can, says what it left out, refuses the rest, and needs no torch for it."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A real headless Chromium, driven by selenium, that remembers what pages complained of and asked the network for."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

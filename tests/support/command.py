@@ -1,7 +1,5 @@
 """Commands of the project, run in this process as `python -m` would: a process of its own costs seconds of imports."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """JSON files, changed in place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -5,8 +5,6 @@
 Otherwise it is `sonorant.training.worker`, in whose place torchrun starts it.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a folder holds, to be compared with another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

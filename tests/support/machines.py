@@ -4,8 +4,6 @@ All of it lives in a user namespace that ends with its processes: it needs no ro
 namespaces, and nothing of the machine's own network is touched.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

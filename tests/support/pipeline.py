@@ -1,7 +1,5 @@
 """A copy of this project in a folder of its own, to run commands in as a person would."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Processes that a test starts, and finds again: their environment says for which folder they work."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from contextlib import suppress

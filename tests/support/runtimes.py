@@ -1,8 +1,6 @@
 """What tests of runtimes share: random phonemes, bundles described otherwise, and runtimes that are watched or
 spoilt."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What takes seconds to make is made once for all of pytest's workers."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -6,8 +6,6 @@ Needs torch and numpy alone, so that it can be made on a machine that only train
 of quality.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from pathlib import Path

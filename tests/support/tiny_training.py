@@ -1,7 +1,5 @@
 """A training small enough to be run many times: its features, settings and job."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Voices of real parts and random weights, small enough to export in seconds. They say nothing that is understood."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One more variant for a bundle that exists, for tests that need two."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting for what must happen, with one limit for all tests."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -7,8 +7,6 @@ functions the bindings link to; what they bind is then asked of Python itself. O
 the classes in `CLASSES`.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

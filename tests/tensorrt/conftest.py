@@ -1,8 +1,6 @@
 """The real bindings, where pip and a C compiler can bring them; a tiny voice, and what speaks as its engines
 must."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 The type checker compares the code with stubs read from the wheels (tests/tensorrt/bindings.py).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """Engines are made for the corpus' lengths; one that is stale, damaged or absent is refused by name, which needs no
 TensorRT."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import subprocess

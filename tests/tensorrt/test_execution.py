@@ -1,8 +1,6 @@
 """What the TensorRT runtime frees, records, replays, pads and refuses, on stand-ins for TensorRT and CUDA (see
 stand_in.py)."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging

@@ -1,7 +1,5 @@
 """The verdicts of infra/tensorrt/exercise.py, which itself runs only where TensorRT is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """TensorRT itself: engines of a tiny voice speak as ONNX Runtime does. Runs where TensorRT and a GPU are."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

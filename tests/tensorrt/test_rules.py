@@ -1,7 +1,5 @@
 """What TensorRT's published rules forbid is found in a graph, and named; the voice's own are in tests/export."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

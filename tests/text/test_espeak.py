@@ -1,7 +1,5 @@
 """The optional frontend: the same promises as the default one, where it is installed; a clear line where it is not."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 import shutil

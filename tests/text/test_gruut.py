@@ -1,7 +1,5 @@
 """The default frontend: what a voice relies on, against gruut itself and on whatever people type."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 import sqlite3

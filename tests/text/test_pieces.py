@@ -1,7 +1,5 @@
 """A text in phrases is the text as the frontend reads it whole, and no phrase is too long to wait for."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Token ids: the layout that models, store and runtime agree on, and that nothing is lost on the way."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

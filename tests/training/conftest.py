@@ -1,7 +1,5 @@
 """A tiny corpus, really turned into features, and a process group of one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 DISTURBED names what happens, a function below.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import resource

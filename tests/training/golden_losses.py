@@ -5,8 +5,6 @@
 renews those of recipes whose VERSION is not the one they were kept with, and of recipes that are new.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

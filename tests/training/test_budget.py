@@ -1,7 +1,5 @@
 """A budget found by running: it fits, it is the same on all ranks, and a resumed run keeps it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

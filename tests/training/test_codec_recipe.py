@@ -1,8 +1,6 @@
 """The codec is trained by the vocoder's recipe; its own are gradients through the codes, and codes that come to be
 used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

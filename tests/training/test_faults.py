@@ -1,7 +1,5 @@
 """What goes wrong around a training ends it in one line, and what it had learned survives."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """A recipe whose mathematics moved has another VERSION: else old trainings would go on under it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fine-tuning starts where the trained model stopped; misfits are listed by name; nonsense is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the codec language model learns from: pointers that reach the end, targets that are the codes, prompts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

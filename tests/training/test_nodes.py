@@ -1,7 +1,5 @@
 """Several machines by PET_*: here as processes that share nothing but an address, each with folders of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

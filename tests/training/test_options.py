@@ -1,7 +1,5 @@
 """What saves memory or time changes no gradient."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Memory that runs out on one rank changes neither the step nor the other ranks."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

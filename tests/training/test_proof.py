@@ -3,8 +3,6 @@
 The ranks are forked from a server that has imported torch once, which saves most of the seconds of their start.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -1,7 +1,5 @@
 """A training that was interrupted ends with the bits of one that was not."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may train in a run directory, when, and what is believed of what was left in it."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

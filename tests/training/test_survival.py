@@ -1,7 +1,5 @@
 """A training survives its code: other code goes on with it, and a finished one only writes its model again."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

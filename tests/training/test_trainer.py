@@ -1,7 +1,5 @@
 """What recipes and the loop refuse, and that all of it runs on a GPU where there is one."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

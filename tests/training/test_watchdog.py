@@ -1,7 +1,5 @@
 """Who stands still is named, and a training that stands still ends by itself."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

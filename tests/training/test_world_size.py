@@ -1,7 +1,5 @@
 """One loss curve, whatever the number of ranks; the short form of `benchmarks.world_size`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Real trainings, in this process or in processes of their own, for tests that disturb them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The toy family: each phoneme hums for a fixed number of frames, and each frame buzzes by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Two linear layers around a mel."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How the toy learns: phonemes share an utterance's frames evenly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast

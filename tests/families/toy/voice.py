@@ -1,7 +1,5 @@
 """The toy's graphs at work, and how they speak."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 
