@@ -44,8 +44,10 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
         list(tqdm(spoken, total=len(prompts), desc=f"flite speaks ({config.voice})", unit="prompt"))
     rows = list(zip(ids, prompts, strict=True))
     write_text(out / "metadata.csv", "".join(f"{id}|{prompt}|{prompt}\n" for id, prompt in rows))
-    names = {"speaker": config.default_speaker, "language": config.language}
-    utterances = [Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, **names) for id, prompt in rows]
+    speaker, language = config.default_speaker, config.language
+    utterances = [
+        Utterance(id=id, audio=f"wavs/{id}.wav", text=prompt, speaker=speaker, language=language) for id, prompt in rows
+    ]
     write_manifest(out / "manifest.jsonl", utterances)
 
 
@@ -68,7 +70,7 @@ def _speak(flite: str, voice: str, prompt: str, wav: Path) -> None:
     text = wav.with_suffix(".txt")
     text.write_text(prompt + "\n", encoding="utf-8")
     try:
-        command = [flite, "-voice", voice, "-f", text, "-o", wav]
+        command = [flite, "-voice", voice, "-f", str(text), "-o", str(wav)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     finally:
         text.unlink()
