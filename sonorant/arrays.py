@@ -1,7 +1,5 @@
 """Short names of the array types that the rooms hand to each other."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

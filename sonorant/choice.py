@@ -6,8 +6,6 @@ turn with fp32, not by two medians, either of which may be noise. The shipped bu
 the chosen one is the default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

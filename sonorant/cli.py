@@ -1,7 +1,5 @@
 """The command `sonorant` and its subcommands; `say` is in `sonorant.say`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os

@@ -4,8 +4,6 @@ Settings, voice bundles of schema version 3, trained models and checkpoints from
 and a receptive field `context`. Every function here returns current data unchanged.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

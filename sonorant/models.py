@@ -1,7 +1,5 @@
 """A trained model on disk: `weights.pt` and `model.json`, whose `kind` says what can be built from it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

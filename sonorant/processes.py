@@ -1,7 +1,5 @@
 """Count usable cores, and apply a function to many items in several fresh processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -5,8 +5,6 @@ and the interval is far narrower than two separate ones. Efron and Tibshirani, A
 chapter 13; for error rates Bisani and Ney, ICASSP 2004.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

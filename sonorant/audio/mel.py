@@ -1,8 +1,6 @@
 """The project's one mel spectrogram, used by features, losses and evaluation, and Griffin-Lim to listen to one. Shapes:
 S samples, T frames, F frequency bins (n_fft / 2 + 1), M mel bins."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Read recordings of any format libsndfile knows as mono float32; write 16-bit WAV."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Turn a planned micro-batch into tensors, prefetched by worker processes."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

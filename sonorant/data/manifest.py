@@ -4,8 +4,6 @@
 finds the other defects and rejects both kinds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass

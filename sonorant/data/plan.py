@@ -4,8 +4,6 @@ The plan is a pure function of (seed, epoch), the same on every machine. Trainin
 earlier ones, and any number of ranks can share one plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which phones and diphones a list of prompts makes a speaker say."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass

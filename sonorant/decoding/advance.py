@@ -7,8 +7,6 @@ and nothing waits for a device's generator.
 Written against the Python array API standard, for numpy and torch alike. Values steer only through `where`: no step on
 a device waits for an earlier one to be read, and a step can be compiled or captured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """Tokens of a batch, delivered as many at a time as are asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol

@@ -1,7 +1,5 @@
 """How tokens are chosen, when they must end, and what a decoder must know of a voice."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

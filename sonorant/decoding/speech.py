@@ -1,7 +1,5 @@
 """Decode a batch to its end: candidates, retries where one goes wrong, and the best of them kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 

@@ -6,8 +6,6 @@ Shapes: `B` rows, `N` phonemes, `G` codebooks, `K` codes of a codebook, `S` step
 of a loop. Codebook g of a frame is made g steps after the first (delay pattern): row t of the grid holds codes of the
 frames t, t - 1, ..., t - G + 1, and K where there is no such frame. Types are int64, float32 and bool."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

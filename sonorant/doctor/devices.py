@@ -1,7 +1,5 @@
 """Check the GPUs that torch sees, the links between them, and their state by NVML."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Run all checks of this machine in order, and show the findings."""
 
-from __future__ import annotations
-
 import json
 import os
 import textwrap

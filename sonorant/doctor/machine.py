@@ -1,7 +1,5 @@
 """Check this machine's cores, memory, limits, clock and locale."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

@@ -1,7 +1,5 @@
 """Check the network between the ranks of several nodes; a single node needs only loopback."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import resource

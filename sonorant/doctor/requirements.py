@@ -1,8 +1,6 @@
 """Versions that need each other, with sources. Packages that state their own needs are asked instead: torch's metadata
 pins its NVIDIA libraries, ONNX Runtime's libraries name the CUDA, cuDNN and TensorRT that they link."""
 
-from __future__ import annotations
-
 Version = tuple[int, ...]
 
 DRIVER_OF_CUDA: dict[int, Version] = {11: (450, 80, 2), 12: (525, 60, 13), 13: (580,)}

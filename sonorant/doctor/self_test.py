@@ -3,8 +3,6 @@
 `examine` starts torchrun as training does; each rank runs this module as a program:
 torchrun --nproc-per-node 2 -m sonorant.doctor.self_test cuda result.json"""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

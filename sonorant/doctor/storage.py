@@ -1,8 +1,6 @@
 """Check how fast, full and reliable the disk below a folder is. Writing is measured with a temporary file of bounded
 size; nothing is written to a folder that training only reads."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import mmap

@@ -1,7 +1,5 @@
 """Check that the versions of Python, driver, torch, ONNX Runtime and TensorRT fit together."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import mmap

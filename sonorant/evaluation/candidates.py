@@ -2,8 +2,6 @@
 
 Run as a module it is the process whose memory is measured: a job as JSON on stdin, figures as JSON on stdout."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """How far one rendering of a sentence lies from another: spectrum, pitch, length. `T` frames of 10 ms, `C` cepstral
 coefficients, `P` aligned pairs of frames."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Word and character error rates of a corpus, with bootstrap intervals, on texts made comparable first."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Sequence

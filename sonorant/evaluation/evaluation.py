@@ -1,7 +1,5 @@
 """The whole judgement of a voice: what is spoken, timed, recognised and compared becomes one set of figures."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version

@@ -3,8 +3,6 @@
 Milliseconds drift with whatever else the machine does. So candidates of one runtime run in turn with the baseline in
 one process, each round in another order, and a speedup comes from the rounds' own ratios."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

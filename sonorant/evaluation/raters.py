@@ -7,8 +7,6 @@ Speaker similarity: cosines between speaker embeddings (Wan et al., "Generalized
 verification", ICASSP 2018; 256 values, none below 0), by the network in the package resemblyzer. Cosines of two
 networks cannot be compared; those beside each other here can."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Speech recognisers behind one interface: samples in, words out, many clips in several processes. None is told what
 was said: open vocabulary, so that an error rate means something."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 """The held-out sentences that are judged, and their recordings' own error rate, which no voice can be expected to
 beat."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence

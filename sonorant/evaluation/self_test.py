@@ -1,8 +1,6 @@
 """The evaluator is tested before it judges: a recogniser that hears words in noise, or none in speech, scores no
 voice."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One runtime with one variant, and the parity checks it must pass, in order. Each family derives its own candidate."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass

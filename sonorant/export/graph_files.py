@@ -1,8 +1,6 @@
 """Checks of a variant's files before they run: they are the bundle's, their inputs and outputs are what every runtime
 expects, and int8 graphs store int8 and compute in integers."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The passes of ONNX Runtime and onnxconverter-common know float16 alone. Here every node gets all its floating-point
 inputs in one type, as strongly typed engines require, with casts between. Inputs and outputs stay float32."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass, field
 

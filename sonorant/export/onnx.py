@@ -1,7 +1,5 @@
 """A traced module as an ONNX graph: valid, the same bytes every time, for inputs of any size."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

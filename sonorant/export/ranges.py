@@ -5,8 +5,6 @@ float32 if a value does not fit with `headroom`, or if it errs by more than `los
 phase does; everything back to the last matrix product then stays too, because what was rounded stays rounded. A node
 that ends in integers always stays: half precision has no exact large counts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

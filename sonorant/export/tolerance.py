@@ -1,7 +1,5 @@
 """How close is equal, for each precision and family: section `verify` of the settings."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sonorant.errors import SonorantError

@@ -5,8 +5,6 @@ In order: files, interface, static (what TensorRT would refuse), integers (int8 
 size (int8). A failing check stops its candidate and no other. int8 is compared with torch's fake-quantised models,
 everything else with its float models."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

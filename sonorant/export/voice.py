@@ -1,7 +1,5 @@
 """Trained models become one voice bundle of several precisions."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """Every family of voice by name. A package adds one by an entry point `<name> = "<module>:<attribute>"` in the group
 `sonorant.families`; the attribute is a `sonorant.families.family.Family`."""
 
-from __future__ import annotations
-
 import importlib
 from functools import cache
 from importlib import metadata

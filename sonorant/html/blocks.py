@@ -1,7 +1,5 @@
 """What a page is put together from: each block holds plain text and figures, its template turns them into HTML."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Charts as inline SVG: bars, columns, intervals, lines. They are readable on a phone and follow light and dark."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Monotonic alignment search: which frames belong to which token, and what a model learns from the answer."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import cache

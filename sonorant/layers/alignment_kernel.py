@@ -2,8 +2,6 @@
 one thread, since a training process has one core, and releases the interpreter's lock. The machine code is cached
 beside this file or in the user's cache, so only the first process compiles (about a second)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ Rotary embedding after Su et al. 2021, "RoFormer", section 3.2.2, pairing a head
 alone says which key a query sees; everything here equals full attention under that mask. Sliding and block attention
 look back less than two windows, so training computes window by window: memory grows linearly with length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 

@@ -1,8 +1,6 @@
 """Key-value caches: a decoding step computes only the keys and values of its own positions. All rows of a batch fill
 slots together from the left; `positions` holds each slot's position in a row, -1 if empty or padding."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol

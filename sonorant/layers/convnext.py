@@ -1,7 +1,5 @@
 """ConvNeXt blocks over time, the building block of every network here, and their parts, fast to train on CPUs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

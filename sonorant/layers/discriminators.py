@@ -1,7 +1,5 @@
 """Discriminators that tell recordings from a vocoder's output."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import torch

@@ -3,8 +3,6 @@
 Mentzer et al. 2023, "Finite Scalar Quantization: VQ-VAE Made Simple", section 3. Each number of the vector is squashed
 and rounded to one of a few levels, the digits of the code. Nothing can collapse, so there is no commitment loss."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

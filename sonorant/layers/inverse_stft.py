@@ -1,8 +1,6 @@
 """The inverse short-time Fourier transform that ends a vocoder, as matrix products and shifted additions, which every
 exporter and engine supports."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """ONNX operators that torch lacks, for export. Importing this imports torch's compiler, which takes two seconds."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

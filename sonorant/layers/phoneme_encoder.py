@@ -1,7 +1,5 @@
 """The phoneme encoder in which both the parallel acoustic model and the codec language model begin."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ tensor, biases unchanged. Gradients pass straight through the rounding, and are 
 al. 2013, section 3; Krishnamoorthi 2018, section 2.4). How scales are found and which layers are quantised is decided
 in `sonorant.quantization`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

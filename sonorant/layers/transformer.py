@@ -1,7 +1,5 @@
 """Transformer layers, the trunk of the codec language model."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import torch

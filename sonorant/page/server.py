@@ -4,8 +4,6 @@ It listens on loopback and refuses what another site's page could make the brows
 rebinding), a foreign Origin, a body that is not JSON.
 """
 
-from __future__ import annotations
-
 import base64
 import errno
 import json

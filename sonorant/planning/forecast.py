@@ -3,8 +3,6 @@
 What was not given or measured is a sentence, never a number.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

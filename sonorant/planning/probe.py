@@ -1,7 +1,5 @@
 """Short real runs of a training on this machine: one process for memory and work, torchrun's processes for speed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The work of a training step (arithmetic, memory traffic, operations) and its memory, counted as it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

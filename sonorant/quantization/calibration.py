@@ -4,8 +4,6 @@ the model with those quantised that bear it.
 The largest absolute value seen becomes 127 ("min-max"). On validation data it lost less than the least mean squared
 error and percentiles, which clip the few large activations that carry much (docs/LOG.md)."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Which of two quantised models ships, by their figures on the same utterances."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

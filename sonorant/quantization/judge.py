@@ -1,8 +1,6 @@
 """How well a model does, by utterance, so that two models can be compared in pairs. The judges of predictors are in
 their families; waveform models share the one here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """From a trained float model to the int8 one that ships, and the figures that led to it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal

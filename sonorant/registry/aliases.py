@@ -1,8 +1,6 @@
 """The aliases `challenger`, `champion` and `previous`. MLflow moves one alias at a time, so a move is first noted on
 the model; if this process is killed, the next one finishes it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterator

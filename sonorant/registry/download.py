@@ -1,8 +1,6 @@
 """Download a registered voice: its bundle to speak with, its trained models to fine-tune. The models are artifacts of
 the version's run, so a machine that only speaks does not download them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read back what a version was registered with: its figures, the sentences it was judged on, its bundle."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Find figures in reports/metrics.json, and the variant that a bundle ships."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A gate passes only if the far end of a two-sided 95 % interval keeps to its limi
 fails with too few sentences to tell; below `statistics.LEAST` there is no interval. It also fails if nothing was
 measured, except for DNSMOS, an optional extra."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Decide whether a registered voice becomes `champion`: ask the gates, record their verdict, move the aliases."""
 
-from __future__ import annotations
-
 import dataclasses
 import tempfile
 from dataclasses import dataclass

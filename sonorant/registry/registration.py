@@ -1,7 +1,5 @@
 """Register a voice bundle as a version of a model, with its figures and its report."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import json

@@ -1,8 +1,6 @@
 """Time two voices in turn on the same sentences, in this process: times from another day or a busier machine cannot be
 compared, ratios of two voices timed in turn can."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

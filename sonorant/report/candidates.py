@@ -1,7 +1,5 @@
 """What ships, and every candidate (runtime and variant): its place in the choice and its parity check."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from sonorant.html.blocks import Badge, Cell, Section, Table, not_run

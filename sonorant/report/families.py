@@ -1,7 +1,5 @@
 """The families of voice side by side, on the same sentences: figures and players."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 

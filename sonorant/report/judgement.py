@@ -1,7 +1,5 @@
 """How the voice was judged: words understood, naturalness, distances from the recordings, and how often it ran away."""
 
-from __future__ import annotations
-
 from sonorant.html.blocks import Cell, Fold, Part, Section, Table
 from sonorant.html.charts import ChartRow, Charts, intervals
 from sonorant.report.document import RECORDINGS, Document, label, ordered

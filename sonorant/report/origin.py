@@ -1,7 +1,5 @@
 """Where the voice comes from: loss curves, corpus, commits, data, versions."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The report: one HTML file that needs nothing beside it, put together from its sections."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sentences to listen to and look at: for every kind a player, a mel spectrogram and what was heard."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Callable, Collection, Sequence

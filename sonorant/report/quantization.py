@@ -1,7 +1,5 @@
 """What int8 costs, layer by layer, and whether training in int8 brought anything."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sonorant.html.blocks import Badge, Cell, Fold, Group, Part, Section, Table

@@ -1,7 +1,5 @@
 """The sentences one can listen to: their samples, what was heard, and its errors word by word."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path

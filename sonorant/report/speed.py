@@ -1,7 +1,5 @@
 """What every candidate takes: time, disk and memory."""
 
-from __future__ import annotations
-
 from sonorant.html.blocks import Cell, Fold, Part, Section, Table, not_run
 from sonorant.html.charts import Chart, ChartRow, Charts, bars
 from sonorant.report.document import Document

@@ -2,8 +2,6 @@
 frames it depends on (`ReceptiveField`), which are then cut off. The only difference is rounding, about 1e-6 of full
 scale."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """ONNX Runtime's sessions, on the CPU or a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

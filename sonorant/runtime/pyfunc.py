@@ -1,7 +1,5 @@
 """The voice as an MLflow model (models from code): text in, speech out. MLflow runs this file; nobody imports it."""
 
-from __future__ import annotations
-
 import base64
 import io
 from pathlib import Path

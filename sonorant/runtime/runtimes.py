@@ -1,8 +1,6 @@
 """What can run a voice's graphs: a row of `RUNTIMES` each. A candidate is `<runtime>/<variant>`. The loaders belong to
 the families, because each has graphs of its own."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol

@@ -1,7 +1,5 @@
 """A request to speak: its limits, its manner, and the interface that each family's synthesizer answers it with."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Generator, Iterable, Iterator

@@ -1,8 +1,6 @@
 """What torch runtimes share: devices, precisions, and functions compiled or recorded as CUDA graphs. Launching kernels
 one by one takes most of a small network's time on a GPU; a replayed graph launches all at once."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

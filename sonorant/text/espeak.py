@@ -1,7 +1,5 @@
 """Phonemes by espeak-ng through phonemizer, both GPL-3 and therefore an optional extra."""
 
-from __future__ import annotations
-
 import re
 import threading
 import unicodedata

@@ -1,7 +1,5 @@
 """What a text frontend returns: phonemes, their token ids and the text as spoken. Models depend on this file alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args

@@ -1,7 +1,5 @@
 """Phonemes by gruut (MIT), offline: a lexicon, a CRF for words it lacks, numbers and dates as words."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import re

@@ -1,8 +1,6 @@
 """Split a text of any length into phrases to speak one after another, reading no further than needed. A phrase is a
 sentence as the frontend delimits it; one too long to wait for is cut at a comma or a word's end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

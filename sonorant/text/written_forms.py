@@ -2,8 +2,6 @@
 English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St.
 John` a street."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 does later (the answer was lost, the process killed), the follower asks the store what it has before sending again.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import shutil

@@ -1,7 +1,5 @@
 """A run directory's content for MLflow: points of its curves, pictures of its samples, and the machine's load."""
 
-from __future__ import annotations
-
 import json
 import time
 import zipfile

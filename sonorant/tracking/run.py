@@ -1,7 +1,5 @@
 """Find or make MLflow runs: one for each pipeline execution, with one for each stage below it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field

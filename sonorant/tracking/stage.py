@@ -1,7 +1,5 @@
 """The MLflow run of one stage's process."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging

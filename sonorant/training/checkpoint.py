@@ -4,8 +4,6 @@ A checkpoint is one file: the bytes of `torch.save`, then a magic word and their
 temporary name, flushed to disk and renamed. A damaged one is named, and the one before it is used.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

@@ -3,8 +3,6 @@
 No stage depends on the machine's: changing one trains nothing again.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from dataclasses import dataclass

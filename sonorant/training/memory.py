@@ -8,8 +8,6 @@ a budget multiplied by `allowed / taken` never takes more than is allowed and co
 run that does not fit.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import resource

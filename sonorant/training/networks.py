@@ -5,8 +5,6 @@ what is called. Compiling a whole network takes minutes where lengths vary; a bl
 repetitions.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

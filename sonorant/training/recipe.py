@@ -1,7 +1,5 @@
 """What the training loop must know of a model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol

@@ -3,8 +3,6 @@
 `job.json` says what is trained here. `metrics.jsonl` holds the run's figures, and feeds MLflow and plots.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

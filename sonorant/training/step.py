@@ -5,8 +5,6 @@ micro-batches divided by the step's global count, which the plan knows, and rand
 micro-batch), never from the rank. Exact resume: a step depends on this state and the plan alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The training loop, the same for every model; a `Recipe` brings the model, its data and its losses."""
 
-from __future__ import annotations
-
 import math
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Shared by trainings on whole utterances: which ones meet in a micro-batch, and how much it holds."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path

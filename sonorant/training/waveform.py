@@ -3,8 +3,6 @@
 The recipes of the vocoder and the codec derive from the one here.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal

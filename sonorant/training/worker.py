@@ -3,8 +3,6 @@
 torchrun --nproc-per-node 2 -m sonorant.training.worker job.json
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -3,8 +3,6 @@
 An importer keeps bad rows and notes their defect, so that `prepare` reports everything that is wrong at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

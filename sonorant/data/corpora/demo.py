@@ -3,8 +3,6 @@
 flite (http://www.festvox.org/flite) always speaks a sentence the same way: prompts and voice determine the corpus.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Corpora that lhotse (https://github.com/lhotse-speech/lhotse) has a recipe for. Downloads nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import inspect

@@ -7,8 +7,6 @@ speaker and language; audio paths are relative to its folder and must stay insid
 A bad row spoils nothing but itself. Bytes that are not UTF-8 are read as lone surrogates (PEP 383), which mark the row.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

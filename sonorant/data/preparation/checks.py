@@ -6,8 +6,6 @@ what the container says about its length: RIFF WAVE (Microsoft, 1991), Ogg (RFC 
 FLAC's decoder does complain.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections.abc import Callable

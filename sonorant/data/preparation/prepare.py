@@ -1,7 +1,5 @@
 """Prepare a whole corpus: examine every utterance, keep and split the sound ones, report the others."""
 
-from __future__ import annotations
-
 import hashlib
 import multiprocessing
 from collections import Counter

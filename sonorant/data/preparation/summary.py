@@ -1,7 +1,5 @@
 """The figures of a prepared corpus, as JSON and as one HTML page that needs nothing beside it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisatio
 to a learned spectrogram, which a vocoder turns into samples. `F` code frames of `stride` mel frames each, `G`
 codebooks, `V` numbers of all codebooks together."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """What the stage `train_waveform` does for a codec beside training it: take a pretrained one, and encode the corpus."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

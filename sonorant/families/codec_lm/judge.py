@@ -1,7 +1,5 @@
 """How well a codec language model or its codec does on utterances, for quantisation."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

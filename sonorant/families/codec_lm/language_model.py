@@ -4,8 +4,6 @@ under a pointer and for how many steps it has stood there (its age).
 Shapes: B batch, N phonemes, F code frames, G codebooks, K codes of a codebook, T decoding steps, P prompt frames, C
 channels, A classes of advance."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,8 +1,6 @@
 """The parity checks of the family codec_lm. Prefill and step are compared as graphs where the runtime has them; greedy
 tokens are compared everywhere."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property

@@ -3,8 +3,6 @@
 Greedy decoding is compared twice. Left alone, a runtime must decode torch's tokens. If it does not, it is told torch's
 tokens before each step, so that one tie between two codes does not count again in every later step."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ three quantise residually, so the first codebooks alone are a codec too. Kumar e
 Compression with Improved RVQGAN" (DAC); Défossez et al. 2022, "High Fidelity Neural Audio Compression" (EnCodec);
 Défossez et al. 2024, "Moshi", section 3.3 (Mimi)."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass

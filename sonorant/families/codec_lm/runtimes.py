@@ -1,8 +1,6 @@
 """How each runtime is loaded with a bundle of the family codec_lm. Every loader imports its runtime when it is called,
 so that speaking needs nothing that other runtimes need."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

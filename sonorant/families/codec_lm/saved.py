@@ -1,7 +1,5 @@
 """The codec language model and its codec from what their `model.json` says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

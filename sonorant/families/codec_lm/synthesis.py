@@ -1,7 +1,5 @@
 """Speech of the family codec_lm: the language model's codes, frame by frame, then the codec's decoder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass

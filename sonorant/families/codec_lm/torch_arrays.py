@@ -3,8 +3,6 @@
 Two functions differ from array-api-compat: torch's `take_along_dim` fixes the sizes of its input when compiled, and the
 package's `cumulative_sum` looks at its input's type, of which torch's compiler warns."""
 
-from __future__ import annotations
-
 from array_api_compat.torch import *  # noqa: F403 - all that is not redefined below
 from torch import Tensor
 

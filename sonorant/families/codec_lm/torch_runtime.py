@@ -5,8 +5,6 @@ that step, once for single utterances and once for batches; `recorded` replays i
 step is recorded too, by `sonorant.runtime.torch`, because torch's own recordings (`reduce-overhead`) belong to the
 thread that made them."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

@@ -1,8 +1,6 @@
 """Decoding in prepared buffers of a few shapes: every step works in place, at slots that tensors name. Nothing that
 changes from step to step is a Python number, so a step is compiled and recorded once a shape."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple

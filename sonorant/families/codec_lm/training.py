@@ -1,7 +1,5 @@
 """How the family codec_lm learns: the codec by spectra, the language model by alignment, codes and advances."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast

@@ -1,7 +1,5 @@
 """The graphs of the family parallel as a `sonorant.runtime.runtimes.Runtime`, whatever computes them."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any

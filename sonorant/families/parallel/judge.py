@@ -1,7 +1,5 @@
 """How well an acoustic model does on utterances, for quantisation."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

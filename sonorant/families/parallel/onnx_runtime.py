@@ -1,7 +1,5 @@
 """The graphs of the family parallel under ONNX Runtime, on the CPU or a GPU."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

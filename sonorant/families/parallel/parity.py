@@ -1,8 +1,6 @@
 """The parity checks of the family parallel: three graphs, each given torch's output of the one before. ONNX's reference
 evaluator computes formats that no runtime here has kernels for, slowly, in the file's own types."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The parity checks that compute: values, padding, chunks of a loaded runtime against what is expected."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

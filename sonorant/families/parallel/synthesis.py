@@ -1,7 +1,5 @@
 """Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import dataclass
 

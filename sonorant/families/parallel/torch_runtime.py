@@ -1,7 +1,5 @@
 """The trained models of the family parallel under torch: as they are, compiled, or recorded as CUDA graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast

@@ -1,8 +1,6 @@
 """The vocoder: log-mel in, samples out, in one pass. ConvNeXt blocks at frame rate predict magnitude and phase, an
 inverse short-time Fourier transform does the upsampling (Siuzdak 2023, "Vocos")."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

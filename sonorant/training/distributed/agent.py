@@ -4,8 +4,6 @@ python -m sonorant.training.distributed.agent -m sonorant.training.worker job.js
 PET_* variables
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

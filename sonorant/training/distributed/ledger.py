@@ -4,8 +4,6 @@ The ranks exchange what each has really loaded, and all judge the same evidence:
 does. A node that trained on features, settings or code of its own would spoil the voice without a word.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections import Counter

@@ -4,8 +4,6 @@ Whatever is compared is exchanged between all ranks first, and all judge the sam
 with the same one error, and none waits for another.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """This process among its peers: who it is, what it may use, how they agree."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -3,8 +3,6 @@
 A batch carries its own cost, because a worker process may have made it.
 """
 
-from __future__ import annotations
-
 import resource
 import time
 from dataclasses import astuple, dataclass

@@ -3,8 +3,6 @@
 Knows nothing of files or MLflow.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterable

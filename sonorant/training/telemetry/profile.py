@@ -1,7 +1,5 @@
 """A trace of a few steps for chrome://tracing or Perfetto, one file a rank."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Where a training's time goes, and the line a person watches: loss, speed, time left."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections import defaultdict
