@@ -49,10 +49,13 @@ look();
 """
 
 
+READY = "return typeof player !== 'undefined' && player.rate > 0"
+
+
 @pytest.fixture
 def opened(browser: Browser, page: str) -> Browser:
     browser.open(page)
-    until(browser, "return typeof player !== 'undefined' && player.rate > 0")
+    until(browser, READY)
     return browser
 
 
@@ -157,7 +160,7 @@ def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
     browser: Browser, codec_lm_page: str, codec_lm_bundle: Path
 ) -> None:
     browser.open(codec_lm_page)
-    until(browser, "return player.rate > 0")
+    until(browser, READY)
     assert browser.run(SHOWN) == ["temperature", "seed"]
     assert line(browser, "temperature-shown") == "0.00"
     voice = Voice.load(codec_lm_bundle, threads=1)
@@ -180,7 +183,7 @@ def test_a_parallel_voice_offers_speed_alone(opened: Browser) -> None:
 
 def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page: str) -> None:
     browser.open(page, width=360, height=700)
-    until(browser, "return player.rate > 0")
+    until(browser, READY)
     assert browser.overflow() == 0
     each = "return [...document.querySelectorAll(arguments[0])]"
     labels = browser.run(f"{each}.map((f) => f.labels[0]?.textContent.trim())", "textarea, select, input")

@@ -140,9 +140,8 @@ def test_what_no_profile_covers_is_spoken_in_fp32_where_the_cpu_lacks_the_varian
     runtime = load(lacking, engines=tmp_path / "engines", variant="bf16")
     assert_equal(runtime, expected, 9, 11)
     assert runtime.counters().hits == 0
-    assert (
-        runtime._free.work._any_size.sessions["encoder"].get_session_options().intra_op_num_threads == 1
-    )  # as asked for
+    options = runtime._free.work._any_size.sessions["encoder"].get_session_options()
+    assert options.intra_op_num_threads == 1  # as asked for
 
 
 def test_a_voice_takes_the_engines_batches_and_warm_up(gpu: Gpu, bundle: Bundle, engines: Path) -> None:
