@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sonorant.families.parallel.graph_runtime import OUTPUTS, Arrays, GraphRuntime
+from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
 from sonorant.runtime.onnx import CPU, ON_CUDA, Providers, check_cuda, open_session
 
 

@@ -1,9 +1,12 @@
 """Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded."""
 
-from collections.abc import Generator
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
@@ -13,6 +16,9 @@ from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
 from sonorant.runtime.runtimes import Runtime
 from sonorant.runtime.speaking import FASTEST, SLOWEST, Allowance, Manner, Synthesized, no_decoding
 
+Arrays = Mapping[str, NDArray[Any]]
+OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
+"""Names of each graph's outputs, in order."""
 FIRST_FRAMES = (32, 96, 256)
 """Mel frames of the first parts: speech begins soon, and each part is heard for longer than the next takes."""
 BATCH_FRAMES = 8192
@@ -58,3 +64,22 @@ class ParallelSpeaking:
         for samples in vocode_chunks(self.runtime, mel, frames, receptive_field.vocoder, sizes):
             yield samples[0]
         return FinishReason.WELL
+
+
+class GraphRuntime(ABC):
+    """A runtime that computes one graph at a time, by name."""
+
+    @abstractmethod
+    def run(self, graph: str, inputs: Arrays) -> Arrays:
+        """Outputs of a graph by name. `inputs` come in the order of the graph's inputs."""
+
+    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
+        inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
+        found = self.run("encoder", inputs)
+        return found["states"], found["ends"]
+
+    def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
+        return self.run("decoder", {"states": states, "ends": ends, "time": time})["mel"]
+
+    def vocode(self, mel: Floats, lengths: Ints) -> Floats:
+        return self.run("vocoder", {"mel": mel, "lengths": lengths})["samples"]

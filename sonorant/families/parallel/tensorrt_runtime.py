@@ -13,8 +13,8 @@ from queue import LifoQueue
 import tensorrt as trt
 
 from sonorant.errors import SonorantError
-from sonorant.families.parallel.graph_runtime import Arrays, GraphRuntime
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
+from sonorant.families.parallel.synthesis import Arrays, GraphRuntime
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions

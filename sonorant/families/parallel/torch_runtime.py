@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sonorant.families.parallel.graph_runtime import OUTPUTS, Arrays, GraphRuntime
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
+from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Lengths
 from sonorant.runtime.runtimes import LoadOptions
