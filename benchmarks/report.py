@@ -40,7 +40,7 @@ def command(doc: str | None) -> argparse.ArgumentParser:
 def options(parser: argparse.ArgumentParser, short: dict[str, Any]) -> argparse.Namespace:
     """Parse a benchmark's command line, with --save and --short; `short` holds the defaults of the short form."""
     parser.add_argument("--save", action="store_true", help="also write benchmarks/results/<name>.json")
-    parser.add_argument("--short", action="store_true", help="only see that it runs, in a few minutes; nothing is saved")
+    parser.add_argument("--short", action="store_true", help="only see that it runs, in minutes; nothing is saved")
     if parser.parse_known_args()[0].short:
         parser.set_defaults(**short)
     return parser.parse_args()
