@@ -34,7 +34,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "language model": ("language_model", {"frames_per_micro_batch": 400, "prompt_frames": 4}),
 }
 FIRST_STEPS, FIRST_BOUND = 10, 1e-5
-"""Largest relative difference of a loss in so many steps from one state: without averaging it is 6e-5 and more."""
+"""Largest relative difference of a loss in so many steps from one state."""
 QUICK = ["vocoder, adversarial", "codec", "acoustic, regression", "language model"]
 SHORT = {"steps": 20, "processes": [2], "only": QUICK}
 
