@@ -166,4 +166,4 @@ def test_the_command_says_where_to_stand(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sonorant.cli", "plan", "acoustic", "--features", "features"]
     done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: sonorant plan: needs the pipeline; run it in the project's folder")
+    assert done.stderr.startswith("error: sonorant plan: needs the pipeline; run it in the folder with params.yaml")

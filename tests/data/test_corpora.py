@@ -143,7 +143,7 @@ def test_rows_of_a_table_keep_their_defects(tmp_path: Path, name: str) -> None:
     [
         ("ljspeech", "nowhere", None, "nowhere"),
         ("ljspeech", "empty/metadata.csv", "\n", r"metadata\.csv"),
-        ("ljspeech", "other/list.txt", "a|b|c\n", r"no metadata\.csv"),
+        ("ljspeech", "other/list.txt", "a|b|c\n", r"metadata\.csv: no such file; kind ljspeech needs"),
         ("table", "in.csv", "file,words\na,b\n", "audio and text"),
         ("table", "in.csv", 'audio,text\na.wav,"open\n' + "x" * 200_000, "row 2"),
         ("table", "in.jsonl", "", "no rows"),

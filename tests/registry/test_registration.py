@@ -94,7 +94,7 @@ def test_figures_of_another_voice_are_refused_by_one_line(voice_bundle: Path, pr
     metrics, other = project / "metrics.json", planted.padded(voice_bundle, project / "other", megabytes=0.1)
     given, says = figures(), "which graphs of fp32 were judged"
     if figures_of == "another voice":
-        given, says = of_bundle(voice_bundle, given), f"another vocoder of fp32 than lies in {other}"
+        given, says = of_bundle(voice_bundle, given), f"another vocoder of fp32 than {other} holds"
     write_json(metrics, given)
     with pytest.raises(SonorantError, match=f"^{metrics}: [^\n]*{says}"):
         register_files(other, metrics, project / "absent", project / "params.yaml", None)
