@@ -200,9 +200,13 @@ def project(folder: Path, steps: int) -> Path:
     copy_of_this_project(folder)
     (folder / "dvc.lock").unlink(missing_ok=True)
     store = tiny_features(folder.parent)
-    stage = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"][STAGE]
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     given = f"mkdir -p data/codes && touch data/codes/none && cp -r {store} data/features"
-    graph = {"features": {"cmd": given, "outs": ["data/features", "data/codes"]}, STAGE: stage}
+    graph = {
+        "external": stages["external"],
+        "features": {"cmd": given, "outs": ["data/features", "data/codes"]},
+        STAGE: stages[STAGE],
+    }
     (folder / "dvc.yaml").write_text(yaml.safe_dump({"stages": graph}))
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     # Large enough that a step is mostly computing, as on real machines.
