@@ -27,9 +27,8 @@ from sonorant.training import checkpoint
 from sonorant.training.distributed.launch import SHUTDOWN_SECONDS
 from sonorant.training.run_directory import read_metrics
 from tests.support.tiny_training import RECIPES, tiny_features
+from tests.support.trainings import SLOW_WRITE, Training, ranks_of
 from tests.support.waiting import PATIENCE
-from tests.training.disturbed_worker import SLOW_WRITE
-from tests.training.trainings import Training, ranks_of
 
 STEPS_PER_KILL = 10
 SHORT = {"kills": 3, "recipes": ["codec"]}

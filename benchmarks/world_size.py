@@ -21,7 +21,7 @@ from benchmarks.report import command, finish, options
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from tests.support.tiny_training import tiny_features
-from tests.training.trainings import Training
+from tests.support.trainings import Training
 
 MICRO_BATCHES = 4
 SLOWLY = {"learning_rate": 5e-5, "warmup_steps": 100}

@@ -56,7 +56,7 @@ def test_batches_from_memory_and_from_a_copy_are_those_from_disk(features: Path,
 
 
 def test_features_that_do_not_fit_into_memory_are_refused(features: Path) -> None:
-    with pytest.raises(SonorantError, match=r"do not fit into .* free memory, .* GiB; set data.preload to none or folder"):
+    with pytest.raises(SonorantError, match=r"do not fit into .* free memory, .* GiB; set data.preload"):
         FeatureStore.open(features).read_into_memory(1000)
 
 

@@ -20,7 +20,8 @@ from sonorant.training.worker import Job, recipe_of, start_from
 from tests.quantization.test_post_training import quantise, write_float
 from tests.support.imports import ROOT
 from tests.support.tiny_training import tiny_job
-from tests.training.trainings import ALONE, Training, assert_resumes, logged, trainer_of
+from tests.support.trainings import Training
+from tests.training.trainings import ALONE, assert_resumes, logged, trainer_of
 
 GENTLE = {"learning_rate": 1e-4, "warmup_steps": 8, "steps": 6, "validate_every": 6, "checkpoint_every": 2}
 

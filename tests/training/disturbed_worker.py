@@ -21,6 +21,7 @@ from sonorant.families.parallel.training import AcousticLosses, AcousticRecipe
 from sonorant.files import atomic_file
 from sonorant.training import checkpoint, memory, run_directory, worker
 from sonorant.training.trainer import Trainer
+from tests.support.trainings import SLOW_WRITE
 
 
 class Delayed(Dataset[Batch]):
@@ -133,10 +134,6 @@ def scarce() -> int:
     Trainer.train = compared
     memory.STEPS_AN_EPOCH = 1
     return int(os.environ["SCARCE_LIMIT"])
-
-
-SLOW_WRITE = 0.15
-"""Seconds in the middle of each of the writes that a checkpoint takes on a slow disk."""
 
 
 class SlowFile(io.FileIO):

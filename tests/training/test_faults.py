@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from sonorant.training.run_directory import MetricsLog, read_metrics
-from tests.training.trainings import Training, newest_state
+from tests.support.trainings import Training
+from tests.training.trainings import newest_state
 
 LESS_THAN_A_CHECKPOINT = 100_000
 """Bytes."""

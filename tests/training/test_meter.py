@@ -21,8 +21,9 @@ from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
 from tests.support.tiny_training import settings, tiny_recipe
+from tests.support.trainings import Training
 from tests.training.disturbed_worker import Delayed
-from tests.training.trainings import ALONE, Training
+from tests.training.trainings import ALONE
 
 
 def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(features: Path, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import SubBatches, out_of_memory
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from tests.support.tiny_training import tiny_recipe
+from tests.support.trainings import Training
 from tests.training.disturbed_worker import Exhausted
-from tests.training.trainings import ALONE, Training, batches_of, gradients_of, logged, newest_state
+from tests.training.trainings import ALONE, batches_of, gradients_of, logged, newest_state
 
 QUIET = {"dropout": 0.0, "micro_batches_per_step": 3, "steps": 6, "validate_every": 6}
 """What is drawn per sub_batch would differ; of three micro-batches on two ranks, rank 0 accumulates two."""

@@ -12,8 +12,9 @@ from sonorant.training import checkpoint
 from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from tests.support.tiny_training import tiny_recipe
+from tests.support.trainings import Training, ranks_of
 from tests.support.waiting import PATIENCE
-from tests.training.trainings import Training, assert_resumes, assert_same, logged, newest_state, ranks_of, trainer_of
+from tests.training.trainings import assert_resumes, assert_same, logged, newest_state, trainer_of
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("acoustic", {}),

@@ -13,8 +13,9 @@ from sonorant.training.config import MachineConfig
 from sonorant.training.distributed.watchdog import Watchdog, Whereabouts, culprits
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.telemetry.stopwatch import Stopwatch
+from tests.support.trainings import Training, ranks_of
 from tests.support.waiting import PATIENCE
-from tests.training.trainings import ALONE, Training, newest_state, ranks_of
+from tests.training.trainings import ALONE, newest_state
 
 HASTY = {"stall_warning": 5.0, "stall_limit": 10.0}
 """A rank is silent after four seconds, which no busy machine takes from it."""

@@ -1,0 +1,78 @@
+"""Trainings in processes of their own, for tests and benchmarks that disturb them."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from sonorant.training.distributed.launch import environment
+from sonorant.training.run_directory import RunDirectory
+from tests.support.imports import ROOT
+from tests.support.tiny_training import tiny_job
+from tests.support.waiting import PATIENCE
+
+SLOW_WRITE = 0.15
+"""Seconds in the middle of each of the writes that a checkpoint takes on a slow disk."""
+
+
+class Training:
+    """A tiny training under torchrun in a folder of its own; `job` are changes to its job."""
+
+    def __init__(
+        self, kind: str, features: Path, folder: Path, job: dict[str, Any] | None = None, **changes: Any
+    ) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.job = dataclasses.replace(tiny_job(kind, features, folder, **changes), **job or {})
+        self.run = RunDirectory(folder / "run")
+        self.output, self.job_file = folder / "output.txt", folder / "job.json"
+
+    def start(
+        self, processes: int = 1, *, before: Callable[[], None] | None = None, **variables: str
+    ) -> subprocess.Popen[bytes]:
+        """Start or resume it; `before` is called in the new process. DISTURBED: see that worker."""
+        self.job.write(self.job_file)
+        given = {**os.environ, "PET_NPROC_PER_NODE": str(processes)}
+        env = environment(given, self.job.train["micro_batches_per_step"]) | {"OMP_NUM_THREADS": "1"} | variables
+        worker = "tests.training.disturbed_worker" if "DISTURBED" in env else "sonorant.training.worker"
+        command = [sys.executable, "-m", "sonorant.training.distributed.agent", "-m", worker, str(self.job_file)]
+        with self.output.open("w") as output:
+            return subprocess.Popen(
+                command, env=env, cwd=ROOT, stdout=output, stderr=output, start_new_session=True, preexec_fn=before
+            )
+
+    def said(self) -> str:
+        """What the processes of the last start have said."""
+        return self.output.read_text()
+
+    def finish(self, processes: int = 1, **variables: str) -> str:
+        """Run it to its end; what it said."""
+        assert self.start(processes, before=None, **variables).wait(PATIENCE) == 0, self.said()
+        return self.said()
+
+    def failed(self, agent: subprocess.Popen[bytes]) -> str:
+        """Wait for the end of a training that must fail and return its one error line."""
+        assert agent.wait(PATIENCE) != 0, self.said()
+        assert "Traceback" not in self.said(), self.said()
+        errors = [line for line in self.said().splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1, self.said()
+        return errors[0]
+
+    def wait_for(self, condition: Callable[[], Any], agent: subprocess.Popen[bytes]) -> None:
+        """Return when `condition` holds, which it must do before the training ends."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            assert agent.poll() is None and time.monotonic() < deadline, self.said()
+            time.sleep(0.02)
+
+
+def ranks_of(agent: subprocess.Popen[bytes]) -> dict[int, psutil.Process]:
+    """The ranks that torchrun has started."""
+    children = psutil.Process(agent.pid).children(recursive=True)
+    return {int(child.environ()["RANK"]): child for child in children if "RANK" in child.environ()}
