@@ -46,7 +46,7 @@ def check_judged(bundle: Bundle, metrics: Mapping[str, Any]) -> None:
         raise SonorantError(f"does not say which graphs of {variant} were judged; run evaluate again")
     for name, graph in bundle.description.graphs.items():
         if variant in graph.variants and graph.variants[variant].sha256 != judged.get(name):
-            raise SonorantError(f"judged another {name} of {variant} than {bundle.folder} holds; run evaluate on this")
+            raise SonorantError(f"judged another {name} of {variant} than {bundle.folder} holds; run evaluate on it")
 
 
 def number(values: Any, *keys: str) -> float | None:
