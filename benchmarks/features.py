@@ -20,9 +20,10 @@ import torch
 
 from benchmarks.report import command, finish, options
 from sonorant.audio.mel import FLOOR, MelConfig, log_mel, mel_filterbank
-from sonorant.audio.wav import read_audio, write_wav
+from sonorant.audio.wav import write_wav
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import Utterance, read_manifest
+from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.text import TextConfig, load_frontend
 from tasks.params import load
@@ -70,7 +71,7 @@ def measure(folder: Path, utterances: list[Utterance], out: Path) -> tuple[dict[
         raise SonorantError("benchmark: the manifest holds no utterance; run: dvc repro prepare")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
     frontend = load_frontend(text.frontend, utterances[0].language)
-    reading, recordings = timed(lambda u: read_audio(folder / str(u.audio), audio.sample_rate)[0], utterances)
+    reading, recordings = timed(lambda u: read_sound(folder, u, audio.sample_rate)[0], utterances)
     seconds = sum(map(len, recordings)) / audio.sample_rate
     frontend.speak("Warm.")
     speaking, _ = timed(lambda u: frontend.speak(u.text), utterances)

@@ -1,4 +1,4 @@
-"""Stage `prepare`: check every utterance, write out its text, split by id, report."""
+"""Stage `prepare`: check every utterance, write out its text, split it, report."""
 
 import argparse
 from pathlib import Path
@@ -15,9 +15,12 @@ def main() -> None:
     add_inputs(parser, "corpus")
     out = "folder to write: manifest, rejected, summary.json, summary.html"
     parser.add_argument("--out", type=Path, required=True, help=out)
+    cache = "folder of what earlier runs found in each recording; outside DVC, so that it survives"
+    parser.add_argument("--cache", type=Path, help=cache)
     arguments = parser.parse_args()
     frontend = load("text", TextConfig).frontend
-    prepare(arguments.corpus, arguments.out, load("prepare", PrepareConfig), frontend)
+    config = load("prepare", PrepareConfig)
+    prepare(arguments.corpus, arguments.out, config, frontend, cache=arguments.cache)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,12 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
 
-def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, int]:
+def read_audio(
+    path: Path, sample_rate: int | None = None, *, start: float = 0.0, end: float | None = None
+) -> tuple[np.ndarray, int]:
     """Read a recording as mono float32 (S,), full scale 1.0, and its rate in Hz. Channels are averaged.
+
+    `start` and `end` (seconds) take a part of it, rounded to samples; None = to its end.
 
     `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's rate. NaN, infinity and values
     beyond full scale in float files are kept. Raises SonorantError naming a file that is absent or cannot be decoded.
@@ -22,7 +26,13 @@ def read_audio(path: Path, sample_rate: int | None = None) -> tuple[np.ndarray, 
     if not path.is_file():
         raise SonorantError(f"{path}: no such audio file")
     try:
-        samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
+        with soundfile.SoundFile(path) as file:
+            rate = file.samplerate
+            first = round(start * rate)
+            if first:
+                file.seek(min(first, file.frames))
+            count = -1 if end is None else max(0, round(end * rate) - first)
+            samples = file.read(count, dtype="float32", always_2d=True)
     except soundfile.SoundFileError as error:
         raise SonorantError(
             f"{path}: cannot be read as audio ({decoding_problem(error)}); wav, flac, ogg and mp3 can"

@@ -24,9 +24,9 @@ import torch
 from tqdm import tqdm
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
-from sonorant.audio.wav import read_audio
 from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, content_hash
 from sonorant.data.manifest import Utterance
+from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
 from sonorant.processes import usable_cores
@@ -162,7 +162,7 @@ def features_of(
     phonemes = frontend.speak(utterance.text).phonemes
     if not phonemes:
         raise SonorantError(f"{named}: nothing in {utterance.text!r} can be spoken; {repair}")
-    heard, _ = read_audio(corpus / str(utterance.audio), audio.sample_rate)
+    heard, _ = read_sound(corpus, utterance, audio.sample_rate)
     if not len(heard) or not np.isfinite(heard).all():
         raise SonorantError(f"{named}: {utterance.audio} is empty or not finite; {repair}")
     samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)

@@ -40,6 +40,7 @@ class Defect(StrEnum):
     DUPLICATE_AUDIO = "duplicate audio"
     UNSPEAKABLE = "characters the frontend cannot speak"
     SPEAKING_RATE = "speaking rate does not match the text"
+    NOT_TRAINED = "speaker without training utterances"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,10 @@ class Utterance:
     """Unique in an accepted manifest."""
     audio: str | None
     """Audio file relative to the corpus folder, with forward slashes; None if the row names no usable one."""
+    start: float | None = None
+    """Where the utterance begins in its file, in seconds; None = with the file."""
+    end: float | None = None
+    """Where it ends, in seconds; None = with the file."""
     text: str
     """Text as found, whitespace collapsed."""
     speaker: str
@@ -62,6 +67,8 @@ class Utterance:
     """Hz, as recorded."""
     sha256: str | None = None
     """Hex SHA-256 of the audio file's bytes."""
+    sound: str | None = None
+    """Hex SHA-256 of the decoded samples: the utterance by its content, whatever its file is called."""
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None
@@ -95,7 +102,7 @@ def file_exists(path: Path) -> bool:
         return False
 
 
-_NUMBERS = {"seconds": (int, float), "sample_rate": (int,)}
+_NUMBERS = {"start": (int, float), "end": (int, float), "seconds": (int, float), "sample_rate": (int,)}
 _FIELDS = {field.name: _NUMBERS.get(field.name, (str,)) for field in dataclasses.fields(Utterance)}
 _REQUIRED = ("id", "text", "speaker", "language")
 

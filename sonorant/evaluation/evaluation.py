@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.arrays import Doubles
-from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance, read_manifest
+from sonorant.data.sound import read_sound
+from sonorant.data.splits import read_in_training, text_key
 from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import (
     certainly_slower,
@@ -120,7 +121,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     _check_same_recognizer(known, recognizer, inputs.recordings)
     normalizer = Normalizer(known.language)
     texts_tested = check_texts(known.references, known.transcripts, normalizer)
-    sentences, bundle = _chosen(inputs, known), read_bundle(inputs.voice)
+    (sentences, read), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     timed = {
@@ -131,10 +132,15 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     if not config.hear_slower:
         slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
         renderings = renderings.without({variant: why for variant, why in slower.items() if why})
-    repeated = [Clip(*read_audio(inputs.corpus / str(sentence.audio))) for sentence in sentences[:REPEATED_CLIPS]]
+    repeated = [Clip(*read_sound(inputs.corpus, sentence)) for sentence in sentences[:REPEATED_CLIPS]]
     transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
     counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
-    beside = {"recognizer": known.recognizer, "revision": known.revision, "normalizer": normalizer.name}
+    beside = {
+        "recognizer": known.recognizer,
+        "revision": known.revision,
+        "normalizer": normalizer.name,
+        "read_in_training": read,
+    }
     rated = _mos(renderings, config)
     speakers = [sentence.speaker for sentence in sentences]
     metrics = {
@@ -173,14 +179,17 @@ def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -
         )
 
 
-def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> list[Utterance]:
-    by_id = {utterance.id: utterance for utterance in read_manifest(inputs.manifest)}
+def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list[Utterance], int]:
+    """The judged sentences, and how many of them the training split holds in another take."""
+    utterances = read_manifest(inputs.manifest)
+    by_id = {utterance.id: utterance for utterance in utterances}
     missing = [sentence for sentence in known.ids if sentence not in by_id]
     if missing:
         raise SonorantError(
             f"{inputs.recordings}: utterance '{missing[0]}' is not in {inputs.manifest}; run recognize_recordings again"
         )
-    return [by_id[sentence] for sentence in known.ids]
+    sentences, read = [by_id[sentence] for sentence in known.ids], read_in_training(utterances)
+    return sentences, sum(text_key(sentence) in read for sentence in sentences)
 
 
 def listen(
@@ -210,7 +219,7 @@ def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language:
     return {name: tuple(next(rest) for _ in group) for name, group in groups.items()}
 
 
-def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, str]) -> dict[str, Any]:
+def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, Any]) -> dict[str, Any]:
     """Error rates of each kind, their distance above the recordings', and variants' above the first one's, in pairs."""
     summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
     baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))

@@ -3,13 +3,14 @@ beat."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
+from sonorant.data.sound import read_sound
+from sonorant.data.splits import read_in_training, text_key
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_errors
 from sonorant.evaluation.recognizers import Clip, RecognizerConfig, load_recognizer, transcribe
@@ -19,11 +20,13 @@ RECORDINGS, VOCODER = "recordings", "vocoder"
 """The kinds of rendering that are no variant; the second is a codec's copy too."""
 
 
-def held_out(utterances: Iterable[Utterance], count: int) -> list[Utterance]:
-    """The first `count` utterances of the test split by SHA-256 of their id, in the split's most frequent language.
+def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
+    """The first `count` utterances of the test split by SHA-256 of their id, one take a sentence; all if there are
+    fewer.
 
-    The order depends on the ids alone, so more recordings change the choice little. A recogniser and a voice have one
-    language. Raises SonorantError if the split is empty.
+    The order depends on the ids alone, so more recordings change the choice little. Where the split holds several
+    languages, only the most frequent one: a recogniser and a voice have one. A sentence that training reads in another
+    take is left out, unless there is no other. Raises SonorantError if the split is empty.
     """
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
@@ -34,7 +37,12 @@ def held_out(utterances: Iterable[Utterance], count: int) -> list[Utterance]:
     chosen = sorted(
         (u for u in test if u.language == language), key=lambda u: hashlib.sha256(u.id.encode()).hexdigest()
     )
-    return chosen[:count]
+    read = read_in_training(utterances)
+    unread = [utterance for utterance in chosen if text_key(utterance) not in read]
+    takes: dict[str, Utterance] = {}
+    for utterance in unread or chosen:
+        takes.setdefault(text_key(utterance), utterance)
+    return list(takes.values())[:count]
 
 
 def spoken_text(utterance: Utterance) -> str:
@@ -79,7 +87,7 @@ def recognize_recordings(utterances: list[Utterance], corpus: Path, config: Reco
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language
     recognizer = load_recognizer(config.name, language)
-    clips = [Clip(*read_audio(corpus / str(sentence.audio))) for sentence in sentences]
+    clips = [Clip(*read_sound(corpus, sentence)) for sentence in sentences]
     transcripts = transcribe(clips, config.name, language)
     references = [spoken_text(sentence) for sentence in sentences]
     normalizer = Normalizer(language)

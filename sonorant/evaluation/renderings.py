@@ -15,8 +15,8 @@ import numpy as np
 from tqdm import tqdm
 
 from sonorant.arrays import Floats, Ints
-from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
+from sonorant.data.sound import read_sound
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
@@ -89,7 +89,7 @@ def render(
     if the first variant gives NaN; another variant is then `unspoken`.
     """
     voice = Voice.load(bundle, variant=variants[0])
-    recordings = tuple(read_audio(corpus / str(utterance.audio), voice.sample_rate)[0] for utterance in utterances)
+    recordings = tuple(read_sound(corpus, utterance, voice.sample_rate)[0] for utterance in utterances)
     tokens = tuple(_tokens(voice, utterance) for utterance in utterances)
     speakers = [_speaker(voice, utterance) for utterance in utterances]
     sounds: dict[str, tuple[Floats, ...]] = {RECORDINGS: recordings}

@@ -97,7 +97,10 @@ def _above(pair: Document | None) -> str | None:
 
 
 def _how(judged: Document) -> str:
-    amount = f"{judged['utterances'].number():.0f} held-out sentences, {judged['words'].number():.0f} words"
+    read = judged["read_in_training"].number() if judged.get("read_in_training") else 0
+    learned = f"sentences, not held out: training read {read:.0f} of them in another take"
+    kind = learned if read else "held-out sentences"
+    amount = f"{judged['utterances'].number():.0f} {kind}, {judged['words'].number():.0f} words"
     by = f"heard by {judged['revision'].text()} (open vocabulary), normalised by {judged['normalizer'].text()}"
     return f"{amount}, {by}. In brackets: 95 % bootstrap interval over sentences, paired where two are compared."
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,7 +19,8 @@ from sonorant.data.corpora import CorpusConfig, import_corpus
 from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.data.preparation.checks import CHECKS, cut_off
-from sonorant.data.preparation.prepare import split_of
+from sonorant.data.preparation.prepare import examine
+from sonorant.data.splits import split_of
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
 from tasks.params import load
@@ -26,7 +29,7 @@ from tests.support.folders import contents
 from tests.support.imports import ROOT
 
 Murmur = Callable[..., np.ndarray]
-CONFIG = load("prepare", PrepareConfig, ROOT / "params.yaml")
+CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), split_by="id")  # most recordings here say `TEXT`
 LENIENT = replace(CONFIG, max_rejected=1.0)
 TEXT = "A sound sentence of some words."
 SAID = f"|{TEXT}|{TEXT}".encode()
@@ -48,7 +51,7 @@ def prepared(
 ) -> tuple[list[Utterance], dict[str, str]]:
     """Import and prepare; return the accepted utterances and the reason by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind="ljspeech", path=str(source)))
-    prepare(work / "corpus", work / "prepared", config, "gruut", workers)
+    prepare(work / "corpus", work / "prepared", config, "gruut", processes=workers)
     rejected = read_jsonl(work / "prepared/rejected.jsonl")
     assert all(row.keys() == {"id", "file", "reason", "detail"} and row["detail"] for row in rejected)
     return read_manifest(work / "prepared/manifest.jsonl"), {row["id"]: row["reason"] for row in rejected}
@@ -100,7 +103,8 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     expected = every_defect(tmp_path / "in/corpus", murmur)
     accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, LENIENT)
     assert rejected == expected
-    assert set(expected.values()) == set(Defect) - {Defect.UNREADABLE_ROW}  # JSONL's own; see test_corpora
+    # JSONL's own, see test_corpora; and one of speakers, see test_splits
+    assert set(expected.values()) == set(Defect) - {Defect.UNREADABLE_ROW, Defect.NOT_TRAINED}
     assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
     files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
     assert files["nan"] == "audio/wavs/nan.wav"
@@ -205,19 +209,6 @@ def test_no_bytes_whatever_upset_the_look_at_the_container(
     assert cut_off(path) is None or cut_off(path)
 
 
-@given(ids=st.lists(st.text(max_size=20), max_size=50), validation=st.floats(0, 0.4), test=st.floats(0, 0.4))
-def test_a_larger_fraction_takes_from_train_alone(ids: list[str], validation: float, test: float) -> None:
-    for id in ids:
-        before = split_of(id, validation=validation, test=test)
-        assert before in ("train", split_of(id, validation=validation + 0.1, test=test + 0.1))
-
-
-def test_splits_have_the_fractions_asked_for() -> None:
-    counts = Counter(split_of(f"utterance-{number}", validation=0.02, test=0.11) for number in range(20000))
-    assert counts["validation"] / 20000 == pytest.approx(0.02, abs=0.005)
-    assert counts["test"] / 20000 == pytest.approx(0.11, abs=0.01)
-
-
 def test_adding_recordings_moves_none_between_splits(tmp_path: Path, murmur: Murmur) -> None:
     config = replace(CONFIG, validation=0.3, test=0.3)
     some = {f"u{number}": murmur(2, number) for number in range(8)}
@@ -292,3 +283,32 @@ def test_the_real_recordings_are_all_sound(tmp_path: Path, ljspeech_mini: Path) 
     assert {u.sample_rate for u in accepted} == {22050}
     assert len({check for _, check in CHECKS}) == len(CHECKS)
     assert all(json.loads(json.dumps(u.spoken)) for u in accepted)
+
+
+def test_only_recordings_that_changed_are_examined_again(
+    tmp_path: Path, murmur: Murmur, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, rows = tmp_path / "corpus", []
+    corpus.mkdir()
+    for number in range(4):
+        soundfile.write(corpus / f"{number}.wav", murmur(2, number), 16000)
+        rows.append(replace(SOUND, id=f"u{number}", audio=f"{number}.wav"))
+    seen = Mock(side_effect=examine)
+    monkeypatch.setattr(sys.modules["sonorant.data.preparation.prepare"], "examine", seen)
+
+    def examined(config: PrepareConfig = CONFIG) -> list[str]:
+        write_manifest(corpus / "manifest.jsonl", rows)
+        prepare(corpus, tmp_path / "out", config, "gruut", cache=tmp_path / "cache")
+        found = [call.args[0].id for call in seen.call_args_list]
+        seen.reset_mock()
+        return found
+
+    assert examined() == ["u0", "u1", "u2", "u3"]
+    assert examined() == examined(replace(CONFIG, test=0.5, split_by="text")) == []
+    soundfile.write(corpus / "1.wav", murmur(2, 99), 16000)
+    rows[2] = replace(rows[2], text="Another sound sentence, of more words.")
+    rows[3] = replace(rows[3], id="renamed")
+    assert examined() == ["u1", "u2"]
+    assert examined(replace(CONFIG, min_seconds=0.4)) == ["u0", "u1", "u2", "renamed"]
+    prepare(corpus, tmp_path / "anew", replace(CONFIG, min_seconds=0.4), "gruut")
+    assert contents(tmp_path / "out") == contents(tmp_path / "anew")

@@ -1,6 +1,7 @@
 """The judged sentences depend on ids alone, and are held out."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -33,3 +34,12 @@ def test_an_empty_split_and_an_unprepared_utterance_are_refused() -> None:
         held_out([utterance("a", "train")], 10)
     with pytest.raises(SonorantError, match=r"utterance 'a'.*run the stage prepare"):
         spoken_text(Utterance(id="a", audio="a.wav", text="a", speaker="s", language="en-us"))
+
+
+def test_a_sentence_that_training_read_is_not_called_held_out() -> None:
+    learned, unread = utterance("learned"), utterance("unread")
+    take = replace(learned, id="take", split="train")
+    assert held_out([learned, unread, take], 10) == [unread]
+    assert held_out([learned, take], 10) == [learned], "without another there is nothing else to judge by"
+    again = replace(unread, id="again")
+    assert len(held_out([unread, again], 10)) == 1, "one take a sentence"

@@ -19,6 +19,7 @@ import soundfile
 
 from sonorant.audio.wav import decoding_problem, read_audio
 from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside
+from sonorant.data.splits import SplitBy
 from sonorant.errors import SonorantError
 from sonorant.text import Frontend, SpokenText
 
@@ -100,9 +101,12 @@ class PrepareConfig:
     max_rejected: float
     """Fraction of rejected utterances above which preparation fails."""
     validation: float
-    """Fraction of utterances, by hash of id, held out to watch training."""
+    """Fraction held out to watch training, by hash."""
     test: float
-    """Fraction of utterances, by hash of id, held out for evaluation."""
+    """Fraction held out for evaluation, by hash."""
+    split_by: SplitBy = "text"
+    """What the hash is of. `text`: all takes of a sentence are in one split; `speaker`: all of a speaker; `id`: each
+    utterance for itself, so that other takes of a held-out sentence may be learned."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_seconds < self.max_seconds:
@@ -143,10 +147,16 @@ class ExaminedRecording:
         """The file's own description. Raises soundfile.SoundFileError if it cannot be opened as audio."""
         return soundfile.info(str(self.path))
 
+    @property
+    def part(self) -> tuple[float, float]:
+        """Start and end of the utterance in its file, in seconds by the header."""
+        whole = self.header.frames / self.header.samplerate
+        return min(self.utterance.start or 0.0, whole), min(self.utterance.end or whole, whole)
+
     @cached_property
     def samples(self) -> np.ndarray:
         """Mono float32 (S,) at the recording's rate. Raises SonorantError if decoding fails."""
-        return read_audio(self.path)[0]
+        return read_audio(self.path, start=self.utterance.start or 0.0, end=self.utterance.end)[0]
 
     @property
     def seconds(self) -> float:
@@ -218,12 +228,13 @@ def unreadable(recording: ExaminedRecording, config: PrepareConfig) -> str | Non
 
 def too_long(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     # By the header, before decoding: a damaged one may name hours, which would not fit in memory.
-    seconds = recording.header.frames / recording.header.samplerate
+    seconds = recording.part[1] - recording.part[0]
     return f"{seconds:.2f} s, at most {config.max_seconds:g}" if seconds > config.max_seconds else None
 
 
 def breaks_off(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
-    frames = recording.header.frames
+    start, end = (round(at * recording.header.samplerate) for at in recording.part)
+    frames = end - start
     try:
         decoded = len(recording.samples)
     except SonorantError:

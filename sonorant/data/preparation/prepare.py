@@ -1,38 +1,48 @@
 """Prepare a whole corpus: examine every utterance, keep and split the sound ones, report the others."""
 
-import hashlib
-import multiprocessing
+import dataclasses
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
-from tqdm import tqdm
-
-from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
+import sonorant.audio
+import sonorant.data.preparation
+import sonorant.text
+from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
 from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
 from sonorant.data.preparation.summary import summarize, summary_page
+from sonorant.data.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, write_text
-from sonorant.processes import usable_cores
 from sonorant.text import Frontend, load_frontend
 
-_PER_WORKER = 32  # fewer utterances are examined sooner than a process starts
+_NOT_OF_A_RECORDING = ("max_rejected", "validation", "test", "split_by")
+"""Settings that do not change what is found in a recording."""
 
 
-def split_of(id: str, *, validation: float, test: float) -> str:
-    """ "train", "validation" or "test" by the id alone; `validation` and `test` are the fractions held out.
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What was found in one recording and its text, whatever the id: plain JSON, kept in the cache."""
 
-    The id's SHA-256 is a point in [0, 1), with test at one end and validation at the other. A larger fraction takes
-    utterances from train only, never from the other held-out set.
-    """
-    point = int.from_bytes(hashlib.sha256(id.encode("utf-8")).digest()[:8], "big") / 2**64
-    if point < test:
-        return "test"
-    return "validation" if point >= 1 - validation else "train"
+    reason: Defect | None = None
+    """Why it is rejected; None if it is sound, and all of the following is set."""
+    detail: str = ""
+    """What was found, in words."""
+    spoken: str = ""
+    """Text as the frontend speaks it."""
+    seconds: float = 0.0
+    sample_rate: int = 0
+    """Hz, as recorded."""
+    sound: str = ""
+    """Hash of the decoded samples."""
+    level_db: float = 0.0
+    """Level of the loudest 50 ms, dB of full scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,27 +51,39 @@ class Outcome:
 
     utterance: Utterance
     """All fields are set if it is sound."""
-    reason: Defect | None = None
-    """Why it is rejected; None if it is sound."""
-    detail: str = ""
-    """What was found, in words."""
-    sound: str = ""
-    """Hash of the decoded samples of a sound utterance."""
-    level_db: float = 0.0
-    """Level of the loudest 50 ms of a sound utterance, dB of full scale."""
+    finding: Finding
+
+    @property
+    def reason(self) -> Defect | None:
+        """Why it is rejected; None if it is sound."""
+        return self.finding.reason
 
     @property
     def row(self) -> dict[str, str | None]:
         """The line in rejected.jsonl."""
-        return {"id": self.utterance.id, "file": self.utterance.audio, "reason": self.reason, "detail": self.detail}
+        return {
+            "id": self.utterance.id,
+            "file": self.utterance.audio,
+            "reason": self.reason,
+            "detail": self.finding.detail,
+        }
 
 
-def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, workers: int | None = None) -> None:
+def prepare(
+    corpus: Path,
+    out: Path,
+    config: PrepareConfig,
+    frontend: str,
+    *,
+    cache: Path | None = None,
+    processes: int | None = None,
+) -> None:
     """Examine the utterances of the folder `corpus`; write manifest, rejected.jsonl, summary.json and .html to `out`.
 
-    `frontend` names the text frontend, loaded for each utterance's language; `workers`: None = one process a core, with
-    the same result for any number. Raises SonorantError if more than `config.max_rejected` are rejected; the report is
-    then `out` with the ending .rejected.jsonl, and `out` is left as it was.
+    `frontend` names the text frontend, loaded for each utterance's language; `cache`: folder of what earlier runs
+    found, None = none; `processes`: None = one a core, with the same result for any number. Raises SonorantError if
+    more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is
+    left as it was.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
@@ -69,8 +91,19 @@ def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, worke
             f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does"
         )
     _load_frontends(utterances, frontend)
-    examined = _examine_all(without_repeated_ids(utterances), corpus, config, frontend, workers)
-    outcomes = list(without_repeated_sounds(examined))
+    rows = list(without_repeated_ids(utterances))
+    files = _hashes(rows, corpus)
+    found = compute_missing(
+        partial(examine, corpus=corpus, config=config, frontend=frontend),
+        rows,
+        _keys(rows, files, config, frontend),
+        cache,
+        label="examining",
+        unit="utterance",
+        processes=processes,
+    )
+    examined = [_outcome(*of_row, config) for of_row in zip(rows, files, found, strict=True)]
+    outcomes = list(without_lost_speakers(list(without_repeated_sounds(examined)), config))
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
@@ -78,15 +111,18 @@ def prepare(corpus: Path, out: Path, config: PrepareConfig, frontend: str, worke
     if len(rejected) > config.max_rejected * len(outcomes) or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
         raise SonorantError(_too_many(rejected, len(outcomes), config, refused_report))
-    summary = summarize(
-        [outcome.utterance for outcome in accepted], Counter(str(outcome.reason) for outcome in rejected)
-    )
+    sound = [outcome.utterance for outcome in accepted]
+    if warning := few_texts(sound, config.split_by, config.validation, config.test):
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+    summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), warning)
     with atomic_folder(out) as folder:
-        write_manifest(folder / "manifest.jsonl", [outcome.utterance for outcome in accepted])
+        write_manifest(folder / "manifest.jsonl", sound)
         write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])
         write_json(folder / "summary.json", summary)
         page = summary_page(
-            summary, accepted=[(v.utterance, v.level_db) for v in accepted], rejected=[v.row for v in rejected]
+            summary,
+            accepted=[(outcome.utterance, outcome.finding.level_db) for outcome in accepted],
+            rejected=[outcome.row for outcome in rejected],
         )
         write_text(folder / "summary.html", page)
 
@@ -107,54 +143,92 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
     """Reject each sound utterance that has the samples of an earlier one."""
     first: dict[str, str] = {}
     for outcome in outcomes:
-        if (
-            outcome.reason is None
-            and (earlier := first.setdefault(outcome.sound, outcome.utterance.id)) != outcome.utterance.id
-        ):
-            yield replace(outcome, reason=Defect.DUPLICATE_AUDIO, detail=f"the same samples as {earlier}")
+        sound, id = outcome.finding.sound, outcome.utterance.id
+        if outcome.reason is None and (earlier := first.setdefault(sound, id)) != id:
+            yield _rejected(outcome, Defect.DUPLICATE_AUDIO, f"the same samples as {earlier}")
         else:
             yield outcome
 
 
-def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> Outcome:
-    """Examine one utterance by itself."""
+def without_lost_speakers(outcomes: list[Outcome], config: PrepareConfig) -> Iterator[Outcome]:
+    """Reject the utterances of a speaker of whom the training split has none: a voice cannot speak as that person.
+
+    With `split_by` speaker, speakers are held out on purpose. More recordings of the person bring them back.
+    """
+    trained = {v.utterance.speaker for v in outcomes if v.reason is None and v.utterance.split == "train"}
+    for outcome in outcomes:
+        speaker = outcome.utterance.speaker
+        if outcome.reason is None and config.split_by != "speaker" and trained and speaker not in trained:
+            detail = f"all that speaker '{speaker}' says is held out; record more of this speaker"
+            yield _rejected(outcome, Defect.NOT_TRAINED, detail)
+        else:
+            yield outcome
+
+
+def _rejected(outcome: Outcome, reason: Defect, detail: str) -> Outcome:
+    return replace(outcome, finding=replace(outcome.finding, reason=reason, detail=detail))
+
+
+def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> dict[str, Any]:
+    """Examine one utterance by itself; the fields of a `Finding`."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
         detail = "an earlier row has this id; the first stays" if duplicate else "found in the corpus's own file"
-        return Outcome(utterance=utterance, reason=Defect(utterance.defect), detail=detail)
+        return {"reason": utterance.defect, "detail": detail}
     recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language))
     found = first_defect(recording, config)
     if found is not None:
-        return Outcome(utterance=utterance, reason=found[0], detail=found[1])
-    sound = replace(
-        utterance,
+        return {"reason": found[0], "detail": found[1]}
+    finding = Finding(
         spoken=recording.spoken.text,
         seconds=round(recording.seconds, 6),
         sample_rate=recording.header.samplerate,
-        sha256=sha256_file(recording.path),
-        split=split_of(utterance.id, validation=config.validation, test=config.test),
+        sound=recording.sound,
+        level_db=recording.level_db,
     )
-    return Outcome(utterance=sound, sound=recording.sound, level_db=recording.level_db)
+    return dataclasses.asdict(finding)
 
 
-def _examine_all(
-    utterances: Iterable[Utterance], corpus: Path, config: PrepareConfig, frontend: str, workers: int | None
-) -> Iterator[Outcome]:
-    work = list(utterances)
-    one = partial(examine, corpus=corpus, config=config, frontend=frontend)
-    if workers is None:
-        workers = min(usable_cores(), len(work) // _PER_WORKER)
-    if workers <= 1:
-        yield from tqdm(map(one, work), total=len(work), desc="examining", unit="utterance")
-        return
-    # Spawned, not forked: a fork copies the locks of numeric libraries' threads, but not the threads.
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        try:
-            yield from tqdm(pool.map(one, work, chunksize=8), total=len(work), desc="examining", unit="utterance")
-        except BrokenProcessPool:
-            raise SonorantError(
-                f"{corpus}: a process died while examining recordings (out of memory?); look above and run again"
-            ) from None
+def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareConfig) -> Outcome:
+    finding = Finding(**found)
+    if finding.reason is not None:
+        return Outcome(utterance=row, finding=replace(finding, reason=Defect(finding.reason)))
+    known = replace(
+        row,
+        spoken=finding.spoken,
+        seconds=finding.seconds,
+        sample_rate=finding.sample_rate,
+        sha256=file,
+        sound=finding.sound,
+    )
+    split = split_of(split_key(known, config.split_by), validation=config.validation, test=config.test)
+    return Outcome(utterance=replace(known, split=split), finding=finding)
+
+
+def _hashes(rows: list[Utterance], corpus: Path) -> list[str]:
+    """Hash of each row's file; the name it gives where there is nothing to read."""
+
+    def of_row(row: Utterance) -> str:
+        if row.audio and path_inside(corpus, row.audio):
+            try:
+                return sha256_file(corpus / row.audio)
+            except OSError:
+                pass
+        return f"not a file: {row.audio}"
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(of_row, rows))
+
+
+def _keys(rows: list[Utterance], files: list[str], config: PrepareConfig, frontend: str) -> list[str]:
+    """What a finding depends on: the file's bytes, the text, the settings and the code."""
+    code = code_of(sonorant.audio, sonorant.data.preparation, sonorant.text)
+    settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
+    versions = {language: _frontend(frontend, language).version for language in {row.language for row in rows}}
+    return [
+        key_of(code, settings, file, row.text, row.language, versions[row.language], row.start, row.end, row.defect)
+        for row, file in zip(rows, files, strict=True)
+    ]
 
 
 @lru_cache

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.data.manifest import SPLITS, Utterance
+from sonorant.data.splits import describe_texts
 from sonorant.html.blocks import Section, Table, render
 from sonorant.html.charts import Chart, Charts, columns
 
@@ -19,7 +20,7 @@ BINS = 40
 SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate"}
 
 
-def summarize(accepted: list[Utterance], rejected: Counter[str]) -> dict[str, Any]:
+def summarize(accepted: list[Utterance], rejected: Counter[str], warning: str | None = None) -> dict[str, Any]:
     """Return the figures of the accepted utterances (at least one, all fields set) and the rejected ones by reason, as
     plain JSON.
 
@@ -31,6 +32,8 @@ def summarize(accepted: list[Utterance], rejected: Counter[str]) -> dict[str, An
         "utterances": len(accepted),
         "hours": _hours(accepted),
         "rejected": {"utterances": rejected.total(), "reasons": dict(rejected.most_common())},
+        "texts": describe_texts(accepted),
+        "warnings": [warning] if warning else [],
         "splits": {split: _share([u for u in accepted if u.split == split]) for split in SPLITS},
         "speakers": _shares(accepted, lambda utterance: utterance.speaker),
         "languages": _shares(accepted, lambda utterance: utterance.language),
@@ -94,11 +97,29 @@ def summary_page(
     more = [f"and {len(rejected) - SHOWN} more in rejected.jsonl"] if len(rejected) > SHOWN else []
     table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=shares)
     sections = [
-        Section(anchor="accepted", title="Accepted", parts=[table, Charts(charts=charts)]),
+        Section(anchor="accepted", title="Accepted", parts=[*summary["warnings"], table, Charts(charts=charts)]),
+        _texts(summary["texts"]),
         Section(anchor="rejected", title=f"Rejected: {summary['rejected']['utterances']}", parts=[*parts, *more]),
     ]
     title = f"Corpus: {summary['utterances']} utterances, {summary['hours']:.2f} hours"
     return render(__package__, "summary.html", title=title, sections=sections)
+
+
+def _texts(texts: dict[str, Any]) -> Section:
+    """How often sentences repeat, and which held-out ones training has nearly read."""
+    near = texts["near_duplicates"]
+    rows = [
+        ["different texts", str(texts["texts"])],
+        ["utterances whose text others have too", str(texts["takes"])],
+        ["held-out utterances whose text training reads", str(texts["held_out_read"])],
+        ["held-out texts nearly like one that training reads", str(len(near))],
+    ]
+    parts = [Table(caption="Texts and takes", head=["", "number"], rows=rows)]
+    if near:
+        words = ["held out", "read in training"]
+        pairs = [[str(pair["words"]), pair["held_out"], pair["read"]] for pair in near[:SHOWN]]
+        parts.append(Table(caption="Near-duplicates", head=["words that differ", *words], rows=pairs, prose=words))
+    return Section(anchor="texts", title="Texts", parts=parts)
 
 
 def _histogram(title: str, unit: str, values: NDArray[np.float64]) -> Chart:

@@ -1,0 +1,84 @@
+"""Results kept by the content they were computed from: an interrupted stage goes on where it stopped, and a recording
+that was added or edited is worked on alone."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import diskcache
+from tqdm import tqdm
+
+from sonorant.files import sha256_tree
+from sonorant.processes import spread_each, usable_cores
+
+Item = TypeVar("Item")
+_PER_PROCESS = 32  # fewer items are done sooner than a process starts
+
+
+def code_of(*modules: ModuleType) -> str:
+    """Hex SHA-256 of the source of modules and packages: a part of the key of everything that they compute."""
+    return sha256_tree([file.parent if file.name == "__init__.py" else file for file in map(_file, modules)])
+
+
+def _file(module: ModuleType) -> Path:
+    assert module.__file__ is not None
+    return Path(module.__file__)
+
+
+def key_of(*parts: Any) -> str:
+    """Hex SHA-256 of plain JSON values."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def compute_missing(
+    function: Callable[[Item], Any],
+    items: Sequence[Item],
+    keys: Sequence[str],
+    folder: Path | None,
+    *,
+    label: str,
+    unit: str,
+    processes: int | None = None,
+    prepare: Callable[..., None] | None = None,
+    arguments: tuple[Any, ...] = (),
+) -> list[Any]:
+    """Apply `function` to the items whose key the cache in `folder` lacks; return the results of all items, in order.
+
+    A result is plain JSON and is kept as soon as it is there. `folder`: None = compute all, keep nothing. `processes`,
+    `prepare` and `arguments` as in `spread`; few items are computed in this process.
+    """
+    with ExitStack() as stack:
+        cache: Any = stack.enter_context(_open(folder)) if folder else {}
+        known = [cache.get(key) for key in keys]
+        missing = [place for place, result in enumerate(known) if result is None]
+        workers = min(processes or usable_cores(), 1 + len(missing) // _PER_PROCESS)
+        here = _in_this_process if workers == 1 else partial(spread_each, processes=workers)
+        work = [items[place] for place in missing]
+        results = here(function, work, label=label, unit=unit, prepare=prepare, arguments=arguments)
+        for place, result in zip(missing, results, strict=True):
+            known[place] = cache[keys[place]] = result
+    return known
+
+
+def _open(folder: Path) -> diskcache.Cache:
+    """JSON, not the package's pickles: a cache may come from elsewhere. Nothing is evicted."""
+    return diskcache.Cache(str(folder), disk=diskcache.JSONDisk, eviction_policy="none")
+
+
+def _in_this_process(
+    function: Callable[[Item], Any],
+    items: Sequence[Item],
+    *,
+    label: str,
+    unit: str,
+    prepare: Callable[..., None] | None,
+    arguments: tuple[Any, ...],
+) -> Iterator[Any]:
+    if prepare and items:
+        prepare(*arguments)
+    yield from tqdm(map(function, items), total=len(items), desc=label, unit=unit)
