@@ -67,8 +67,6 @@ class Utterance:
     """Hz, as recorded."""
     sha256: str | None = None
     """Hex SHA-256 of the audio file's bytes."""
-    sound: str | None = None
-    """Hex SHA-256 of the decoded samples: the utterance by its content, whatever its file is called."""
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None

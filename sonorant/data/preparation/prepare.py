@@ -199,7 +199,6 @@ def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareCo
         seconds=finding.seconds,
         sample_rate=finding.sample_rate,
         sha256=file,
-        sound=finding.sound,
     )
     split = split_of(split_key(known, config.split_by), validation=config.validation, test=config.test)
     return Outcome(utterance=replace(known, split=split), finding=finding)
