@@ -1,4 +1,4 @@
-"""Read recordings of any format libsndfile knows as mono float32; write 16-bit WAV."""
+"""Read recordings as mono float32; write 16-bit WAV."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -6,9 +6,10 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
-import soundfile
 from numpy.typing import NDArray
 
+from sonorant.audio.channels import mix
+from sonorant.audio.decoding import decode
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_file
 
@@ -16,30 +17,17 @@ from sonorant.files import atomic_file
 def read_audio(
     path: Path, sample_rate: int | None = None, *, start: float = 0.0, end: float | None = None
 ) -> tuple[np.ndarray, int]:
-    """Read a recording as mono float32 (S,), full scale 1.0, and its rate in Hz. Channels are averaged.
+    """Read a recording of any format as mono float32 (S,), full scale 1.0, and its rate in Hz.
 
-    `start` and `end` (seconds) take a part of it, rounded to samples; None = to its end.
-
-    `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's rate. NaN, infinity and values
-    beyond full scale in float files are kept. Raises SonorantError naming a file that is absent or cannot be decoded.
+    `start` and `end` (seconds) take a part of it, rounded to samples; None = to its end. Channels are averaged, but for
+    dead ones. `sample_rate` (Hz) resamples with soxr at high quality; None keeps the recording's rate. NaN, infinity
+    and values beyond full scale in float files are kept. Raises SonorantError naming a file that is absent or cannot be
+    decoded.
     """
-    if not path.is_file():
-        raise SonorantError(f"{path}: no such audio file")
-    try:
-        with soundfile.SoundFile(path) as file:
-            rate = file.samplerate
-            first = round(start * rate)
-            if first:
-                file.seek(min(first, file.frames))
-            count = -1 if end is None else max(0, round(end * rate) - first)
-            samples = file.read(count, dtype="float32", always_2d=True)
-    except soundfile.SoundFileError as error:
-        raise SonorantError(
-            f"{path}: cannot be read as audio ({decoding_problem(error)}); wav, flac, ogg and mp3 can"
-        ) from None
-    mono = samples[:, 0] if samples.shape[1] == 1 else samples.mean(axis=1, dtype=np.float32)
+    samples, rate = decode(path, start, end)
+    mono = mix(samples)
     if sample_rate is None or sample_rate == rate:
-        return np.ascontiguousarray(mono), rate
+        return mono, rate
     return resample(mono, rate, sample_rate), sample_rate
 
 
@@ -96,8 +84,3 @@ def wav_header(rate: int, samples: int | None) -> bytes:
     size = 0xFFFFFFFF if samples is None else min(2 * samples + 36, 0xFFFFFFFF)
     form = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", size, b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return form + struct.pack("<4sI", b"data", size if size == 0xFFFFFFFF else size - 36)
-
-
-def decoding_problem(error: soundfile.SoundFileError) -> str:
-    """libsndfile's message about a failure, without the path it may begin with."""
-    return str(getattr(error, "error_string", error)).strip().removeprefix("Error : ").rstrip(".")

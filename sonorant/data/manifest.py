@@ -35,6 +35,7 @@ class Defect(StrEnum):
     TOO_LONG = "too long"
     TOO_SHORT = "too short"
     NOT_FINITE = "NaN or infinite samples"
+    CHANNELS_DIFFER = "channels differ"
     SILENT = "silent"
     CLIPPED = "clipped"
     DUPLICATE_AUDIO = "duplicate audio"
@@ -65,6 +66,10 @@ class Utterance:
     seconds: float | None = None
     sample_rate: int | None = None
     """Hz, as recorded."""
+    channels: str | None = None
+    """What its channels are to each other, in the words of `sonorant.audio.channels.Channels`."""
+    channel_correlation: float | None = None
+    """Of the two live channels that are least alike; None for fewer than two."""
     sha256: str | None = None
     """Hex SHA-256 of the audio file's bytes."""
     split: str | None = None
@@ -100,7 +105,8 @@ def file_exists(path: Path) -> bool:
         return False
 
 
-_NUMBERS = {"start": (int, float), "end": (int, float), "seconds": (int, float), "sample_rate": (int,)}
+_REAL = (int, float)
+_NUMBERS = {"start": _REAL, "end": _REAL, "seconds": _REAL, "sample_rate": (int,), "channel_correlation": _REAL}
 _FIELDS = {field.name: _NUMBERS.get(field.name, (str,)) for field in dataclasses.fields(Utterance)}
 _REQUIRED = ("id", "text", "speaker", "language")
 

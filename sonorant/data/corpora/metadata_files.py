@@ -1,7 +1,7 @@
 """Corpora described by a metadata file: the layout of LJSpeech, and tables in CSV or JSONL.
 
 LJSpeech (https://keithito.com/LJ-Speech-Dataset): a line of metadata.csv is `id|text|text written out`, unquoted; the
-recording is wavs/<id>.wav (here also .flac, .ogg, .mp3). A table has the columns audio and text, and optionally id,
+recording is wavs/<id>.wav (here also in other formats). A table has the columns audio and text, and optionally id,
 speaker and language; audio paths are relative to its folder and must stay inside it.
 
 A bad row spoils nothing but itself. Bytes that are not UTF-8 are read as lone surrogates (PEP 383), which mark the row.
@@ -20,11 +20,11 @@ from typing import Any
 
 from tqdm import tqdm
 
+from sonorant.audio.decoding import SUFFIXES
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside, write_manifest
 from sonorant.errors import SonorantError
 
-SUFFIXES = (".wav", ".flac", ".ogg", ".mp3")
 COLUMNS = ("audio", "text", "id", "speaker", "language")
 _DELIMITERS = ",;\t|"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -137,7 +137,7 @@ def _ljspeech_row(line: list[str], columns: int, source: Path) -> Row:
 
 def _recording(source: Path, id: str) -> str:
     """Path of the recording in the first format that exists, else as .wav, which the report then calls missing."""
-    files = [f"wavs/{id}{suffix}" for suffix in SUFFIXES]
+    files = [f"wavs/{id}{suffix}" for suffix in (*SUFFIXES, *map(str.upper, SUFFIXES))]
     present = (file for file in files if (inside := path_inside(source, file)) and file_exists(source / inside))
     return next(present, files[0])
 

@@ -1,85 +1,27 @@
 """Every check of a single utterance, in order: the first that finds something names the reason to reject it.
 
 A check returns what it found, in words for the report, or None. Duplicates need the other utterances and are found in
-`prepare`. libsndfile silently reads a truncated WAV or Ogg file as a shorter recording, so truncation is found from
-what the container says about its length: RIFF WAVE (Microsoft, 1991), Ogg (RFC 3533), MP3's Xing/Info header (LAME).
-FLAC's decoder does complain.
+`prepare`.
 """
 
 import hashlib
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
-import soundfile
 
-from sonorant.audio.wav import decoding_problem, read_audio
+from sonorant.audio.channels import ChannelFinding, Channels, channel_finding, lag_of, mix
+from sonorant.audio.containers import cut_off
+from sonorant.audio.decoding import Header, UndecodableError, decode, header
 from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside
 from sonorant.data.splits import SplitBy
-from sonorant.errors import SonorantError
 from sonorant.text import Frontend, SpokenText
 
 LEVEL_SECONDS = 0.05
 FULL_SCALE = 0.999
-# Written by programs that stream and cannot go back to fill in the length.
-_UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)
-
-
-def cut_off(path: Path) -> str | None:
-    """What a truncated file (of at least one byte) lacks; None if it is whole or its format does not tell."""
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-        match data[:4]:
-            case b"RIFF":
-                return _wav(data)
-            case b"OggS":
-                return _ogg(data)
-            case magic if magic[:3] == b"ID3" or magic[:1] == b"\xff":
-                return _mp3(data)
-    return None
-
-
-def _wav(data: mmap) -> str | None:
-    position = 12
-    while position + 8 <= len(data):
-        size = int.from_bytes(data[position + 4 : position + 8], "little")
-        held = len(data) - position - 8
-        if data[position : position + 4] == b"data":
-            short = held < size and size not in _UNKNOWN_LENGTH
-            return f"its data chunk should hold {size} bytes and holds {held}" if short else None
-        position += 8 + size + size % 2
-    return "it ends before its data chunk"
-
-
-def _ogg(data: mmap) -> str | None:
-    page = data.rfind(b"OggS")
-    header = data[page : page + 27]
-    if len(header) < 27:
-        return "it ends within a page header"
-    segments = data[page + 27 : page + 27 + header[26]]
-    if len(segments) < header[26] or len(data) - page - 27 - header[26] < sum(segments):
-        return "it ends within a page"
-    end_of_stream = header[5] & 4
-    return None if end_of_stream else "its last page is not marked as the end"
-
-
-def _mp3(data: mmap) -> str | None:
-    start = 0
-    if data[:3] == b"ID3" and len(data) >= 10:
-        start = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=True))
-    first_frame = data[start : start + 256]
-    mark = next((at for at in (first_frame.find(b"Xing"), first_frame.find(b"Info")) if at >= 0), None)
-    if mark is None or len(first_frame) < mark + 16:
-        return None
-    has_frames, has_bytes = (flags := first_frame[mark + 7]) & 1, flags & 2
-    if not has_bytes:
-        return None
-    (size,) = struct.unpack_from(">I", first_frame, mark + (12 if has_frames else 8))
-    held = len(data) - start
-    return f"its header names {size} bytes and it holds {held}" if held < size else None
+_APART = 0.8  # correlation from which two channels that differ hold one sound at two times
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +40,9 @@ class PrepareConfig:
     """A recording is silent if the RMS of its loudest 50 ms is below this, dB of full scale."""
     max_clipped: float
     """Fraction of samples at full scale above which a recording is clipped."""
+    min_channel_correlation: float | None
+    """Correlation of two channels below which they hold different things, and their average is no recording of either;
+    null = average whatever they hold. At 0.5, averaging already takes 1.2 dB from the sound."""
     max_rejected: float
     """Fraction of rejected utterances above which preparation fails."""
     validation: float
@@ -121,6 +66,9 @@ class PrepareConfig:
             )
         if self.silence_db >= 0:
             raise ValueError(f"silence_db ({self.silence_db}) is in dB of full scale, so less than 0")
+        alike = self.min_channel_correlation
+        if alike is not None and not -1 <= alike <= 1:
+            raise ValueError(f"min_channel_correlation ({alike}) is a correlation, from -1 to 1, or null")
         for name in ("max_clipped", "max_rejected", "validation", "test"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} ({getattr(self, name)}) is a fraction, from 0 to 1")
@@ -143,30 +91,40 @@ class ExaminedRecording:
         return self.corpus / (self.utterance.audio or "")
 
     @cached_property
-    def header(self) -> soundfile._SoundFileInfo:
-        """The file's own description. Raises soundfile.SoundFileError if it cannot be opened as audio."""
-        return soundfile.info(str(self.path))
+    def header(self) -> Header:
+        """The file's own description. Raises UndecodableError if it cannot be opened as audio."""
+        return header(self.path)
 
     @property
     def part(self) -> tuple[float, float]:
         """Start and end of the utterance in its file, in seconds by the header."""
-        whole = self.header.frames / self.header.samplerate
+        whole = self.header.seconds
         return min(self.utterance.start or 0.0, whole), min(self.utterance.end or whole, whole)
 
     @cached_property
+    def channels(self) -> np.ndarray:
+        """All channels, float32 (S, C), at the recording's rate. Raises UndecodableError if decoding fails."""
+        return decode(self.path, self.utterance.start or 0.0, self.utterance.end)[0]
+
+    @cached_property
     def samples(self) -> np.ndarray:
-        """Mono float32 (S,) at the recording's rate. Raises SonorantError if decoding fails."""
-        return read_audio(self.path, start=self.utterance.start or 0.0, end=self.utterance.end)[0]
+        """Mono float32 (S,) at the recording's rate. Raises UndecodableError if decoding fails."""
+        return mix(self.channels)
+
+    @cached_property
+    def channel_finding(self) -> ChannelFinding:
+        """What the channels, if they are finite, are to each other."""
+        return channel_finding(self.channels, self.header.sample_rate)
 
     @property
     def seconds(self) -> float:
         """Duration as decoded."""
-        return len(self.samples) / self.header.samplerate
+        return len(self.samples) / self.header.sample_rate
 
     @cached_property
     def level_db(self) -> float:
         """RMS of the loudest 50 ms in dB of full scale (a sine at full scale: -3); -200 for digital silence."""
-        window = max(min(round(LEVEL_SECONDS * self.header.samplerate), len(self.samples)), 1)
+        window = max(min(round(LEVEL_SECONDS * self.header.sample_rate), len(self.samples)), 1)
         blocks = self.samples[: len(self.samples) // window * window].astype(np.float64).reshape(-1, window)
         loudest = np.square(blocks).mean(axis=1).max(initial=0.0)
         return float(10 * np.log10(max(loudest, 1e-20)))
@@ -221,9 +179,10 @@ def ends_early(recording: ExaminedRecording, config: PrepareConfig) -> str | Non
 
 def unreadable(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     try:
-        return None if recording.header.samplerate > 0 else "sample rate 0"
-    except soundfile.SoundFileError as error:
-        return decoding_problem(error)
+        _ = recording.header
+    except UndecodableError as error:
+        return error.reason
+    return None
 
 
 def too_long(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
@@ -233,13 +192,14 @@ def too_long(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
 
 
 def breaks_off(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
-    start, end = (round(at * recording.header.samplerate) for at in recording.part)
-    frames = end - start
+    rate, least = recording.header.sample_rate, recording.header.least
+    start, end = (round(at * rate) for at in recording.part)
+    named = min(end, least) - start
     try:
         decoded = len(recording.samples)
-    except SonorantError:
-        return f"decoding breaks off before the {frames} samples its header names"
-    return f"its header names {frames} samples and it holds {decoded}" if decoded < frames else None
+    except UndecodableError as error:
+        return error.reason
+    return f"its header names {named} samples and it holds {decoded}" if decoded < named else None
 
 
 def too_short(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
@@ -250,6 +210,19 @@ def too_short(recording: ExaminedRecording, config: PrepareConfig) -> str | None
 def not_finite(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
     count = int(np.count_nonzero(~np.isfinite(recording.samples)))
     return f"{count} of {len(recording.samples)} samples" if count else None
+
+
+def channels_differ(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
+    finding, least = recording.channel_finding, config.min_channel_correlation
+    if least is None or finding.correlation is None or finding.correlation >= least:
+        return None
+    found = f"correlation {finding.correlation:.2f}, at least {least:g}"
+    if finding.kind is Channels.INVERTED:
+        return f"phase-inverted, so that their average is silence ({found}); turn one over, or keep one"
+    lag, correlation = lag_of(recording.channels[:, finding.pair], recording.header.sample_rate)
+    if abs(correlation) >= _APART:
+        return f"one sound {abs(lag) * 1000:.1f} ms apart, as of two microphones at a distance ({found}); keep one"
+    return f"different sounds, as of two speakers or microphones ({found}); keep one, or split them"
 
 
 def silent(recording: ExaminedRecording, config: PrepareConfig) -> str | None:
@@ -289,6 +262,7 @@ CHECKS: tuple[tuple[Defect, Check], ...] = (
     (Defect.TRUNCATED, breaks_off),
     (Defect.TOO_SHORT, too_short),
     (Defect.NOT_FINITE, not_finite),
+    (Defect.CHANNELS_DIFFER, channels_differ),
     (Defect.SILENT, silent),
     (Defect.CLIPPED, clipped),
     (Defect.UNSPEAKABLE, unspeakable),

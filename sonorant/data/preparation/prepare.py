@@ -39,6 +39,10 @@ class Finding:
     seconds: float = 0.0
     sample_rate: int = 0
     """Hz, as recorded."""
+    channels: str = ""
+    """What the channels are to each other."""
+    channel_correlation: float | None = None
+    """Of the two live channels that are least alike; None for fewer than two."""
     sound: str = ""
     """Hash of the decoded samples."""
     level_db: float = 0.0
@@ -179,10 +183,13 @@ def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, fronte
     found = first_defect(recording, config)
     if found is not None:
         return {"reason": found[0], "detail": found[1]}
+    channels = recording.channel_finding
     finding = Finding(
         spoken=recording.spoken.text,
         seconds=round(recording.seconds, 6),
-        sample_rate=recording.header.samplerate,
+        sample_rate=recording.header.sample_rate,
+        channels=channels.kind,
+        channel_correlation=None if channels.correlation is None else round(channels.correlation, 4),
         sound=recording.sound,
         level_db=recording.level_db,
     )
@@ -198,6 +205,8 @@ def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareCo
         spoken=finding.spoken,
         seconds=finding.seconds,
         sample_rate=finding.sample_rate,
+        channels=finding.channels,
+        channel_correlation=finding.channel_correlation,
         sha256=file,
     )
     split = split_of(split_key(known, config.split_by), validation=config.validation, test=config.test)

@@ -17,7 +17,13 @@ SHOWN = 200
 CHARACTERS = 40
 """Characters on the page, the most frequent."""
 BINS = 40
-SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate"}
+SHARES = {
+    "splits": "split",
+    "speakers": "speaker",
+    "languages": "language",
+    "sample_rates": "sample rate",
+    "channels": "channels",
+}
 
 
 def summarize(accepted: list[Utterance], rejected: Counter[str], warning: str | None = None) -> dict[str, Any]:
@@ -38,6 +44,7 @@ def summarize(accepted: list[Utterance], rejected: Counter[str], warning: str | 
         "speakers": _shares(accepted, lambda utterance: utterance.speaker),
         "languages": _shares(accepted, lambda utterance: utterance.language),
         "sample_rates": _shares(accepted, lambda utterance: str(utterance.sample_rate)),
+        "channels": _shares(accepted, lambda utterance: str(utterance.channels)),
         "seconds": _spread(seconds),
         "characters_per_second": _spread(speaking_rates(accepted)),
         "characters": dict(sorted(characters.items(), key=lambda item: (-item[1], item[0]))),

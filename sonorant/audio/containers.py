@@ -1,0 +1,182 @@
+"""Was a sound file cut off? Decoders often read a truncated file as a shorter recording, so look at what its container
+says about its length.
+
+RIFF WAVE and AVI (Microsoft, 1991), AIFF (Apple, 1989), CAF (Apple, 2011), AU (Sun, 1992), Ogg (RFC 3533), MP3's
+Xing/Info header (LAME), ISO base media as in m4a, mp4 and mov (ISO/IEC 14496-12), Matroska and WebM (RFC 9559 on EBML,
+RFC 8794), ASF as in wma (Microsoft, 2004). FLAC's decoder does complain.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+
+# Written by programs that stream and cannot go back to fill in the length.
+_UNKNOWN_LENGTH = (0, 0x7FFFFFFF, 0xFFFFFFFF)
+_EBML = b"\x1a\x45\xdf\xa3"
+_ASF = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c")
+_ASF_FILE_PROPERTIES = bytes.fromhex("a1dcab8c47a9cf118ee400c00c205365")
+_ENTERED = {0x18538067: "segment", 0x1F43B675: "cluster"}
+"""The elements of Matroska that may have no length, so that their children follow."""
+
+
+def cut_off(path: Path) -> str | None:
+    """What a truncated file (of at least one byte) lacks; None if it is whole or its format does not tell."""
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+        look = _format(data[:16])
+        return look(data) if look else None
+
+
+def _format(start: bytes) -> Callable[[mmap], str | None] | None:
+    match start[:4]:
+        case b"RIFF":
+            return _wav if start[8:12] != b"AVI " else _avi
+        case b"FORM":
+            return _aiff
+        case b"OggS":
+            return _ogg
+        case b"caff":
+            return _caf
+        case b".snd":
+            return _au
+        case magic if magic == _EBML:
+            return _matroska
+        case magic if magic[:3] == b"ID3" or magic[:1] == b"\xff":
+            return _mp3
+    if start == _ASF:
+        return _asf
+    return _iso_media if start[4:8] in (b"ftyp", b"moov", b"mdat", b"wide") else None
+
+
+def _lacks(what: str, size: int, held: int) -> str | None:
+    return f"its {what} should hold {size} bytes and holds {held}" if held < size else None
+
+
+def _wav(data: mmap) -> str | None:
+    position = 12
+    while position + 8 <= len(data):
+        size = int.from_bytes(data[position + 4 : position + 8], "little")
+        if data[position : position + 4] == b"data":
+            return None if size in _UNKNOWN_LENGTH else _lacks("data chunk", size, len(data) - position - 8)
+        position += 8 + size + size % 2
+    return "it ends before its data chunk"
+
+
+def _avi(data: mmap) -> str | None:
+    size = int.from_bytes(data[4:8], "little")
+    return None if size in _UNKNOWN_LENGTH else _lacks("RIFF chunk", size, len(data) - 8)
+
+
+def _aiff(data: mmap) -> str | None:
+    return _lacks("FORM chunk", int.from_bytes(data[4:8], "big"), len(data) - 8)
+
+
+def _au(data: mmap) -> str | None:
+    start, size = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:12], "big")
+    return None if size in _UNKNOWN_LENGTH else _lacks("sound", size, max(len(data) - start, 0))
+
+
+def _caf(data: mmap) -> str | None:
+    position = 8
+    while position + 12 <= len(data):
+        size = int.from_bytes(data[position + 4 : position + 12], "big", signed=True)
+        held = len(data) - position - 12
+        if size < 0 or held < size:  # -1: until the end of the file
+            return _lacks(f"{_name(data[position : position + 4])} chunk", size, held)
+        position += 12 + size
+    return None if position == len(data) else "it ends within a chunk's header"
+
+
+def _ogg(data: mmap) -> str | None:
+    page = data.rfind(b"OggS")
+    header = data[page : page + 27]
+    if len(header) < 27:
+        return "it ends within a page header"
+    segments = data[page + 27 : page + 27 + header[26]]
+    if len(segments) < header[26] or len(data) - page - 27 - header[26] < sum(segments):
+        return "it ends within a page"
+    end_of_stream = header[5] & 4
+    return None if end_of_stream else "its last page is not marked as the end"
+
+
+def _mp3(data: mmap) -> str | None:
+    start = 0
+    if data[:3] == b"ID3" and len(data) >= 10:
+        start = 10 + sum((byte & 0x7F) << shift for byte, shift in zip(data[6:10], (21, 14, 7, 0), strict=True))
+    first_frame = data[start : start + 256]
+    mark = next((at for at in (first_frame.find(b"Xing"), first_frame.find(b"Info")) if at >= 0), None)
+    if mark is None or len(first_frame) < mark + 16:
+        return None
+    has_frames, has_bytes = (flags := first_frame[mark + 7]) & 1, flags & 2
+    if not has_bytes:
+        return None
+    (size,) = struct.unpack_from(">I", first_frame, mark + (12 if has_frames else 8))
+    held = len(data) - start
+    return f"its header names {size} bytes and it holds {held}" if held < size else None
+
+
+def _iso_media(data: mmap) -> str | None:
+    position, names = 0, set()
+    while position + 8 <= len(data):
+        size, name = int.from_bytes(data[position : position + 4], "big"), data[position + 4 : position + 8]
+        if size == 1:
+            size = int.from_bytes(data[position + 8 : position + 16], "big")
+        if size == 0:  # until the end of the file
+            size = len(data) - position
+        if size < 8 or len(data) - position < size:
+            return _lacks(f"{_name(name)} box", size, len(data) - position)
+        names.add(name)
+        position += size
+    return None if b"moov" in names else "it ends before its index (the moov box)"
+
+
+def _matroska(data: mmap) -> str | None:
+    for id, start, size in _elements(data):
+        if id is None:
+            return "it ends within an element's header"
+        if size is not None and len(data) - start < size:
+            return _lacks(_ENTERED.get(id, "last element"), size, len(data) - start)
+    return None
+
+
+def _elements(data: mmap) -> Iterator[tuple[int | None, int, int | None]]:
+    """Each element's id (None: the header itself is cut), where its content starts, and its size (None: unknown)."""
+    position = 0
+    while position < len(data):
+        width = 9 - data[position].bit_length()
+        if width > 4:  # not an id: damaged, not cut off
+            return
+        id = int.from_bytes(data[position : position + width], "big")
+        position += width
+        if position >= len(data):
+            yield None, position, None
+            return
+        width = 9 - data[position].bit_length()
+        if width > 8:
+            return
+        written = int.from_bytes(data[position : position + width], "big")
+        if position + width > len(data):
+            yield None, position, None
+            return
+        position += width
+        mask = (1 << 7 * width) - 1
+        size = None if written & mask == mask else written & mask
+        yield id, position, size
+        if id not in _ENTERED:
+            if size is None:
+                return
+            position += size
+
+
+def _asf(data: mmap) -> str | None:
+    place = data.find(_ASF_FILE_PROPERTIES)
+    if place < 0 or len(data) < place + 92:
+        return "it ends within its header"
+    (size,) = struct.unpack_from("<Q", data, place + 40)
+    (flags,) = struct.unpack_from("<I", data, place + 88)
+    broadcast = flags & 1  # made while streaming: its size says nothing
+    return None if broadcast or not size else _lacks("file", size, len(data))
+
+
+def _name(mark: bytes) -> str:
+    return mark.decode("ascii", errors="replace").strip()

@@ -1,0 +1,180 @@
+"""Decode what libsndfile does not know, by FFmpeg's libraries, which PyAV's wheels bring along: m4a, webm, wma, video.
+
+Of several streams the first with sound is taken, and its first sample is second 0. The silence that an encoder adds at
+the start is cut where the container tells of it (edit lists and Opus' pre-skip; a bare AAC or AC-3 stream does not).
+Use `decoding.py`, which comes here where it must. Shapes: S samples, C channels.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.audio.decoding import PREROLL, Header, UndecodableError
+
+GAP = 0.05, 60.0
+"""Seconds by which time stamps may jump ahead to mean a gap, as of a recorder that lost frames. Less is rounding, and
+more a damaged time stamp."""
+# Formats a recording may come in; without the list, text may be read as a playlist, which opens other files.
+_FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,asf,avi,flv,mpegts,mpeg,aac,loas,ac3,eac3,dts,amr,mp3,ogg,wav,w64,aiff,caf,au"
+    ",flac,wv,tta,ape,dsf"
+)
+_TELLING = ("mov", "matroska", "asf", "avi", "caf", "wv", "tta", "ape", "dsf")
+"""Formats whose files tell their length; that of others is guessed from the bit rate, so packets are counted."""
+_PROTECTED = ("drms", "enca")
+SLACK = 0.1
+"""Seconds that a whole file may hold less than it tells."""
+
+Samples = NDArray[np.float32]
+_Sound = tuple[float | None, Samples]
+"""Time stamp in seconds, as far as there is one, and samples (C, S)."""
+
+av.logging.set_level(None)  # errors are raised; FFmpeg would print them as well
+
+
+def header(path: Path, refused: str) -> Header:
+    """What the file says of its sound. `refused` is told where FFmpeg does not know the format either. Raises
+    UndecodableError."""
+    with _opened(path, refused) as file:
+        rate, length = file.rate, file.length
+        frames = round((_counted(file) if length is None else length) * rate)
+        least = max(frames - round(SLACK * rate), 0) if file.exact else 0
+        form = f"{file.container.format.name} {file.stream.codec_context.name}"
+        channels = file.stream.codec_context.channels
+    return Header(sample_rate=rate, frames=frames, channels=channels, form=form, least=least)
+
+
+def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[NDArray[np.float32], int]:
+    """As `decoding.decode`; where a file cannot be sought in, it is decoded from its start."""
+    found = None
+    if start > 2 * PREROLL:
+        with _opened(path, refused) as file, suppress(UndecodableError):  # where it lands, a packet may be cut in two
+            found = _part(file, start, end, jump=True)
+    if found is None:
+        with _opened(path, refused) as file:
+            found = _part(file, start, end, jump=False)
+    return np.ascontiguousarray(found.T), file.rate
+
+
+@dataclass(frozen=True, kw_only=True)
+class _File:
+    path: Path
+    container: av.container.InputContainer
+    stream: av.AudioStream
+
+    @property
+    def rate(self) -> int:
+        return self.stream.codec_context.sample_rate
+
+    @property
+    def exact(self) -> bool:
+        """Whether `length` is that of the sound."""
+        return self.container.format.name.startswith("mov,") and self.stream.duration is not None
+
+    @property
+    def length(self) -> float | None:
+        """Seconds of the sound, or of the longest stream where only this is told; None if nothing is."""
+        if self.exact:
+            return float(self.stream.duration * self.stream.time_base)
+        telling = self.container.format.name.split(",")[0] in _TELLING and self.container.duration is not None
+        return self.container.duration / av.time_base if telling else None
+
+
+@contextmanager
+def _opened(path: Path, refused: str) -> Iterator[_File]:
+    # The two sizes (bytes, microseconds): in a film, sound may begin long after the picture.
+    look = {"protocol_whitelist": "file", "format_whitelist": _FORMATS, "probesize": "32M", "analyzeduration": "60M"}
+    try:
+        container = av.open(f"file:{path}", options=look, metadata_errors="replace")
+    except av.FFmpegError:
+        raise UndecodableError(path, refused) from None
+    with closing(container):
+        if not container.streams.audio:
+            raise UndecodableError(path, "holds no audio stream")
+        stream = container.streams.audio[0]
+        if stream.codec_context is None:
+            raise UndecodableError(path, "its codec is not known")
+        if stream.codec_context.codec_tag in _PROTECTED:
+            raise UndecodableError(path, "protected against copying (DRM)")
+        if stream.codec_context.sample_rate < 1:
+            raise UndecodableError(path, "its audio stream holds no sound")
+        yield _File(path=path, container=container, stream=stream)
+
+
+def _counted(file: _File) -> float:
+    """Seconds of all packets, without decoding them."""
+    packets = file.container.demux(file.stream)
+    return sum(float(packet.duration * packet.time_base) for packet in packets if packet.duration)
+
+
+def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Samples | None:
+    """The part's samples (C, S); None if a jump led to nothing, or past the start."""
+    rate, sounds = file.rate, _sounds(file)
+    opening = next(sounds, None)
+    if opening is None:
+        raise UndecodableError(file.path, "its audio stream holds no sound")
+    origin = opening[0] or 0.0
+    if jump:
+        try:
+            file.container.seek(int((origin + start - PREROLL) / file.stream.time_base), stream=file.stream)
+        except av.FFmpegError:
+            return None
+        sounds = _sounds(file)
+    else:
+        sounds = chain([opening], sounds)
+    first, last = round(max(start, 0.0) * rate), _last(file, end)
+    pieces, begin = [], first
+    for position, samples in _placed(sounds, origin, rate):
+        if position >= last:
+            break
+        if position + samples.shape[1] > first:
+            begin = begin if pieces else position
+            pieces.append(samples)
+    if jump and (not pieces or begin > first):
+        return None
+    whole = np.concatenate(pieces, axis=1) if pieces else opening[1][:, :0]
+    return whole[:, first - begin : max(last - begin, 0)]
+
+
+def _last(file: _File, end: float | None) -> int:
+    """The position where to stop: an encoder's padding after the end that the file tells is no sound."""
+    ends = [seconds for seconds in (end, file.length if file.exact else None) if seconds is not None]
+    return round(min(ends) * file.rate) if ends else sys.maxsize
+
+
+def _placed(sounds: Iterator[_Sound], origin: float, rate: int) -> Iterator[tuple[int, Samples]]:
+    """Each piece of sound with the position of its first sample; a gap in the time stamps is silence. So a second is
+    the same in a player, in the whole and in a part."""
+    position, expected = None, origin
+    for time, samples in sounds:
+        if position is None:
+            position = round(((time or origin) - origin) * rate)
+        elif time is not None:
+            gap = round((time - origin) * rate) - position
+            # Both: a clock that runs slower than the samples is no gap, nor are stamps that scatter about the truth.
+            if GAP[0] < time - expected < GAP[1] and GAP[0] * rate < gap < GAP[1] * rate:
+                yield position, np.zeros((len(samples), gap), np.float32)
+                position += gap
+        yield position, samples
+        position += samples.shape[1]
+        expected = (expected if time is None else time) + samples.shape[1] / rate
+
+
+def _sounds(file: _File) -> Iterator[_Sound]:
+    """Decode from where the file stands."""
+    resampler, seconds = av.AudioResampler(format="fltp"), 0.0
+    try:
+        for frame in file.container.decode(file.stream):
+            for samples in resampler.resample(frame):
+                yield frame.time, samples.to_ndarray()
+            seconds = frame.time or seconds
+    except (av.FFmpegError, ValueError) as error:  # ValueError: rate or channels change in the middle
+        problem = str(getattr(error, "strerror", None) or error)
+        raise UndecodableError(file.path, f"decoding breaks off after {seconds:.2f} s: {problem}") from None

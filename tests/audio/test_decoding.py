@@ -1,0 +1,244 @@
+"""Files of every format give the sound back where it was; a part is the whole, cut; what is no sound is one line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+import soundfile
+from scipy.signal import correlate
+
+from sonorant.audio.decoding import UndecodableError, decode, header
+from sonorant.audio.wav import read_audio
+from sonorant.errors import SonorantError
+from tests.support.encoding import FORMATS, encode, sweep, without_sound
+from tests.support.imports import ROOT
+
+SECONDS = 8.0
+PRIMED = {"aac.aac": 1024, "fragments.mp4": 1024, "ac3.ac3": 256, "mp3.avi": 1105, "wma.wma": -2048}
+"""Samples that the encoder adds at the start, where no container tells of them. WMA's decoder takes two frames off,
+which is what Microsoft's encoder adds; the one here adds a single frame."""
+FRAME = 4096
+"""Samples of the longest codec frame here."""
+LOSSLESS = ("alac.m4a", "pcm.mov", "flac.mka", "pcm.aiff", "alac.caf")
+
+
+@pytest.fixture(scope="module")
+def encoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of all `FORMATS`."""
+    folder = tmp_path_factory.mktemp("formats")
+    for name, how in FORMATS.items():
+        encode(folder / name, sweep(SECONDS, how["rate"]), **how)
+    return folder
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_gives_the_sound_back_where_it_was(encoded: Path, name: str) -> None:
+    rate = FORMATS[name]["rate"]
+    written = sweep(SECONDS, rate)[:, 0]
+    samples, read_rate = decode(encoded / name)
+    assert (samples.dtype, samples.shape[1], read_rate) == (np.float32, 1, rate)
+    assert abs(len(samples) - PRIMED.get(name, 0) - len(written)) <= FRAME
+    heard, said = samples[: 4 * rate, 0], written[: 4 * rate]
+    lag = int(correlate(heard, said, method="fft").argmax()) - (len(said) - 1)
+    assert abs(lag - PRIMED.get(name, 0)) <= 0.002 * rate
+    aligned = np.roll(heard, -lag)[rate : 3 * rate]
+    assert np.corrcoef(aligned, said[rate : 3 * rate])[0, 1] > (0.8 if "amr" in name else 0.99)
+    if name in LOSSLESS:
+        assert np.abs(aligned - said[rate : 3 * rate]).max() <= 2**-15
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_header_tells_what_decoding_gives(encoded: Path, name: str) -> None:
+    told, (samples, rate) = header(encoded / name), decode(encoded / name)
+    assert (told.sample_rate, told.channels) == (rate, 1)
+    assert told.least <= len(samples)
+    assert abs(told.frames - len(samples)) <= max(FRAME, 0.05 * rate)
+    assert told.seconds == pytest.approx(SECONDS, abs=0.1)
+    assert told.form
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "wav.wav", "flac.flac", "vorbis.ogg"])
+def test_a_part_is_the_whole_cut(encoded: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if name not in FORMATS:
+        soundfile.write(encoded / name, sweep(SECONDS, 16000), 16000)
+    whole, rate = decode(encoded / name)
+    stamped = ("webm", "mkv", "mka", "wma")  # in milliseconds
+    reach = round(0.001 * rate) if name.endswith(stamped) else 0
+    for start, end in ((0.0, 1.5), (0.3, 2.0), (1.7, 2.2), (3.21, 6.4), (6.0, None), (7.5, 30.0), (2.0, 2.0)):
+        part, _ = decode(encoded / name, start, end)
+        first = round(start * rate)
+        expected = whole[first : len(whole) if end is None else round(end * rate)]
+        assert abs(len(part) - len(expected)) <= reach
+        close = [_difference(part, whole, first + shift) for shift in range(-reach, reach + 1)]
+        assert min(close) < (0.03 if any(mark in name for mark in ("aac", "mp4", "ac3", "amr")) else 1e-4), (start, end)
+    assert decode(encoded / name, 60.0, 61.0)[0].shape == (0, 1)
+    assert capfd.readouterr() == ("", "")
+
+
+def _difference(part: np.ndarray, whole: np.ndarray, first: int) -> float:
+    """Largest difference of the part from the whole at `first`; codecs that fill in noise (AAC) never repeat it."""
+    end = min(len(whole), first + len(part))
+    return (
+        float(np.abs(part[: max(end - first, 0)] - whole[max(first, 0) : end]).max(initial=0.0)) if first >= 0 else 9.0
+    )
+
+
+def test_an_hour_is_not_decoded_for_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sonorant.audio import ffmpeg
+
+    file = encode(tmp_path / "long.m4a", np.tile(sweep(60, 8000), (10, 1)), rate=8000, codec="aac")
+    decoded = 0
+    sounds = ffmpeg._sounds
+
+    def counted(opened: ffmpeg._File) -> ffmpeg.Iterator[ffmpeg._Sound]:
+        nonlocal decoded
+        for time, samples in sounds(opened):
+            decoded += samples.shape[1]
+            yield time, samples
+
+    monkeypatch.setattr(ffmpeg, "_sounds", counted)
+    assert decode(file, 500.0, 501.0)[0].shape == (8000, 1)
+    assert decoded < 4 * 8000
+
+
+@pytest.mark.parametrize("name", ["a.webm", "a.mp4"])
+def test_a_gap_in_the_time_stamps_is_silence(tmp_path: Path, name: str) -> None:
+    rate, codec = 48000, "libopus" if name.endswith("webm") else "aac"
+    file = encode(tmp_path / name, sweep(SECONDS, rate), rate=rate, codec=codec, gap=(4.0, 0.5))
+    whole, _ = decode(file)
+    assert len(whole) / rate == pytest.approx(SECONDS + 0.5, abs=0.05)
+    assert np.abs(whole[round(4.1 * rate) : round(4.4 * rate)]).max() < 0.01
+    part, _ = decode(file, 5.0, 6.0)
+    lag = correlate(whole[: 8 * rate, 0], part[:, 0], mode="valid", method="fft").argmax() - 5 * rate
+    assert abs(lag) <= 0.002 * rate
+
+
+def test_the_suffix_does_no_harm(encoded: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("aac.m4a", "opus.webm", "pcm.aiff")):
+        wrong = tmp_path / f"{number}.wav"
+        wrong.write_bytes((encoded / name).read_bytes())
+        np.testing.assert_array_equal(decode(wrong)[0], decode(encoded / name)[0])
+
+
+def test_stereo_stays_stereo(tmp_path: Path) -> None:
+    samples = np.stack([sweep(2, 44100)[:, 0], sweep(2, 44100)[::-1, 0]], axis=1)
+    for name, codec in (("a.m4a", "alac"), ("a.mka", "flac"), ("a.mov", "pcm_s16le")):
+        encode(tmp_path / name, samples, rate=44100, codec=codec)
+        np.testing.assert_allclose(decode(tmp_path / name)[0], samples, atol=2**-15)
+        np.testing.assert_allclose(read_audio(tmp_path / name)[0], samples.mean(axis=1), atol=2**-15)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("text.m4a", b"No sound at all.\n" * 40),
+        ("empty.webm", b""),
+        ("one.mp4", b"x"),
+        ("picture.mp4", b"\x89PNG\r\n\x1a\n" + bytes(100)),
+        ("noise.wav", np.random.default_rng(3).bytes(50_000)),
+        ("noise.m4a", np.random.default_rng(4).bytes(50_000)),
+        ("samples.raw", np.random.default_rng(5).bytes(5_000)),
+        ("list.m4a", None),
+        ("concat.m4a", None),
+    ],
+)
+def test_what_is_no_sound_is_one_line(
+    tmp_path: Path, name: str, content: bytes | None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if content is None:  # lists of other files, which must not be followed
+        soundfile.write(tmp_path / "other.wav", sweep(1, 16000), 16000)
+        lists = {
+            "list.m4a": f"#EXTM3U\n#EXTINF:3,\n{tmp_path}/other.wav\n",
+            "concat.m4a": "ffconcat version 1.0\nfile other.wav\n",
+        }
+        content = lists[name].encode()
+    (tmp_path / name).write_bytes(content)
+    for read in (header, decode, read_audio):
+        with pytest.raises(UndecodableError, match=rf"{name}: cannot be read as audio \(.+\)") as caught:
+            read(tmp_path / name)
+        assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_film_without_sound_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UndecodableError, match="holds no audio stream"):
+        read_audio(without_sound(tmp_path / "mute.mp4"))
+
+
+@pytest.mark.parametrize(
+    ("codec", "old", "new", "reason"),
+    [
+        ("aac", b"mp4a", b"drms", "protected"),
+        ("aac", b"mp4a", b"enca", "protected"),
+        ("alac", b"alac", b"xxxx", "codec"),
+    ],
+)
+def test_protected_and_unknown_sound_is_one_line(
+    tmp_path: Path, codec: str, old: bytes, new: bytes, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = encode(tmp_path / "a.m4a", sweep(2, 44100), rate=44100, codec=codec)
+    data = file.read_bytes()
+    table = data.index(b"stsd")
+    file.write_bytes(data[:table] + data[table:].replace(old, new))
+    for read in (header, decode):
+        with pytest.raises(UndecodableError, match=reason):
+            read(file)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_damage_in_the_middle_is_told_or_survived(
+    encoded: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("aac.m4a", "opus.webm", "wma.wma", "mp3.avi", "ac3.ac3", "flac.mka"):
+        data = bytearray((encoded / name).read_bytes())
+        middle = len(data) // 2
+        data[middle : middle + 2000] = np.random.default_rng(6).bytes(2000)
+        (tmp_path / name).write_bytes(data)
+        try:
+            assert np.isfinite(decode(tmp_path / name)[0]).all()
+        except UndecodableError as error:
+            assert "\n" not in str(error)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_absent_file_is_named(tmp_path: Path) -> None:
+    for read in (header, decode, read_audio):
+        with pytest.raises(SonorantError, match=r"none\.m4a: no such audio file"):
+            read(tmp_path / "none.m4a")
+
+
+def test_without_pyav_one_line_says_what_to_install(encoded: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; sys.modules['av'] = None\n"
+        "from sonorant.audio.wav import read_audio; from sonorant.errors import SonorantError\n"
+        f"print(len(read_audio(Path({str(encoded / 'mp3.mp3')!r}), start=1.0, end=2.0)[0]))\n"
+        f"try: read_audio(Path({str(encoded / 'aac.m4a')!r}))\n"
+        "except SonorantError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    length, line = done.stdout.splitlines()
+    assert length == "22050" and "sonorant[pipeline]" in line
+
+
+def test_the_wheel_decodes_what_people_have() -> None:
+    for codec in (
+        "aac",
+        "opus",
+        "mp3",
+        "wmav1",
+        "wmav2",
+        "wmapro",
+        "wmalossless",
+        "alac",
+        "flac",
+        "vorbis",
+        "amrnb",
+        "amrwb",
+        "ac3",
+        "eac3",
+    ):
+        assert av.Codec(codec, "r").type == "audio"
