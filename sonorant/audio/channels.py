@@ -11,7 +11,8 @@ DEAD_DB = 40.0
 """A channel this far below the loudest one over the whole recording is dead: a cable with hum, or nothing."""
 ALIKE = 0.9
 """Correlation, of either sign, from which two channels are said to hold one sound."""
-_ACTIVE_DB = 40.0
+_ACTIVE_DB = 25.0
+"""Blocks this far below the loudest are pauses: what all channels hear there, as a hum, says nothing of the sound."""
 _BLOCK_SECONDS = 0.05
 _LAG_SECONDS = 0.05
 """As far as sound goes in 17 metres."""

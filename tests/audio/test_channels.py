@@ -85,7 +85,7 @@ def test_channels_are_compared(second: np.ndarray, kind: Channels, low: float, h
 
 def test_two_who_speak_in_turn_are_unlike_in_noise_that_both_hear() -> None:
     """Pauses, where both channels hold the same room, count for nothing."""
-    room = 0.0005 * np.random.default_rng(5).normal(size=20 * RATE).astype(np.float32)
+    room = 0.003 * np.random.default_rng(5).normal(size=300 * RATE).astype(np.float32)
     left, right = room.copy(), room.copy()
     left[: 2 * RATE] += voice(1)
     right[4 * RATE : 6 * RATE] += voice(2)

@@ -40,7 +40,8 @@ def test_every_format_gives_the_sound_back_where_it_was(encoded: Path, name: str
     written = sweep(SECONDS, rate)[:, 0]
     samples, read_rate = decode(encoded / name)
     assert (samples.dtype, samples.shape[1], read_rate) == (np.float32, 1, rate)
-    assert abs(len(samples) - PRIMED.get(name, 0) - len(written)) <= FRAME
+    untold = name in PRIMED or name in ("amr.3gp", "alac.caf")  # FFmpeg's caf leaves out the last half frame
+    assert abs(len(samples) - PRIMED.get(name, 0) - len(written)) <= (FRAME if untold else 0)
     heard, said = samples[: 4 * rate, 0], written[: 4 * rate]
     lag = int(correlate(heard, said, method="fft").argmax()) - (len(said) - 1)
     assert abs(lag - PRIMED.get(name, 0)) <= 0.002 * rate
