@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 
@@ -43,9 +44,10 @@ def header(path: Path, refused: str) -> Header:
     """What the file says of its sound. `refused` is told where FFmpeg does not know the format either. Raises
     UndecodableError."""
     with _opened(path, refused) as file:
-        rate, length = file.rate, file.length
-        frames = round((_counted(file) if length is None else length) * rate)
-        least = max(frames - round(SLACK * rate), 0) if file.exact else 0
+        rate, told = file.rate, file.sound_length
+        seconds = next((known for known in (told, file.longest) if known is not None), None)
+        frames = round((_counted(file) if seconds is None else seconds) * rate)
+        least = 0 if told is None else max(frames - round(SLACK * rate), 0)
         form = f"{file.container.format.name} {file.stream.codec_context.name}"
         channels = file.stream.codec_context.channels
     return Header(sample_rate=rate, frames=frames, channels=channels, form=form, least=least)
@@ -74,17 +76,18 @@ class _File:
         return self.stream.codec_context.sample_rate
 
     @property
-    def exact(self) -> bool:
-        """Whether `length` is that of the sound."""
-        return self.container.format.name.startswith("mov,") and self.stream.duration is not None
+    def sound_length(self) -> float | None:
+        """Seconds of the sound, without an encoder's padding; None if the file does not tell."""
+        ticks, unit = self.stream.duration, self.stream.time_base
+        if not self.container.format.name.startswith("mov,") or ticks is None or unit is None:
+            return None
+        return float(ticks * unit)
 
     @property
-    def length(self) -> float | None:
-        """Seconds of the sound, or of the longest stream where only this is told; None if nothing is."""
-        if self.exact:
-            return float(self.stream.duration * self.stream.time_base)
-        telling = self.container.format.name.split(",")[0] in _TELLING and self.container.duration is not None
-        return self.container.duration / av.time_base if telling else None
+    def longest(self) -> float | None:
+        """Seconds of the longest stream; None if the file does not tell."""
+        telling = self.container.format.name.split(",")[0] in _TELLING
+        return self.container.duration / av.time_base if telling and self.container.duration is not None else None
 
 
 @contextmanager
@@ -123,14 +126,16 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
     origin = opening[0] or 0.0
     if jump:
         try:
-            file.container.seek(int((origin + start - PREROLL) / file.stream.time_base), stream=file.stream)
+            unit = file.stream.time_base or Fraction(1, file.rate)
+            file.container.seek(int((origin + start - PREROLL) / unit), stream=file.stream)
         except av.FFmpegError:
             return None
         sounds = _sounds(file)
     else:
         sounds = chain([opening], sounds)
     first, last = round(max(start, 0.0) * rate), _last(file, end)
-    pieces, begin = [], first
+    pieces: list[Samples] = []
+    begin = first
     for position, samples in _placed(sounds, origin, rate):
         if position >= last:
             break
@@ -145,7 +150,7 @@ def _part(file: _File, start: float, end: float | None, *, jump: bool) -> Sample
 
 def _last(file: _File, end: float | None) -> int:
     """The position where to stop: an encoder's padding after the end that the file tells is no sound."""
-    ends = [seconds for seconds in (end, file.length if file.exact else None) if seconds is not None]
+    ends = [seconds for seconds in (end, file.sound_length) if seconds is not None]
     return round(min(ends) * file.rate) if ends else sys.maxsize
 
 
@@ -173,7 +178,7 @@ def _sounds(file: _File) -> Iterator[_Sound]:
     try:
         for frame in file.container.decode(file.stream):
             for samples in resampler.resample(frame):
-                yield frame.time, samples.to_ndarray()
+                yield frame.time, samples.to_ndarray().astype(np.float32, copy=False)
             seconds = frame.time or seconds
     except (av.FFmpegError, ValueError) as error:  # ValueError: rate or channels change in the middle
         problem = str(getattr(error, "strerror", None) or error)
