@@ -45,7 +45,8 @@ def mix(samples_SC: Samples) -> Samples:
     if samples_SC.shape[1] == 1:
         return np.ascontiguousarray(samples_SC[:, 0])
     live = np.flatnonzero(live_channels(samples_SC))
-    return sum((samples_SC[:, channel] for channel in live[1:]), start=samples_SC[:, live[0]].copy()) / len(live)
+    total: Samples = sum((samples_SC[:, channel] for channel in live[1:]), start=samples_SC[:, live[0]].copy())
+    return total / np.float32(len(live))
 
 
 def live_channels(samples_SC: Samples) -> NDArray[np.bool_]:

@@ -62,6 +62,7 @@ def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[N
     if found is None:
         with _opened(path, refused) as file:
             found = _part(file, start, end, jump=False)
+    assert found is not None
     return np.ascontiguousarray(found.T), file.rate
 
 

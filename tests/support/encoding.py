@@ -55,8 +55,8 @@ def encode(
     layout = "mono" if samples_SC.shape[1] == 1 else "stereo"
     cut = round(gap[0] * rate)
     with av.open(str(path), "w", format=container, options=options or {}) as file:
-        pictures = file.add_stream("mpeg4", rate=25, width=64, height=64, pix_fmt="yuv420p") if film else None
-        sound = file.add_stream(codec, rate=rate, layout=layout)
+        pictures: Any = file.add_stream("mpeg4", rate=25, width=64, height=64, pix_fmt="yuv420p") if film else None
+        sound: Any = file.add_stream(codec, rate=rate, layout=layout)
         if codec != "libopencore_amrnb":
             sound.bit_rate = 96000
         for number in range(len(samples_SC) * 25 // rate if pictures else 0):
