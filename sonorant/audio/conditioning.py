@@ -4,9 +4,9 @@
 it is: what was planned stands in the manifest, and another plan needs no other recording.
 """
 
-import itertools
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -153,7 +153,7 @@ def _joined(pieces: list[Floats], rate: int) -> Floats:
 
 def _excess(speech: list[Span], longest: float) -> tuple[Span, ...]:
     """The middle of each pause that is longer than `longest`; the joint takes a crossfade's width, left in for it."""
-    pauses = [(before[1], after[0]) for before, after in itertools.pairwise(speech)]
+    pauses = [(before[1], after[0]) for before, after in pairwise(speech)]
     return tuple(
         (round(start + (longest + JOINT) / 2, 4), round(end - (longest + JOINT) / 2, 4))
         for start, end in pauses

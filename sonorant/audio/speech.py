@@ -24,6 +24,8 @@ RATE = 16_000
 BLOCK = 512
 """Samples at `RATE` that have one probability."""
 BLOCK_SECONDS = BLOCK / RATE
+SPEAKING = 0.5
+"""Probability from which somebody speaks in a block."""
 Span = tuple[float, float]
 """Start and end in seconds."""
 
@@ -44,7 +46,7 @@ _BELOW_SPEECH_DB = 50.0
 class Pauses:
     """How probabilities become spans; the defaults err towards keeping sound."""
 
-    enter: float = 0.5
+    enter: float = SPEAKING
     """Probability from which a block begins speech."""
     leave: float = 0.35
     """Probability below which it ends."""
@@ -164,7 +166,7 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
     """Whether a band's energy is above its noise floor, for each 5 ms step; clicks are left out."""
     energy_TB = band_energies(samples, rate)
     blocks = np.minimum(np.arange(len(energy_TB)) * _STEP // BLOCK, len(probability) - 1)
-    speaking, quiet = probability[blocks] >= 0.5, ~near_speech(probability)[blocks]
+    speaking, quiet = probability[blocks] >= SPEAKING, ~near_speech(probability)[blocks]
     limits_B = []
     for energy_T in energy_TB.T:
         floor = np.median(energy_T[quiet]) if quiet.sum() >= 20 else np.percentile(energy_T, 5)
