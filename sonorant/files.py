@@ -10,12 +10,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonorant.errors import SonorantError
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
 
 Value = TypeVar("Value")
@@ -119,17 +121,23 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
     `file` and `key` say where the data stands, `hint` what to do if it is wrong. Raises SonorantError naming file
     and key, also for a ValueError from a dataclass's `__post_init__`.
     """
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
+    from pydantic import ValidationError
 
-    # A configuration is accepted only for a container. Lists become tuples only when pydantic reads JSON.
-    adapter = TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid"))  # type: ignore[valid-type]
     try:
-        return adapter.validate_json(json.dumps([data], default=str))[0]
+        return _checker(kind).validate_json(json.dumps([data], default=str))[0]  # lists become tuples only from JSON
     except ValidationError as error:
         problems = error.errors()
         lines = [_one_line(problem, key, kind) for problem in problems[:3]]
         more = [f"{len(problems) - 3} more"] if len(problems) > 3 else []
         raise SonorantError(f"{file}: " + "; ".join([*lines, *more, *([hint] if hint else [])])) from None
+
+
+@lru_cache
+def _checker(kind: type) -> TypeAdapter[Any]:
+    from pydantic import ConfigDict, TypeAdapter
+
+    # A configuration is accepted only for a container.
+    return TypeAdapter(tuple[kind], config=ConfigDict(strict=True, extra="forbid"))  # type: ignore[valid-type]
 
 
 def _one_line(problem: ErrorDetails, prefix: str, kind: type) -> str:

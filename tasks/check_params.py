@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
 from sonorant.choice import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
@@ -28,6 +29,7 @@ OWNERS: dict[str, type] = {
     "corpus": CorpusConfig,
     "text": TextConfig,
     "prepare": PrepareConfig,
+    "condition": ConditionConfig,
     "audio": MelConfig,
     "decoding": DecodingConfig,
     "data": DataConfig,

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from sonorant.audio.conditioning import ConditionConfig
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.text import TextConfig
 from tasks.params import load
@@ -20,7 +21,8 @@ def main() -> None:
     arguments = parser.parse_args()
     frontend = load("text", TextConfig).frontend
     config = load("prepare", PrepareConfig)
-    prepare(arguments.corpus, arguments.out, config, frontend, cache=arguments.cache)
+    condition = load("condition", ConditionConfig)
+    prepare(arguments.corpus, arguments.out, config, frontend, condition=condition, cache=arguments.cache)
 
 
 if __name__ == "__main__":

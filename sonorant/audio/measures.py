@@ -54,6 +54,8 @@ class Measures:
     """Mean of the samples, full scale 1."""
     pitch_hz: float | None
     """Median fundamental frequency of voiced speech."""
+    dnsmos: float | None = None
+    """Overall DNSMOS, 1 to 5, where `prepare.rate_dnsmos` asks for it."""
     spectrum: tuple[float, ...] | None
     """Long-term average spectrum of speech, dB in each of `BANDS`, their mean removed."""
 

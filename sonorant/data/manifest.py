@@ -11,8 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from sonorant.audio.conditioning import Conditioning
+from sonorant.audio.measures import Measures
 from sonorant.errors import SonorantError
-from sonorant.files import read_jsonl, write_jsonl
+from sonorant.files import parse_checked, read_jsonl, write_jsonl
 
 SPLITS = ("train", "validation", "test")
 
@@ -41,6 +43,11 @@ class Defect(StrEnum):
     DUPLICATE_AUDIO = "duplicate audio"
     UNSPEAKABLE = "characters the frontend cannot speak"
     SPEAKING_RATE = "speaking rate does not match the text"
+    NOISY = "too noisy"
+    REVERBERANT = "too reverberant"
+    NARROW = "bandwidth too narrow"
+    HUM = "mains hum"
+    RATED_BAD = "rated bad by DNSMOS"
     NOT_TRAINED = "speaker without training utterances"
 
 
@@ -64,6 +71,7 @@ class Utterance:
     spoken: str | None = None
     """Text as the frontend speaks it: numbers, dates and abbreviations written out."""
     seconds: float | None = None
+    """Duration as it is learned from, conditioned."""
     sample_rate: int | None = None
     """Hz, as recorded."""
     channels: str | None = None
@@ -72,6 +80,10 @@ class Utterance:
     """Of the two live channels that are least alike; None for fewer than two."""
     sha256: str | None = None
     """Hex SHA-256 of the audio file's bytes."""
+    conditioning: Conditioning | None = None
+    """What is done to the recording before it is heard or learned from."""
+    measures: Measures | None = None
+    """What the recording sounds like, before that."""
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None
@@ -86,7 +98,7 @@ def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
 
 def read_manifest(path: Path) -> list[Utterance]:
     """Return the utterances of a manifest in file order. Raises SonorantError naming file, row and field."""
-    return [_utterance(row, f"{path}: row {number}") for number, row in enumerate(read_jsonl(path), 1)]
+    return [_utterance(row, path, number) for number, row in enumerate(read_jsonl(path), 1)]
 
 
 def path_inside(folder: Path, file: str) -> Path | None:
@@ -107,11 +119,16 @@ def file_exists(path: Path) -> bool:
 
 _REAL = (int, float)
 _NUMBERS = {"start": _REAL, "end": _REAL, "seconds": _REAL, "sample_rate": (int,), "channel_correlation": _REAL}
-_FIELDS = {field.name: _NUMBERS.get(field.name, (str,)) for field in dataclasses.fields(Utterance)}
+_NESTED: dict[str, type] = {"conditioning": Conditioning, "measures": Measures}
+_FIELDS = {
+    field.name: (dict,) if field.name in _NESTED else _NUMBERS.get(field.name, (str,))
+    for field in dataclasses.fields(Utterance)
+}
 _REQUIRED = ("id", "text", "speaker", "language")
 
 
-def _utterance(row: Any, where: str) -> Utterance:
+def _utterance(row: Any, path: Path, number: int) -> Utterance:
+    where = f"{path}: row {number}"
     if not isinstance(row, dict):
         raise SonorantError(f"{where}: not a JSON object; run the stage corpus again")
     for field in _REQUIRED:
@@ -125,4 +142,9 @@ def _utterance(row: Any, where: str) -> Utterance:
             raise SonorantError(f"{where}: field '{field}' must be {kinds}, not {value!r}")
     if row.get("defect") not in (None, *Defect):
         raise SonorantError(f"{where}: unknown defect '{row['defect']}'; allowed: {', '.join(Defect)}")
-    return Utterance(**{"audio": None, **row})
+    nested = {
+        field: parse_checked(row[field], kind, Path(where), key=field, hint="run the stage prepare again")
+        for field, kind in _NESTED.items()
+        if field in row
+    }
+    return Utterance(**{"audio": None, **row, **nested})

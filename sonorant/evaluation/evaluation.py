@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sonorant.arrays import Doubles
+from sonorant.audio.dnsmos import rate_clips
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.data.sound import read_sound
 from sonorant.data.splits import read_in_training, text_key
@@ -23,7 +24,7 @@ from sonorant.evaluation.distances import Sounds, distances
 from sonorant.evaluation.distances import summarize as summarize_distances
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
 from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
-from sonorant.evaluation.raters import rate_clips, speaker_similarities
+from sonorant.evaluation.raters import speaker_similarities
 from sonorant.evaluation.raters import summarize as summarize_ratings
 from sonorant.evaluation.recognizers import Clip, load_recognizer, transcribe
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized, score

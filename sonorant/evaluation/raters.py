@@ -1,7 +1,5 @@
-"""How speech sounds to networks that learned from people: DNSMOS, and whether a voice sounds like its speaker.
-
-DNSMOS: Reddy et al., "DNSMOS P.835", ICASSP 2022, a network that comes in the package speechmos. It learned from noisy
-calls: differences between two renderings mean something, the score itself little.
+"""How speech sounds to networks that learned from people: DNSMOS' scores summed up (`sonorant/audio/dnsmos.py`), and
+whether a voice sounds like its speaker.
 
 Speaker similarity: cosines between speaker embeddings (Wan et al., "Generalized end-to-end loss for speaker
 verification", ICASSP 2018; 256 values, none below 0), by the network in the package resemblyzer. Cosines of two
@@ -10,13 +8,13 @@ networks cannot be compared; those beside each other here can."""
 import importlib.util
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.arrays import Doubles, Floats
+from sonorant.audio.dnsmos import SCORES
 from sonorant.audio.wav import resample
 from sonorant.evaluation.renderings import RECORDINGS, Renderings
 from sonorant.processes import spread
@@ -27,19 +25,6 @@ RATE = 16_000
 Clip = tuple[Floats, int]
 """Samples (S,) in -1..1 and their rate in Hz."""
 
-WINDOW_SECONDS = 9.01
-WINDOW = int(WINDOW_SECONDS * RATE)
-"""Samples that DNSMOS hears at once."""
-SCORES = {
-    "ovrl": (-0.06766283, 1.11546468, 0.04602535),
-    "sig": (-0.08397278, 1.22083953, 0.0052439),
-    "bak": (-0.13166888, 1.60915514, -0.39604546),
-}
-"""Overall, speech and background, 1 to 5, with the polynomial that makes a score of what the network gives."""
-OUTPUTS = ("sig", "bak", "ovrl")
-"""What the network gives, in its order."""
-NOT_INSTALLED = "not run: speechmos is not installed; pip install 'sonorant[mos]'"
-
 LEVEL = 0.1
 """RMS that clips get before embedding, -20 dB: the network's mel is linear, a tenth of the amplitude costs 0.08."""
 MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
@@ -49,13 +34,6 @@ _model: Any = None
 """The network of this process; loaded once, used for every clip it is given."""
 
 
-def rate_clips(clips: Sequence[Clip]) -> Doubles | str:
-    """DNSMOS (clips, 3) of each clip in the order of `SCORES`, or "not run: <why>"."""
-    if importlib.util.find_spec("speechmos") is None:
-        return NOT_INSTALLED
-    return np.array(spread(_rate, clips, label="DNSMOS", unit="clip", prepare=_load_dnsmos))
-
-
 def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
     """Mean of each score over clips (U, 3) with its 95 % interval."""
     figures: dict[str, Any] = {"utterances": len(scores)}
@@ -63,34 +41,6 @@ def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
         figures[name] = round(float(column.mean()), 3)
         figures[f"{name}_ci95"] = [round(end, 3) for end in bootstrap(np.mean, column, resamples=resamples)]
     return figures
-
-
-def _load_dnsmos() -> None:
-    """Load the network directly: the package would compile librosa's functions and run a second network, for a score
-    that is not among `SCORES`."""
-    global _model
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # each core has a process of its own
-    package = importlib.util.find_spec("speechmos")
-    assert package is not None and package.submodule_search_locations
-    folder = Path(package.submodule_search_locations[0]) / "dnsmos_models"
-    _model = onnxruntime.InferenceSession(folder / "sig_bak_ovr.onnx", options)
-
-
-def _rate(clip: Clip) -> list[float]:
-    heard = np.clip(_at_rate(clip), -1.0, 1.0)
-    if len(heard) < WINDOW:  # repeated until it fills one window
-        heard = np.resize(heard, WINDOW)
-    scores: dict[str, list[float]] = {name: [] for name in SCORES}
-    for second in range(int(np.floor(len(heard) / RATE) - WINDOW_SECONDS) + 1):
-        window = heard[second * RATE : int((second + WINDOW_SECONDS) * RATE)].astype(np.float32)
-        if len(window) < WINDOW:
-            continue
-        for name, raw in zip(OUTPUTS, _model.run(None, {"input_1": window[None]})[0][0], strict=True):
-            scores[name].append(float(np.polyval(SCORES[name], raw)))
-    return [float(np.mean(scores[name])) for name in SCORES]
 
 
 def speaker_similarities(renderings: Renderings, speakers: Sequence[str]) -> dict[str, dict[str, Any] | str]:

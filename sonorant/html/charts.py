@@ -5,10 +5,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
+from sonorant.arrays import Doubles
 from sonorant.html.blocks import Block
 
 WIDTH = 360.0
 """Units of every chart."""
+BINS = 40
+"""Columns of a histogram."""
 ROW = 38.0
 """Height of a row of bars or intervals: its name above, its mark below."""
 LEFT, TOP, RIGHT, BOTTOM = 38.0, 26.0, WIDTH - 16, 190.0
@@ -122,6 +127,13 @@ def columns(
     shapes += [_text(words, LEFT + place * wide, BOTTOM + 15, "middle") for place, words in labels]
     shapes.append(_text(unit, RIGHT, BOTTOM + 30, "end"))
     return Chart(title=title, height=BOTTOM + 34, shapes=shapes)
+
+
+def histogram(title: str, unit: str, values: Doubles) -> Chart:
+    """How often values (N,), at least one, occur, in columns of one width."""
+    counts, edges = np.histogram(values, bins=BINS)
+    labels = [(float(place), f"{edges[place]:.3g}") for place in range(0, BINS + 1, BINS // 4)]
+    return columns(title, unit, counts.tolist(), labels)
 
 
 def _grid(ticks: Sequence[float], up: Callable[[float], float]) -> list[Shape]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from sonorant.audio.conditioning import ConditionConfig
 from sonorant.data.corpora import CorpusConfig, import_corpus
 from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
@@ -28,6 +29,7 @@ from tests.support.imports import ROOT
 
 Murmur = Callable[..., np.ndarray]
 CONFIG = replace(load("prepare", PrepareConfig, ROOT / "params.yaml"), split_by="id")  # most recordings here say `TEXT`
+CONDITION = load("condition", ConditionConfig, ROOT / "params.yaml")
 LENIENT = replace(CONFIG, max_rejected=1.0)
 TEXT = "A sound sentence of some words."
 SAID = f"|{TEXT}|{TEXT}".encode()
@@ -49,7 +51,7 @@ def prepared(
 ) -> tuple[list[Utterance], dict[str, str]]:
     """Import and prepare; return the accepted utterances and the reason by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind="ljspeech", path=str(source)))
-    prepare(work / "corpus", work / "prepared", config, "gruut", processes=workers)
+    prepare(work / "corpus", work / "prepared", config, "gruut", condition=CONDITION, processes=workers)
     rejected = read_jsonl(work / "prepared/rejected.jsonl")
     assert all(row.keys() == {"id", "file", "reason", "detail"} and row["detail"] for row in rejected)
     return read_manifest(work / "prepared/manifest.jsonl"), {row["id"]: row["reason"] for row in rejected}
@@ -102,8 +104,9 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     expected = every_defect(tmp_path / "in/corpus", murmur)
     accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, LENIENT)
     assert rejected == expected
-    # JSONL's own, see test_corpora; and one of speakers, see test_splits
-    assert set(expected.values()) == set(Defect) - {Defect.UNREADABLE_ROW, Defect.NOT_TRAINED}
+    # JSONL's own, see test_corpora; of speakers, see test_splits; of how a recording sounds, see test_sound
+    of_sound = {Defect.NOISY, Defect.REVERBERANT, Defect.NARROW, Defect.HUM, Defect.RATED_BAD}
+    assert set(expected.values()) == set(Defect) - {Defect.UNREADABLE_ROW, Defect.NOT_TRAINED} - of_sound
     assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
     files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
     assert files["nan"] == "audio/wavs/nan.wav"
@@ -213,14 +216,14 @@ SOUND = Utterance(id="a", audio="a.wav", text=TEXT, speaker="s", language="en-us
 def test_each_utterance_is_spoken_in_its_language(corpus: Path, tmp_path: Path) -> None:
     write_manifest(corpus / "manifest.jsonl", [SOUND, replace(SOUND, id="b", language="xx-yy")])
     with pytest.raises(SonorantError, match=r"utterance b: .*xx-yy"):
-        prepare(corpus, tmp_path / "out", CONFIG, "gruut")
+        prepare(corpus, tmp_path / "out", CONFIG, "gruut", condition=CONDITION)
 
 
 @pytest.mark.parametrize("audio", ["../outside.wav", "/etc/hostname", None, "a" * 3000, "a\0.wav", "."])
 def test_a_manifest_by_hand_leads_nowhere_else(corpus: Path, tmp_path: Path, murmur: Murmur, audio: str | None) -> None:
     soundfile.write(tmp_path / "outside.wav", murmur(2, 2), 16000)
     write_manifest(corpus / "manifest.jsonl", [SOUND, replace(SOUND, id="b", audio=audio)])
-    prepare(corpus, tmp_path / "out", LENIENT, "gruut")
+    prepare(corpus, tmp_path / "out", LENIENT, "gruut", condition=CONDITION)
     (row,) = read_jsonl(tmp_path / "out/rejected.jsonl")
     assert (row["id"], row["reason"] in (Defect.LEAVES_FOLDER, Defect.MISSING_AUDIO)) == ("b", True)
 
@@ -229,7 +232,7 @@ def test_the_page_needs_nothing_beside_it_and_shows_no_markup_of_the_corpus(tmp_
     recordings = {"a": murmur(2, 1), "b": murmur(2, 2)}
     prepared(ljspeech(tmp_path / "in", {"<script>": b"|<b>bold</b>|<b>bold</b>"}, recordings), tmp_path, LENIENT)
     page = (tmp_path / "prepared/summary.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 7
     assert "&lt;script&gt;" in page
     for resource in ("<script", "<link", "<img", "@import", "src="):
         assert resource not in page
@@ -277,7 +280,7 @@ def test_only_recordings_that_changed_are_examined_again(
 
     def examined(config: PrepareConfig = CONFIG) -> list[str]:
         write_manifest(corpus / "manifest.jsonl", rows)
-        prepare(corpus, tmp_path / "out", config, "gruut", cache=tmp_path / "cache")
+        prepare(corpus, tmp_path / "out", config, "gruut", condition=CONDITION, cache=tmp_path / "cache")
         found = [call.args[0].id for call in seen.call_args_list]
         seen.reset_mock()
         return found
@@ -289,5 +292,5 @@ def test_only_recordings_that_changed_are_examined_again(
     rows[3] = replace(rows[3], id="renamed")
     assert examined() == ["u1", "u2"]
     assert examined(replace(CONFIG, min_seconds=0.4)) == ["u0", "u1", "u2", "renamed"]
-    prepare(corpus, tmp_path / "anew", replace(CONFIG, min_seconds=0.4), "gruut")
+    prepare(corpus, tmp_path / "anew", replace(CONFIG, min_seconds=0.4), "gruut", condition=CONDITION)
     assert contents(tmp_path / "out") == contents(tmp_path / "anew")

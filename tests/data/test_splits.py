@@ -15,6 +15,7 @@ from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manif
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.data.splits import SplitBy, describe_texts, few_texts, split_key, split_of, text_key
 from sonorant.files import read_json, read_jsonl
+from tests.support.conditions import UNCONDITIONED
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 TAKES = st.lists(
@@ -115,11 +116,13 @@ def test_a_speaker_of_whom_nothing_is_trained_is_left_out_by_name(
         soundfile.write(tmp_path / f"{number}.wav", murmur(2, number), 16000)
         rows.append(Utterance(id=f"u{number}", audio=f"{number}.wav", text=text, speaker=speaker, language="en-us"))
     write_manifest(tmp_path / "manifest.jsonl", rows)
-    prepare(tmp_path, tmp_path / "out", config, "gruut")
+    prepare(tmp_path, tmp_path / "out", config, "gruut", condition=UNCONDITIONED)
     assert [u.split for u in read_manifest(tmp_path / "out/manifest.jsonl")] == ["train", "test"]
     (row,) = read_jsonl(tmp_path / "out/rejected.jsonl")
     assert row["reason"] == Defect.NOT_TRAINED and "'ben'" in row["detail"]
-    prepare(tmp_path, tmp_path / "other", replace(config, split_by="speaker", test=0.0), "gruut")
+    prepare(
+        tmp_path, tmp_path / "other", replace(config, split_by="speaker", test=0.0), "gruut", condition=UNCONDITIONED
+    )
     assert read_json(tmp_path / "other/summary.json")["utterances"] == 3
 
 
@@ -134,7 +137,7 @@ def test_a_page_of_takes_says_how_they_are_split(
         text = "the same few words again and again"
         rows.append(Utterance(id=f"u{number}", audio=f"{number}.wav", text=text, speaker="s", language="en-us"))
     write_manifest(tmp_path / "manifest.jsonl", rows)
-    prepare(tmp_path, tmp_path / "out", config, "gruut")
+    prepare(tmp_path, tmp_path / "out", config, "gruut", condition=UNCONDITIONED)
     splits = Counter(u.split for u in read_manifest(tmp_path / "out/manifest.jsonl"))
     summary = read_json(tmp_path / "out/summary.json")
     assert 0 < summary["texts"]["held_out_read"] == splits[held_out] < 8

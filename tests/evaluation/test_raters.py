@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from sonorant.audio import dnsmos
 from sonorant.audio.wav import read_audio
 from sonorant.evaluation import raters
 from sonorant.evaluation.raters import compare, speaker_similarities
@@ -83,5 +84,5 @@ def test_a_short_clip_is_rated_as_one_window_of_it() -> None:
     pytest.importorskip("speechmos", reason="speechmos, an optional extra, is not installed")
     time = np.arange(4 * raters.RATE) / raters.RATE
     clip = (0.3 * np.sin(2 * np.pi * 150 * time) * np.sin(2 * np.pi * 3 * time) ** 2).astype(np.float32)
-    short, window = raters.rate_clips([(clip, raters.RATE), (np.resize(clip, raters.WINDOW), raters.RATE)])
+    short, window = dnsmos.rate_clips([(clip, dnsmos.RATE), (np.resize(clip, dnsmos.WINDOW), dnsmos.RATE)])
     np.testing.assert_array_equal(short, window)

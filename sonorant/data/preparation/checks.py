@@ -13,14 +13,16 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.audio.channels import ChannelFinding, Channels, channel_finding, lag_of, mix
+from sonorant.audio.conditioning import ConditionConfig, Conditioning, plan
 from sonorant.audio.containers import cut_off
 from sonorant.audio.decoding import Header, UndecodableError, decode, header
+from sonorant.audio.measures import FULL_SCALE, Measures, measure
+from sonorant.audio.speech import locate_speech, speech_probability
 from sonorant.data.manifest import Defect, Utterance, file_exists, path_inside
 from sonorant.data.splits import SplitBy
 from sonorant.text import Frontend, SpokenText
 
 LEVEL_SECONDS = 0.05
-FULL_SCALE = 0.999
 _APART = 0.8  # correlation from which two channels that differ hold one sound at two times
 
 
@@ -43,6 +45,20 @@ class PrepareConfig:
     min_channel_correlation: float | None
     """Correlation of two channels below which they hold different things, and their average is no recording of either;
     null = average whatever they hold. At 0.5, averaging already takes 1.2 dB from the sound."""
+    min_snr_db: float | None
+    """Smallest signal-to-noise ratio in dB; null: any. A figure that a recording does not show is within any limit."""
+    max_reverberation: float | None
+    """Longest reverberation in seconds, as `Measures.reverberation` estimates it; null: any."""
+    min_bandwidth_hz: float | None
+    """Smallest bandwidth in Hz; null: any."""
+    max_hum_db: float | None
+    """Strongest mains hum, dB over what is beside it; null: any."""
+    max_soft_clipped: float | None
+    """Fraction of samples clipped below full scale above which a recording is clipped; null: any."""
+    rate_dnsmos: bool
+    """Whether recordings are rated by DNSMOS (extra `mos`), which takes several times as long as all else."""
+    min_dnsmos: float | None
+    """Smallest overall DNSMOS, 1 to 5; null: any."""
     max_rejected: float
     """Fraction of rejected utterances above which preparation fails."""
     validation: float
@@ -72,6 +88,8 @@ class PrepareConfig:
         for name in ("max_clipped", "max_rejected", "validation", "test"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} ({getattr(self, name)}) is a fraction, from 0 to 1")
+        if self.min_dnsmos is not None and not self.rate_dnsmos:
+            raise ValueError("min_dnsmos needs ratings; set rate_dnsmos to true, or min_dnsmos to null")
         if self.validation + self.test >= 1:
             held_out = f"validation ({self.validation}) and test ({self.test})"
             raise ValueError(f"{held_out} leave nothing to train on; their sum must be below 1")
@@ -80,10 +98,11 @@ class PrepareConfig:
 class ExaminedRecording:
     """Measurements of one utterance, each made once and when first asked for."""
 
-    def __init__(self, utterance: Utterance, corpus: Path, frontend: Frontend) -> None:
+    def __init__(self, utterance: Utterance, corpus: Path, frontend: Frontend, condition: ConditionConfig) -> None:
         self.utterance = utterance
         self.corpus = corpus
         self.frontend = frontend
+        self.condition = condition
 
     @property
     def path(self) -> Path:
@@ -139,10 +158,26 @@ class ExaminedRecording:
         """The text as the frontend speaks it."""
         return self.frontend.speak(self.utterance.text)
 
+    @cached_property
+    def probability(self) -> np.ndarray:
+        """Probability of speech float32 (F,) of each 32 ms. The samples must be finite."""
+        return speech_probability(self.samples, self.header.sample_rate)
+
+    @cached_property
+    def conditioning(self) -> Conditioning:
+        """What is to be done to the recording before it is learned from."""
+        rate = self.header.sample_rate
+        return plan(self.samples, rate, locate_speech(self.samples, rate, self.probability), self.condition)
+
+    @cached_property
+    def measures(self) -> Measures:
+        """What the recording sounds like, in figures."""
+        return measure(self.samples, self.header.sample_rate, self.probability)
+
     @property
     def characters_per_second(self) -> float:
-        """Speaking rate: characters of the spoken text, with blanks, a second."""
-        return len(self.spoken.text) / self.seconds
+        """Speaking rate: characters of the spoken text, with blanks, a second of the conditioned recording."""
+        return len(self.spoken.text) / self.conditioning.after.seconds
 
     @cached_property
     def sound(self) -> str:

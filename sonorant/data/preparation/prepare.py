@@ -13,16 +13,20 @@ from typing import Any
 import sonorant.audio
 import sonorant.data.preparation
 import sonorant.text
+from sonorant.audio import dnsmos
+from sonorant.audio.conditioning import ConditionConfig, Conditioning
+from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
 from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
+from sonorant.data.preparation.limits import LIMITS, beyond_limit
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.data.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
-from sonorant.files import atomic_folder, sha256_file, write_json, write_jsonl, write_text
+from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_frontend
 
-_NOT_OF_A_RECORDING = ("max_rejected", "validation", "test", "split_by")
+_NOT_OF_A_RECORDING = ("max_rejected", "validation", "test", "split_by", *LIMITS)
 """Settings that do not change what is found in a recording."""
 
 
@@ -47,6 +51,10 @@ class Finding:
     """Hash of the decoded samples."""
     level_db: float = 0.0
     """Level of the loudest 50 ms, dB of full scale."""
+    conditioning: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The fields of a `Conditioning`."""
+    measures: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """The fields of `Measures`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +87,14 @@ def prepare(
     config: PrepareConfig,
     frontend: str,
     *,
+    condition: ConditionConfig,
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
     """Examine the utterances of the folder `corpus`; write manifest, rejected.jsonl, summary.json and .html to `out`.
 
-    `frontend` names the text frontend, loaded for each utterance's language; `cache`: folder of what earlier runs
+    `frontend` names the text frontend, loaded for each utterance's language; `condition`: what is planned to be done to
+    each recording, which stays as it is; `cache`: folder of what earlier runs
     found, None = none; `processes`: None = one a core, with the same result for any number. Raises SonorantError if
     more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is
     left as it was.
@@ -95,12 +105,14 @@ def prepare(
             f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does"
         )
     _load_frontends(utterances, frontend)
+    if config.rate_dnsmos and not dnsmos.installed():
+        raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; pip install 'sonorant[mos]'")
     rows = list(without_repeated_ids(utterances))
     files = _hashes(rows, corpus)
     found = compute_missing(
-        partial(examine, corpus=corpus, config=config, frontend=frontend),
+        partial(examine, corpus=corpus, config=config, condition=condition, frontend=frontend),
         rows,
-        _keys(rows, files, config, frontend),
+        _keys(rows, files, config, condition, frontend),
         cache,
         label="examining",
         unit="utterance",
@@ -127,6 +139,7 @@ def prepare(
             summary,
             accepted=[(outcome.utterance, outcome.finding.level_db) for outcome in accepted],
             rejected=[outcome.row for outcome in rejected],
+            condition=condition,
         )
         write_text(folder / "summary.html", page)
 
@@ -173,25 +186,33 @@ def _rejected(outcome: Outcome, reason: Defect, detail: str) -> Outcome:
     return replace(outcome, finding=replace(outcome.finding, reason=reason, detail=detail))
 
 
-def examine(utterance: Utterance, *, corpus: Path, config: PrepareConfig, frontend: str) -> dict[str, Any]:
+def examine(
+    utterance: Utterance, *, corpus: Path, config: PrepareConfig, condition: ConditionConfig, frontend: str
+) -> dict[str, Any]:
     """Examine one utterance by itself; the fields of a `Finding`."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
         detail = "an earlier row has this id; the first stays" if duplicate else "found in the corpus's own file"
         return {"reason": utterance.defect, "detail": detail}
-    recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language))
+    recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language), condition)
     found = first_defect(recording, config)
     if found is not None:
         return {"reason": found[0], "detail": found[1]}
+    measures = recording.measures
+    if config.rate_dnsmos:
+        overall = dnsmos.rate_clip((recording.samples, recording.header.sample_rate))[0]
+        measures = replace(measures, dnsmos=round(overall, 3))
     channels = recording.channel_finding
     finding = Finding(
         spoken=recording.spoken.text,
-        seconds=round(recording.seconds, 6),
+        seconds=recording.conditioning.after.seconds,
         sample_rate=recording.header.sample_rate,
         channels=channels.kind,
         channel_correlation=None if channels.correlation is None else round(channels.correlation, 4),
         sound=recording.sound,
         level_db=recording.level_db,
+        conditioning=dataclasses.asdict(recording.conditioning),
+        measures=dataclasses.asdict(measures),
     )
     return dataclasses.asdict(finding)
 
@@ -200,6 +221,9 @@ def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareCo
     finding = Finding(**found)
     if finding.reason is not None:
         return Outcome(utterance=row, finding=replace(finding, reason=Defect(finding.reason)))
+    measures = parse_checked(finding.measures, Measures, Path(row.id))
+    if broken := beyond_limit(measures, config):
+        return Outcome(utterance=row, finding=replace(finding, reason=broken[0], detail=broken[1]))
     known = replace(
         row,
         spoken=finding.spoken,
@@ -208,6 +232,8 @@ def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareCo
         channels=finding.channels,
         channel_correlation=finding.channel_correlation,
         sha256=file,
+        conditioning=parse_checked(finding.conditioning, Conditioning, Path(row.id)),
+        measures=measures,
     )
     split = split_of(split_key(known, config.split_by), validation=config.validation, test=config.test)
     return Outcome(utterance=replace(known, split=split), finding=finding)
@@ -228,10 +254,13 @@ def _hashes(rows: list[Utterance], corpus: Path) -> list[str]:
         return list(pool.map(of_row, rows))
 
 
-def _keys(rows: list[Utterance], files: list[str], config: PrepareConfig, frontend: str) -> list[str]:
+def _keys(
+    rows: list[Utterance], files: list[str], config: PrepareConfig, condition: ConditionConfig, frontend: str
+) -> list[str]:
     """What a finding depends on: the file's bytes, the text, the settings and the code."""
     code = code_of(sonorant.audio, sonorant.data.preparation, sonorant.text)
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
+    settings |= dataclasses.asdict(condition)
     versions = {language: _frontend(frontend, language).version for language in {row.language for row in rows}}
     return [
         key_of(code, settings, file, row.text, row.language, versions[row.language], row.start, row.end, row.defect)

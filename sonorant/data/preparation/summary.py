@@ -5,18 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sonorant.audio.conditioning import ConditionConfig
 from sonorant.data.manifest import SPLITS, Utterance
+from sonorant.data.preparation.sound_summary import sound_sections, summarize_sound
 from sonorant.data.splits import describe_texts
 from sonorant.html.blocks import Section, Table, render
-from sonorant.html.charts import Chart, Charts, columns
+from sonorant.html.charts import Chart, Charts, columns, histogram
 
 SHOWN = 200
 """Rejected utterances on the page; `rejected.jsonl` has all."""
 CHARACTERS = 40
 """Characters on the page, the most frequent."""
-BINS = 40
 SHARES = {
     "splits": "split",
     "speakers": "speaker",
@@ -47,6 +47,7 @@ def summarize(accepted: list[Utterance], rejected: Counter[str], warning: str | 
         "channels": _shares(accepted, lambda utterance: str(utterance.channels)),
         "seconds": _spread(seconds),
         "characters_per_second": _spread(speaking_rates(accepted)),
+        "sound": summarize_sound(accepted),
         "characters": dict(sorted(characters.items(), key=lambda item: (-item[1], item[0]))),
     }
 
@@ -77,17 +78,21 @@ def _spread(values: np.ndarray) -> dict[str, float]:
 
 
 def summary_page(
-    summary: dict[str, Any], *, accepted: list[tuple[Utterance, float]], rejected: list[dict[str, str | None]]
+    summary: dict[str, Any],
+    *,
+    accepted: list[tuple[Utterance, float]],
+    rejected: list[dict[str, str | None]],
+    condition: ConditionConfig,
 ) -> str:
-    """Return the page for the figures `summary`, the accepted utterances with their levels in dB, and the rejected
-    rows."""
+    """Return the page for the figures `summary`, the accepted utterances with their levels in dB, the rejected rows and
+    what was asked of conditioning."""
     utterances = [utterance for utterance, _ in accepted]
     seconds = np.array([utterance.seconds or 0.0 for utterance in utterances])
     frequent = list(summary["characters"].items())[:CHARACTERS]
     charts = [
-        _histogram("Duration", "seconds", seconds),
-        _histogram("Speaking rate", "characters of the spoken text a second", speaking_rates(utterances)),
-        _histogram("Level", "loudest 50 ms, dB of full scale", np.array([level for _, level in accepted])),
+        histogram("Duration: utterances", "seconds", seconds),
+        histogram("Speaking rate: utterances", "characters of the spoken text a second", speaking_rates(utterances)),
+        histogram("Level: utterances", "loudest 50 ms, dB of full scale", np.array([level for _, level in accepted])),
         _characters(frequent),
     ]
     shares = [
@@ -105,6 +110,7 @@ def summary_page(
     table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=shares)
     sections = [
         Section(anchor="accepted", title="Accepted", parts=[*summary["warnings"], table, Charts(charts=charts)]),
+        *sound_sections(summary["sound"], utterances, condition),
         _texts(summary["texts"]),
         Section(anchor="rejected", title=f"Rejected: {summary['rejected']['utterances']}", parts=[*parts, *more]),
     ]
@@ -127,13 +133,6 @@ def _texts(texts: dict[str, Any]) -> Section:
         pairs = [[str(pair["words"]), pair["held_out"], pair["read"]] for pair in near[:SHOWN]]
         parts.append(Table(caption="Near-duplicates", head=["words that differ", *words], rows=pairs, prose=words))
     return Section(anchor="texts", title="Texts", parts=parts)
-
-
-def _histogram(title: str, unit: str, values: NDArray[np.float64]) -> Chart:
-    """Utterances by value, in bins of one width."""
-    counts, edges = np.histogram(values, bins=BINS)
-    labels = [(float(place), f"{edges[place]:.3g}") for place in range(0, BINS + 1, BINS // 4)]
-    return columns(f"{title}: utterances", unit, counts.tolist(), labels)
 
 
 def _characters(frequent: list[tuple[str, int]]) -> Chart:
