@@ -1,7 +1,9 @@
 """Recordings unlike the others of their speaker: another room, microphone or voice, found without a limit to set.
 
 Each figure is compared with the speaker's own distribution by its median and its median absolute deviation, which
-strays do not move (B. Iglewicz, D. Hoaglin, "How to detect and handle outliers", ASQC 1993).
+strays do not move (B. Iglewicz, D. Hoaglin, "How to detect and handle outliers", ASQC 1993). A few words hold few
+sounds, and what is theirs is not the room's or the voice's: below 3 s of speech a deviation counts less, by the root of
+the seconds.
 """
 
 from collections import defaultdict
@@ -85,16 +87,17 @@ def find_outliers(recordings: Sequence[Recording]) -> list[Outlier]:
 def _of_speaker(recordings: list[Recording]) -> list[Outlier]:
     unusual: dict[str, list[tuple[float, str]]] = defaultdict(list)
     for figure in _FIGURES:
-        known = [(recording.id, value) for recording in recordings if (value := figure.of(recording)) is not None]
+        known = [(recording, value) for recording in recordings if (value := figure.of(recording)) is not None]
         if len(known) < FEWEST:
             continue
         values = np.array([value for _, value in known])
         low, high = np.percentile(values, [5, 95]).round(2)
-        for (id, value), deviation in zip(known, _deviations(figure.scale(values), figure.least), strict=True):
+        deviations = _deviations(figure.scale(values), figure.least) * _weights([recording for recording, _ in known])
+        for (recording, value), deviation in zip(known, deviations, strict=True):
             meaning = figure.high if deviation > 0 else figure.low
             if abs(deviation) >= UNUSUAL and meaning:
                 said = f"{figure.name} {value:g} {figure.unit}, others {low:g} to {high:g} ({meaning})"
-                unusual[id].append((abs(float(deviation)), said))
+                unusual[recording.id].append((abs(float(deviation)), said))
     for id, deviation, said in _unlike_spectra(recordings):
         unusual[id].append((deviation, said))
     return [
@@ -107,16 +110,14 @@ def _unlike_spectra(recordings: list[Recording]) -> list[tuple[str, float, str]]
     """Recordings whose average spectrum is far from the speaker's median one.
 
     By Mahalanobis' distance, so that what usually varies, and varies together, counts less; the covariance is shrunk
-    towards a sphere (O. Ledoit, M. Wolf, 2004). Few seconds hold few sounds, whose spectrum is their own: a distance
-    counts less where there is less than 3 s of speech.
+    towards a sphere (O. Ledoit, M. Wolf, 2004).
     """
     known = [(recording, recording.measures.spectrum) for recording in recordings if recording.measures.spectrum]
     if len(known) < FEWEST:
         return []
     spectra_RB = np.array([spectrum for _, spectrum in known])
-    seconds_R = np.array([recording.measures.speech_seconds for recording, _ in known])
     apart_RB = np.array([_deviations(band_R, 1.0) for band_R in spectra_RB.T]).T
-    apart_RB *= np.sqrt(np.minimum(seconds_R / 3, 1))[:, None]
+    apart_RB *= _weights([recording for recording, _ in known])[:, None]
     covariance_BB = np.cov(np.clip(apart_RB, -3, 3).T)
     sphere_BB = np.eye(len(covariance_BB)) * np.trace(covariance_BB) / len(covariance_BB)
     inverse_BB = np.linalg.inv((1 - _SHRINKAGE) * covariance_BB + _SHRINKAGE * sphere_BB)
@@ -128,6 +129,11 @@ def _unlike_spectra(recordings: list[Recording]) -> list[tuple[str, float, str]]
         for (recording, _), decibels, deviation in zip(known, decibels_R, _deviations(distances_R, 0.5), strict=True)
         if deviation >= UNUSUAL
     ]
+
+
+def _weights(recordings: list[Recording]) -> Doubles:
+    """How much a deviation counts, float64 (R,) from 0 to 1, by the seconds of speech."""
+    return np.sqrt(np.minimum(np.array([recording.measures.speech_seconds for recording in recordings]) / 3, 1))
 
 
 def _deviations(values: Doubles, least: float) -> Doubles:
