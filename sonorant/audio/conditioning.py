@@ -78,7 +78,8 @@ class Conditioning:
     @property
     def trimmed(self) -> float:
         """Seconds cut off at both edges."""
-        return self.before.seconds - self.after.seconds - self.shortened
+        after = 0.0 if self.end is None else self.before.seconds - self.end
+        return (self.start or 0.0) + after
 
     @property
     def shortened(self) -> float:
@@ -107,10 +108,11 @@ def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig
 def measure_level(samples: Floats, rate: int) -> Level:
     """Length, loudness, true peak and offset of samples (S,), finite, at `rate` Hz."""
     dc = float(samples.mean(dtype=np.float64)) if len(samples) else 0.0
+    peak = true_peak(samples, rate)
     return Level(
         seconds=round(len(samples) / rate, 6),
         loudness=_rounded(loudness(samples, rate)),
-        true_peak=_rounded(true_peak(samples, rate)),
+        true_peak=None if peak is None else math.ceil(100 * peak) / 100,  # up: a bound on it holds
         dc=float(f"{dc:.3g}"),
     )
 

@@ -104,7 +104,7 @@ def reverberation(powers_TF: Doubles) -> float | None:
     A room bounds how fast sound can fall. Lines through 144 ms of the energy of five bands, above their noise floor,
     give slopes; the steepest 5 % are the room's, or the voice's own in a dry room. J. Wen, E. Habets, P. Naylor ("Blind
     estimation of reverberation time based on the distribution of signal decay rates", ICASSP 2008). Planted times of 0,
-    0.4, 0.8 and 1.2 s read about 0.28, 0.42, 0.67 and 0.83.
+    0.4, 0.8 and 1.2 s read about 0.29, 0.41, 0.65 and 0.8.
     """
     if len(powers_TF) < _ROOM_STEPS:
         return None
@@ -161,14 +161,14 @@ def hum(heard: Floats) -> float | None:
 
 def soft_clipped(samples: Floats) -> float:
     """Fraction of samples (S,) that pile up within 2 % of the largest value, of either sign, where that is below full
-    scale: what is left of clipping when a recording was made quieter afterwards. Speech thins out towards its peaks, so
-    what is more than four times the next 2 % is a pile."""
+    scale: what is left of clipping when a recording was made quieter afterwards. Speech thins out towards its peaks; a
+    sine's top 2 % hold 2.4 times as much as the next. Four times as much is a pile."""
     piled = 0
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
         if 0 < peak < FULL_SCALE:
             top, next_ = np.sum(values >= 0.98 * peak), np.sum((values >= 0.96 * peak) & (values < 0.98 * peak))
-            piled += max(int(top) - 4 * int(next_), 0)
+            piled += int(top - next_) if top > 4 * next_ else 0
     return round(piled / max(len(samples), 1), 6)
 
 

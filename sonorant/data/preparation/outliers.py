@@ -119,7 +119,7 @@ def _unlike_spectra(recordings: list[Recording]) -> list[tuple[str, float, str]]
     apart_RB = np.array([_deviations(band_R, 1.0) for band_R in spectra_RB.T]).T
     apart_RB *= _weights([recording for recording, _ in known])[:, None]
     covariance_BB = np.cov(np.clip(apart_RB, -3, 3).T)
-    sphere_BB = np.eye(len(covariance_BB)) * np.trace(covariance_BB) / len(covariance_BB)
+    sphere_BB = np.eye(len(covariance_BB)) * max(np.trace(covariance_BB) / len(covariance_BB), 1e-6)
     inverse_BB = np.linalg.inv((1 - _SHRINKAGE) * covariance_BB + _SHRINKAGE * sphere_BB)
     distances_R = np.sqrt(np.einsum("rb,bc,rc->r", apart_RB, inverse_BB, apart_RB))
     decibels_R = np.sqrt(np.square(spectra_RB - np.median(spectra_RB, axis=0)).mean(axis=1))

@@ -1,0 +1,157 @@
+"""Each step does what its figure says and no more; without steps every bit stays; a plan is all that is needed."""
+
+import dataclasses
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sonorant.arrays import Floats
+from sonorant.audio.conditioning import JOINT, ConditionConfig, Conditioning, apply, measure_level, plan
+from sonorant.audio.loudness import loudness, true_peak
+from sonorant.audio.speech import locate_speech, speech_probability
+from sonorant.files import parse_checked
+from tests.audio.conftest import RATE, noisy
+from tests.support.conditions import UNCONDITIONED
+
+SPEECH = [(1.0, 1.8), (2.6, 3.2)]
+
+
+def tones(seed: int = 0) -> Floats:
+    """4 s of faint noise with a tone in each span of `SPEECH`."""
+    samples = noisy(np.zeros(4 * RATE, np.float32), -60.0, seed)
+    for start, end in SPEECH:
+        time = np.arange(round(start * RATE), round(end * RATE))
+        samples[time] += (0.1 * np.sin(2 * np.pi * 300 * time / RATE)).astype(np.float32)
+    return samples
+
+
+def test_without_steps_the_samples_are_the_same_array() -> None:
+    samples = tones()
+    nothing = plan(samples, RATE, SPEECH, UNCONDITIONED)
+    assert apply(samples, RATE, nothing) is samples
+    assert nothing.before == nothing.after
+    assert (nothing.start, nothing.end, nothing.dropped, nothing.dc, nothing.gain_db) == (None, None, (), 0.0, 0.0)
+
+
+def test_edges_keep_their_margin_and_every_bit_between() -> None:
+    samples = tones()
+    trimmed = plan(samples, RATE, SPEECH, replace(UNCONDITIONED, margin=0.25))
+    assert (trimmed.start, trimmed.end) == (0.75, 3.45)
+    assert np.array_equal(apply(samples, RATE, trimmed), samples[round(0.75 * RATE) : round(3.45 * RATE)])
+    assert trimmed.trimmed == pytest.approx(1.3)
+    wide = plan(samples, RATE, SPEECH, replace(UNCONDITIONED, margin=1.0))
+    assert (wide.start, wide.end) == (None, None)
+    assert apply(samples, RATE, wide) is samples
+
+
+def test_where_nobody_speaks_edges_and_pauses_stay() -> None:
+    config = replace(UNCONDITIONED, margin=0.1, longest_pause=0.1)
+    assert apply(tones(), RATE, plan(tones(), RATE, [], config)) is not None
+    assert plan(tones(), RATE, [], config).after.seconds == 4.0
+
+
+def test_a_pause_is_as_long_as_asked_and_its_joint_is_not_heard() -> None:
+    samples = tones()
+    shortened = plan(samples, RATE, SPEECH, replace(UNCONDITIONED, longest_pause=0.3))
+    heard = apply(samples, RATE, shortened)
+    assert len(heard) / RATE == shortened.after.seconds == pytest.approx(4.0 - 0.5, abs=2e-4)
+    (found,) = shortened.dropped
+    assert SPEECH[0][1] < found[0] < found[1] < SPEECH[1][0]
+    before, after = round(1.8 * RATE), round(0.8 * RATE) + round(0.6 * RATE)
+    assert np.array_equal(heard[:before], samples[:before])  # the speech itself is untouched
+    assert np.array_equal(heard[-after:], samples[-after:])
+    joint = heard[round(1.85 * RATE) : round(2.05 * RATE)]
+    assert np.abs(joint).max() < 6e-3  # the noise's own height
+    assert np.sqrt(np.square(joint).mean()) == pytest.approx(1e-3, rel=0.1)
+    plain = plan(samples, RATE, SPEECH, replace(UNCONDITIONED, longest_pause=0.8))
+    assert plain.dropped == ()
+
+
+def test_a_joint_between_two_levels_has_no_step() -> None:
+    samples = np.concatenate([np.full(RATE, 0.1), np.full(RATE, 0.1)]).astype(np.float32)
+    cut = replace(plan(samples, RATE, [], UNCONDITIONED), dropped=((0.5, 1.0),))
+    heard = apply(samples, RATE, cut)
+    assert len(heard) == len(samples) - RATE // 2 - round(JOINT * RATE)
+    assert np.abs(np.diff(heard)).max() < 0.005
+
+
+def test_a_planted_offset_is_told_and_gone() -> None:
+    samples = tones() + np.float32(0.03)
+    centred = plan(samples, RATE, SPEECH, replace(UNCONDITIONED, remove_dc=True))
+    assert centred.before.dc == pytest.approx(0.03, abs=1e-4)
+    assert abs(centred.after.dc) < 1e-4
+    assert abs(float(apply(samples, RATE, centred).mean())) < 1e-4
+
+
+@pytest.mark.parametrize("target", [-30.0, -20.0])
+def test_loudness_is_brought_to_the_target(target: float) -> None:
+    level = plan(tones(), RATE, SPEECH, replace(UNCONDITIONED, loudness=target))
+    assert loudness(apply(tones(), RATE, level), RATE) == pytest.approx(target, abs=0.05)
+    assert level.after.loudness == pytest.approx(target, abs=0.02)
+    assert level.gain_db == pytest.approx(target - (level.before.loudness or 0), abs=0.02)
+
+
+def test_the_true_peak_lowers_the_gain_and_says_so() -> None:
+    samples = tones()
+    samples[RATE * 3 // 2] = 0.7  # a click that a limiter would bend
+    level = plan(samples, RATE, SPEECH, replace(UNCONDITIONED, loudness=-14.0, true_peak=-1.0))
+    heard = apply(samples, RATE, level)
+    assert -1.1 < (true_peak(heard, RATE) or 0) <= -1.0
+    assert (level.after.loudness or 0) < -14.5
+    assert np.allclose(heard, samples * 10 ** (level.gain_db / 20), atol=1e-6)  # nothing is limited
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    edges=st.lists(st.integers(0, 400), min_size=0, max_size=8, unique=True).map(sorted),
+    margin=st.none() | st.floats(0, 0.5),
+    pause=st.none() | st.floats(0.02, 1.0),
+    target=st.none() | st.floats(-40, -10),
+    dc=st.booleans(),
+    rate=st.sampled_from([8000, 16000, 22050]),
+)
+def test_the_plan_alone_tells_all_that_is_heard(
+    edges: list[int], margin: float | None, pause: float | None, target: float | None, dc: bool, rate: int
+) -> None:
+    samples = np.resize(tones(), 4 * rate)
+    speech = [(a / 100, b / 100) for a, b in zip(edges[::2], edges[1::2], strict=False)]
+    config = ConditionConfig(margin=margin, longest_pause=pause, remove_dc=dc, loudness=target, true_peak=None)
+    planned = plan(samples, rate, speech, config)
+    heard = apply(samples, rate, planned)
+    assert heard.dtype == np.float32 and np.isfinite(heard).all()
+    told, found = planned.after, measure_level(heard, rate)
+    assert told.seconds == found.seconds
+    for name in ("loudness", "true_peak"):
+        one, other = getattr(told, name), getattr(found, name)
+        assert (one is None) == (other is None) and (one is None or abs(one - other) < 0.05), name
+    kept = parse_checked(dataclasses.asdict(planned), Conditioning, Path("manifest"))
+    assert kept == planned
+    assert np.array_equal(apply(samples, rate, kept), heard)
+    assert told.seconds == pytest.approx(4 - planned.trimmed - planned.shortened, abs=2e-4 * (1 + len(speech)))
+
+
+def test_speech_in_a_noisy_room_loses_its_silence_and_no_sound(spoken: list[Floats]) -> None:
+    config = replace(UNCONDITIONED, margin=0.15)
+    for number, samples in enumerate(spoken):
+        sounding = np.flatnonzero(np.abs(samples) > 0.002)
+        around = noisy(np.pad(samples, 2 * RATE), -55.0, number)
+        planned = plan(around, RATE, locate_speech(around, RATE, speech_probability(around, RATE)), config)
+        assert 1.3 < (planned.start or 0.0) <= 2 + sounding[0] / RATE, number
+        assert 2 + sounding[-1] / RATE <= (planned.end or 99.0), number
+        assert planned.trimmed > 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("margin", -0.1), ("longest_pause", 0.01), ("loudness", 3.0), ("loudness", -90.0), ("true_peak", 1.0)],
+)
+def test_contradictory_settings_are_refused(name: str, value: float) -> None:
+    config = ConditionConfig(margin=0.1, longest_pause=0.5, remove_dc=True, loudness=-20.0, true_peak=-1.0)
+    with pytest.raises(ValueError, match=name):
+        replace(config, **{name: value})
+    with pytest.raises(ValueError, match="true_peak bounds"):
+        replace(config, loudness=None)
