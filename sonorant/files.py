@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -133,7 +133,7 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
 
 
 @lru_cache
-def _checker(kind: type) -> TypeAdapter[Any]:
+def _checker(kind: Hashable) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     # A configuration is accepted only for a container.

@@ -167,8 +167,9 @@ def soft_clipped(samples: Floats) -> float:
     for values in (samples, -samples):
         peak = float(values.max(initial=0.0))
         if 0 < peak < FULL_SCALE:
-            top, next_ = np.sum(values >= 0.98 * peak), np.sum((values >= 0.96 * peak) & (values < 0.98 * peak))
-            piled += int(top - next_) if top > 4 * next_ else 0
+            top = np.count_nonzero(values >= 0.98 * peak)
+            next_ = np.count_nonzero(values >= 0.96 * peak) - top
+            piled += top - next_ if top > 4 * next_ else 0
     return round(piled / max(len(samples), 1), 6)
 
 

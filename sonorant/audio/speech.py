@@ -172,7 +172,7 @@ def _active(samples: Floats, rate: int, probability: Floats) -> NDArray[np.bool_
         floor = np.median(energy_T[quiet]) if quiet.sum() >= 20 else np.percentile(energy_T, 5)
         speech = np.percentile(energy_T[speaking], 90) if speaking.any() else energy_T.max(initial=-120.0)
         limits_B.append(max(float(floor) + _ABOVE_NOISE_DB, float(speech) - _BELOW_SPEECH_DB))
-    above = (energy_TB > np.array(limits_B)).any(axis=1)
+    above: NDArray[np.bool_] = np.any(energy_TB > np.array(limits_B), axis=1)
     edges = np.flatnonzero(np.diff(np.concatenate([[False], above, [False]]).astype(np.int8)))
     for first, last in edges.reshape(-1, 2).tolist():
         if last - first < _SHORTEST:

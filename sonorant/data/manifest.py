@@ -142,7 +142,7 @@ def _utterance(row: Any, path: Path, number: int) -> Utterance:
             raise SonorantError(f"{where}: field '{field}' must be {kinds}, not {value!r}")
     if row.get("defect") not in (None, *Defect):
         raise SonorantError(f"{where}: unknown defect '{row['defect']}'; allowed: {', '.join(Defect)}")
-    nested = {
+    nested: dict[str, Any] = {
         field: parse_checked(row[field], kind, Path(where), key=field, hint="run the stage prepare again")
         for field, kind in _NESTED.items()
         if field in row

@@ -11,7 +11,7 @@ from sonorant.audio.conditioning import ConditionConfig, Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.data.manifest import Utterance
 from sonorant.data.preparation.outliers import Recording, find_outliers
-from sonorant.html.blocks import Section, Table
+from sonorant.html.blocks import Part, Section, Table
 from sonorant.html.charts import Chart, Charts, histogram
 
 SHOWN = 100
@@ -119,7 +119,7 @@ def _outliers(found: Sequence[dict[str, Any]]) -> Section:
     said = "Recordings unlike the others of their speaker. None is rejected for it; listen to them."
     table = Table(caption="Outliers", head=["id", "deviations", "unusual"], rows=rows, prose=["unusual"])
     more = [f"and {len(found) - SHOWN} more in summary.json"] if len(found) > SHOWN else []
-    parts = [said, table, *more] if found else ["No recording is unlike the others of its speaker."]
+    parts: list[Part] = [said, table, *more] if found else ["No recording is unlike the others of its speaker."]
     return Section(anchor="outliers", title=f"Unlike the others: {len(found)}", parts=parts)
 
 
