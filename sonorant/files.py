@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -124,7 +124,8 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
     from pydantic import ValidationError
 
     try:
-        return _checker(kind).validate_json(json.dumps([data], default=str))[0]  # lists become tuples only from JSON
+        # Lists become tuples only when pydantic reads JSON.
+        return _checker(kind).validate_json(json.dumps([data], default=str))[0]  # type: ignore[arg-type]  # is hashable
     except ValidationError as error:
         problems = error.errors()
         lines = [_one_line(problem, key, kind) for problem in problems[:3]]
@@ -133,7 +134,7 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
 
 
 @lru_cache
-def _checker(kind: Hashable) -> TypeAdapter[Any]:
+def _checker(kind: type) -> TypeAdapter[Any]:
     from pydantic import ConfigDict, TypeAdapter
 
     # A configuration is accepted only for a container.

@@ -169,7 +169,7 @@ def soft_clipped(samples: Floats) -> float:
         if 0 < peak < FULL_SCALE:
             top = np.count_nonzero(values >= 0.98 * peak)
             next_ = np.count_nonzero(values >= 0.96 * peak) - top
-            piled += top - next_ if top > 4 * next_ else 0
+            piled += int(top - next_) if top > 4 * next_ else 0
     return round(piled / max(len(samples), 1), 6)
 
 

@@ -72,8 +72,8 @@ def test_a_pause_is_as_long_as_asked_and_its_joint_is_not_heard() -> None:
 
 
 def test_a_joint_between_two_levels_has_no_step() -> None:
-    samples = np.concatenate([np.full(RATE, 0.1), np.full(RATE, 0.1)]).astype(np.float32)
-    cut = replace(plan(samples, RATE, [], UNCONDITIONED), dropped=((0.5, 1.0),))
+    samples = np.concatenate([np.full(RATE, 0.1), np.full(RATE, -0.1)]).astype(np.float32)
+    cut = replace(plan(samples, RATE, [], UNCONDITIONED), dropped=((0.75, 1.25),))
     heard = apply(samples, RATE, cut)
     assert len(heard) == len(samples) - RATE // 2 - round(JOINT * RATE)
     assert np.abs(np.diff(heard)).max() < 0.005

@@ -93,6 +93,8 @@ def test_clipping_is_told_at_full_scale_and_below(padded: list[Floats], share: f
             assert lower.clipped == 0
             assert lower.soft_clipped == pytest.approx(share, rel=0.35)
         assert measured(samples).soft_clipped < 0.001
+    sine = 0.3 * np.sin(2 * np.pi * 220 * np.arange(RATE) / RATE)  # broad peaks, none of them flat
+    assert measured(sine).soft_clipped == 0
 
 
 def test_an_offset_and_a_higher_voice_are_measured(padded: list[Floats]) -> None:
