@@ -132,7 +132,8 @@ def columns(
 def histogram(title: str, unit: str, values: Doubles) -> Chart:
     """How often values (N,), at least one, occur, in columns of one width."""
     counts, edges = np.histogram(values, bins=BINS)
-    labels = [(float(place), f"{edges[place]:.3g}") for place in range(0, BINS + 1, BINS // 4)]
+    form = "{:,.0f}" if np.abs(edges).max() >= 1000 else "{:.3g}"
+    labels = [(float(place), form.format(edges[place])) for place in range(0, BINS + 1, BINS // 4)]
     return columns(title, unit, counts.tolist(), labels)
 
 

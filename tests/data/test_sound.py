@@ -106,6 +106,9 @@ def test_the_summary_says_what_was_done(corpus: Path, tmp_path: Path, prepare_co
     assert sound["conditioning"]["trimmed_utterances"] == 4
     assert sound["measures"]["snr_db"]["max"] == max(u.measures.snr_db or 0 for u in utterances if u.measures)
     assert sound["measures"]["dnsmos"] is None
+    assert sound["conditioning"]["gain_lowered_utterances"] == 0
+    prepared(corpus, tmp_path / "loud", prepare_config, replace(CONDITION, loudness=-6.0))
+    assert read_json(tmp_path / "loud/summary.json")["sound"]["conditioning"]["gain_lowered_utterances"] == 4
     page = (tmp_path / "out/summary.html").read_text(encoding="utf-8")
     for words in ("Signal-to-noise ratio", "Loudness before conditioning", "-23 LUFS", "edges trimmed", "Bandwidth"):
         assert words in page, words

@@ -130,7 +130,7 @@ def prepare(
     sound = [outcome.utterance for outcome in accepted]
     if warning := few_texts(sound, config.split_by, config.validation, config.test):
         print(f"warning: {warning}", file=sys.stderr, flush=True)
-    summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), warning)
+    summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), condition, warning)
     with atomic_folder(out) as folder:
         write_manifest(folder / "manifest.jsonl", sound)
         write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])

@@ -31,7 +31,7 @@ FIGURES: dict[str, tuple[str, Callable[[Measures], float | None]]] = {
 DRAWN = ("snr_db", "noise_floor_db", "reverberation", "bandwidth_hz", "hum_db", "pitch_hz", "dnsmos")
 
 
-def summarize_sound(accepted: Sequence[Utterance]) -> dict[str, Any]:
+def summarize_sound(accepted: Sequence[Utterance], condition: ConditionConfig) -> dict[str, Any]:
     """Percentiles of each measure, totals of the conditioning and the outliers, as plain JSON.
 
     The utterances, at least one, have all fields set. A measure is None where no recording shows it.
@@ -44,7 +44,7 @@ def summarize_sound(accepted: Sequence[Utterance]) -> dict[str, Any]:
     return {
         "measures": {name: _spread(_known(measures, of)) for name, (_, of) in FIGURES.items()},
         "without_speech": [u.id for u, sound in zip(accepted, measures, strict=True) if not sound.speech_seconds],
-        "conditioning": _conditioned(plans),
+        "conditioning": _conditioned(plans, condition),
         "outliers": [asdict(outlier) for outlier in find_outliers(recordings)],
     }
 
@@ -72,8 +72,9 @@ def sound_sections(summary: dict[str, Any], accepted: Sequence[Utterance], condi
     ]
 
 
-def _conditioned(plans: Sequence[Conditioning]) -> dict[str, Any]:
+def _conditioned(plans: Sequence[Conditioning], condition: ConditionConfig) -> dict[str, Any]:
     gains = np.array([plan.gain_db for plan in plans])
+    target = -np.inf if condition.loudness is None else condition.loudness - 0.05
     return {
         "trimmed_seconds": round(sum(plan.trimmed for plan in plans), 3),
         "trimmed_utterances": sum(plan.trimmed > 0 for plan in plans),
@@ -81,6 +82,7 @@ def _conditioned(plans: Sequence[Conditioning]) -> dict[str, Any]:
         "shortened_utterances": sum(bool(plan.dropped) for plan in plans),
         "largest_dc": max((abs(plan.before.dc) for plan in plans), default=0.0),
         "gain_db": _spread(gains),
+        "gain_lowered_utterances": sum((plan.after.loudness or 0.0) < target for plan in plans),
         "loudness_before": _spread(_present([plan.before.loudness for plan in plans])),
         "loudness_after": _spread(_present([plan.after.loudness for plan in plans])),
         "true_peak_before": _spread(_present([plan.before.true_peak for plan in plans])),
@@ -106,7 +108,7 @@ def _conditioning(done: dict[str, Any], condition: ConditionConfig) -> Section:
          f"{between('loudness_before', 'LUFS')}, then {between('loudness_after', 'LUFS')}"],
         ["true peak", setting(condition.true_peak, "dBTP at most"),
          f"{between('true_peak_before', 'dBTP')}, then {between('true_peak_after', 'dBTP')}"],
-        ["gain", "", between("gain_db", "dB")],
+        ["gain", "", f"{between('gain_db', 'dB')}; of {done['gain_lowered_utterances']} lowered for the peak"],
     ]  # fmt: skip
     words = ["setting", "done"]
     said = "The recordings stay as they are: this is done whenever one is heard or learned from."

@@ -26,7 +26,9 @@ SHARES = {
 }
 
 
-def summarize(accepted: list[Utterance], rejected: Counter[str], warning: str | None = None) -> dict[str, Any]:
+def summarize(
+    accepted: list[Utterance], rejected: Counter[str], condition: ConditionConfig, warning: str | None = None
+) -> dict[str, Any]:
     """Return the figures of the accepted utterances (at least one, all fields set) and the rejected ones by reason, as
     plain JSON.
 
@@ -47,7 +49,7 @@ def summarize(accepted: list[Utterance], rejected: Counter[str], warning: str | 
         "channels": _shares(accepted, lambda utterance: str(utterance.channels)),
         "seconds": _spread(seconds),
         "characters_per_second": _spread(speaking_rates(accepted)),
-        "sound": summarize_sound(accepted),
+        "sound": summarize_sound(accepted, condition),
         "characters": dict(sorted(characters.items(), key=lambda item: (-item[1], item[0]))),
     }
 
