@@ -14,6 +14,7 @@ from sonorant.data.manifest import Defect, Utterance, read_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.data.sound import read_sound
 from sonorant.files import read_json, read_jsonl
+from tests.support.conditions import UNCONDITIONED
 from tests.support.encoding import FORMATS, encode, without_sound
 
 Murmur = Callable[..., np.ndarray]
@@ -36,7 +37,7 @@ def prepared(
 ) -> tuple[list[Utterance], dict[str, tuple[str, str]]]:
     """Import and prepare; return the accepted utterances, and reason and detail by id of the others."""
     import_corpus(source, work / "corpus", CorpusConfig(kind=kind, path=str(source)))  # type: ignore[arg-type]
-    prepare(work / "corpus", work / "prepared", replace(config, max_rejected=1.0), "gruut")
+    prepare(work / "corpus", work / "prepared", replace(config, max_rejected=1.0), "gruut", condition=UNCONDITIONED)
     rejected = read_jsonl(work / "prepared/rejected.jsonl")
     return read_manifest(work / "prepared/manifest.jsonl"), {v["id"]: (v["reason"], v["detail"]) for v in rejected}
 
