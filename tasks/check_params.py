@@ -5,6 +5,7 @@ from pathlib import Path
 
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
+from sonorant.audit.audit import AuditConfig
 from sonorant.choice import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
@@ -29,6 +30,7 @@ OWNERS: dict[str, type] = {
     "corpus": CorpusConfig,
     "text": TextConfig,
     "prepare": PrepareConfig,
+    "audit": AuditConfig,
     "condition": ConditionConfig,
     "audio": MelConfig,
     "decoding": DecodingConfig,

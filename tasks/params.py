@@ -12,7 +12,7 @@ from sonorant.formerly import current_settings
 
 PARAMS = Path("params.yaml")
 SECTIONS = (
-    "voice", "corpus", "text", "prepare", "condition", "audio", "decoding", "data", "machine", "quantize",
+    "voice", "corpus", "text", "prepare", "audit", "condition", "audio", "decoding", "data", "machine", "quantize",
     "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register", "promote",
 )  # fmt: skip
 """Those that no family brings."""

@@ -26,7 +26,7 @@ INPUTS = {
     "metrics": "JSON the stage evaluate wrote",
     "parity": "JSON the stage verify wrote",
     "predictor": "trained predictor: acoustic model or language model",
-    "prepared": "folder the stage prepare wrote",
+    "prepared": "folder with the manifest of prepared utterances, from the stage prepare or audit",
     "quantization": "JSON the stage quantize wrote",
     "quantized": "folder the stage quantize wrote",
     "recordings": "JSON the stage recognize_recordings wrote",

@@ -1,0 +1,294 @@
+"""The stage `audit`: does the sound of each utterance say its text?
+
+An aligner learned from the corpus itself and recognisers give figures, a judge that learned from planted faults makes a
+score of them. All that is computed for a clip is kept by its content; aligners by the clips that they learned.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sonorant.audio
+import sonorant.audit
+import sonorant.data.sound
+import sonorant.layers.convnext
+from sonorant.audit.clips import Clip, Course, begin, examine, train_aligner
+from sonorant.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
+from sonorant.audit.hearing import compare_words, hear, words_of
+from sonorant.audit.judge import Exhibit, judge
+from sonorant.audit.page import audit_page
+from sonorant.audit.planted import Said
+from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.data.manifest import Utterance, read_manifest, write_manifest
+from sonorant.data.splits import text_key
+from sonorant.errors import SonorantError
+from sonorant.evaluation.recognizers import RECOGNIZERS
+from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
+from sonorant.processes import spread, usable_cores
+from sonorant.text import load_frontend
+from sonorant.text.frontend import PAUSES
+
+ALIGNER = "aligner"
+FOLDS = 2
+LEAST_SECONDS, LEAST_CLIPS = 600, 100
+"""Below this an aligner learns nothing, and a judge cannot tell a fault from a habit."""
+LEARNED_SECONDS = 5400
+"""Speech that an aligner learns from at most, so that its training takes minutes for any corpus."""
+PLANTED_CLIPS = 1500
+POOL = 400
+_GAIN = 10.0  # nats by which a stretch must be better left to no word to be shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditConfig:
+    """Section `audit` of params.yaml."""
+
+    sources: tuple[str, ...]
+    """What judges: `aligner`, and recognisers by name as in section `recognizer`; none = nothing is audited."""
+    steps: int
+    """Training steps of an aligner."""
+    doubt: float
+    """Score from which an utterance is called doubtful."""
+    drop_above: float | None = None
+    """Score above which an utterance is dropped without a person's decision; None = none is."""
+
+    def __post_init__(self) -> None:
+        for source in self.sources:
+            if source != ALIGNER and source.partition(":")[0] not in RECOGNIZERS:
+                known = ", ".join((ALIGNER, *RECOGNIZERS))
+                raise ValueError(f"sources: '{source}' is unknown; allowed: {known} (with :<model> where it needs one)")
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, not {self.steps}")
+        for name in ("doubt", "drop_above"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} ({value}) is a probability, above 0 and at most 1")
+
+
+def audit(
+    corpus: Path,
+    prepared: Path,
+    out: Path,
+    config: AuditConfig,
+    frontend: str,
+    *,
+    cache: Path,
+    skip: str | None = None,
+) -> None:
+    """Judge the utterances of the folder `prepared`, whose audio lies in `corpus`; write manifest.jsonl (without the
+    dropped ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
+
+    `cache`: folder of what earlier runs found; `skip`: why nothing needs to be judged. Raises
+    SonorantError if all utterances would be dropped.
+    """
+    utterances = read_manifest(prepared / "manifest.jsonl")
+    texts: list[tuple[Said, ...]] = [()] * len(utterances)
+    if config.sources and not skip:
+        texts = _texts(utterances, frontend)
+    ran = dict.fromkeys(config.sources, "ran")
+    heard: dict[str, list[str]] = {}
+    found: list[dict[str, Any]] = []
+    too_few = why_not(utterances)
+    for source in config.sources:
+        if skip or too_few:
+            ran[source] = f"not run: {skip or too_few}"
+        elif source == ALIGNER:
+            found = _align(corpus, utterances, texts, config, cache)
+        else:
+            understood = hear(corpus, utterances, [_clip_key(u) for u in utterances], source, cache)
+            if isinstance(understood, str):
+                ran[source] = understood
+            else:
+                heard[source] = understood
+    scores, faults = _judge(texts, found, heard)
+    audited = _audited(utterances, texts, found, heard, scores, faults, config)
+    _write(out, utterances, audited, ran, config)
+
+
+def why_not(utterances: Sequence[Utterance]) -> str | None:
+    """Why an aligner cannot learn from so little; None if it can."""
+    seconds = sum(utterance.seconds or 0.0 for utterance in utterances)
+    if len(utterances) >= LEAST_CLIPS and seconds >= LEAST_SECONDS:
+        return None
+    least = f"{LEAST_CLIPS} utterances and {LEAST_SECONDS / 60:.0f} minutes are needed"
+    return f"{len(utterances)} utterances of {seconds / 60:.1f} minutes are too few to learn from; {least}"
+
+
+def _texts(utterances: Sequence[Utterance], frontend: str) -> list[tuple[Said, ...]]:
+    """The words of each utterance with their phones as labels, from 1 for the first symbol of all languages."""
+    frontends = {language: load_frontend(frontend, language) for language in sorted({u.language for u in utterances})}
+    symbols = sorted({symbol for known in frontends.values() for symbol in known.symbols} - set(PAUSES))
+    label = {symbol: number for number, symbol in enumerate(symbols, 1)}
+    texts = []
+    for utterance in utterances:
+        phones: list[list[int]] = []
+        for phoneme in frontends[utterance.language].speak(utterance.text).phonemes:
+            if phoneme.symbol in label:
+                if phoneme.word_start or not phones:
+                    phones.append([])
+                phones[-1].append(label[phoneme.symbol])
+        written = words_of(utterance.spoken or "")
+        if len(written) != len(phones):  # a frontend may join or leave out words
+            written = [f"word {number}" for number in range(1, len(phones) + 1)]
+        texts.append(tuple((word, tuple(own)) for word, own in zip(written, phones, strict=True)))
+    return texts
+
+
+def _order(utterance: Utterance) -> str:
+    """A place in a random order that no other utterance changes."""
+    return hashlib.sha256(_clip_key(utterance).encode()).hexdigest()
+
+
+def _clip_key(utterance: Utterance) -> str:
+    return key_of(utterance.sha256, utterance.start, utterance.end)
+
+
+def _align(
+    corpus: Path,
+    utterances: Sequence[Utterance],
+    texts: list[tuple[Said, ...]],
+    config: AuditConfig,
+    cache: Path,
+) -> list[dict[str, Any]]:
+    """Train the aligners and examine every clip by one that did not learn it."""
+    code = code_of(sonorant.audio, sonorant.audit, sonorant.data.sound, sonorant.layers.convnext)
+    order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
+    folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
+    keys = [key_of(_clip_key(utterance), text) for utterance, text in zip(utterances, texts, strict=True)]
+    folder = cache / "aligners"
+    courses = []
+    for fold in range(FOLDS):
+        learned = _sample([place for place in order if folds[place] != fold], utterances)
+        name = key_of(code, config.steps, fold, [keys[place] for place in learned])
+        courses.append(
+            Course(
+                corpus=corpus,
+                clips=tuple((utterances[place], texts[place]) for place in learned),
+                labels=1 + max(phone for text in texts for _, word in text for phone in word),
+                steps=config.steps,
+                fold=fold,
+                out=folder / f"{name}.pt",
+                threads=max(1, usable_cores() // FOLDS),
+            )
+        )
+    spread(train_aligner, [c for c in courses if not c.out.exists()], label="aligners", unit="aligner")
+    planted = order[:PLANTED_CLIPS]
+    others = dict(zip(planted, [*planted[1:], planted[0]], strict=True))
+    pool = sorted({word for place in planted for word in texts[place]})
+    pool = sorted(pool, key=lambda word: hashlib.sha256(repr(word).encode()).hexdigest())[:POOL]
+    clips = [
+        Clip(
+            utterance=utterance,
+            words=texts[place],
+            aligner=courses[folds[place]].out,
+            other=texts[others[place]] if place in others else None,
+        )
+        for place, utterance in enumerate(utterances)
+    ]
+    wanted = [key_of(code, key, clip.aligner.name, clip.other, pool) for key, clip in zip(keys, clips, strict=True)]
+    return compute_missing(
+        examine, clips, wanted, cache, label="auditing", unit="clip", prepare=begin, arguments=(corpus, pool)
+    )
+
+
+def _sample(places: list[int], utterances: Sequence[Utterance]) -> list[int]:
+    """The first places that make up `LEARNED_SECONDS`."""
+    seconds = np.cumsum([utterances[place].seconds or 0.0 for place in places])
+    return places[: int(np.searchsorted(seconds, LEARNED_SECONDS)) + 1]
+
+
+def _judge(
+    texts: list[tuple[Said, ...]], found: list[dict[str, Any]], heard: dict[str, list[str]]
+) -> tuple[list[float], list[Fault | None]]:
+    """Score and likeliest fault of every clip; zeros where nothing was found."""
+    understood = {name: [words_of(text) for text in said] for name, said in heard.items()}
+
+    def figures(place: int, own: dict[str, float], words: Sequence[str]) -> dict[str, float]:
+        beside = {
+            f"{name}: {key}": value
+            for name, said in understood.items()
+            for key, value in compare_words(words, said[place]).items()
+        }
+        return own | beside
+
+    exhibits = []
+    for place, text in enumerate(texts):
+        own = found[place]["figures"] if found else {}
+        exhibits.append(Exhibit(clip=place, fault=None, figures=figures(place, own, [word for word, _ in text])))
+    for place, row in enumerate(found):
+        for fault, words, own in row["planted"]:
+            exhibits.append(Exhibit(clip=place, fault=Fault(fault), figures=figures(place, own, words)))
+    if len(exhibits) == len(texts):
+        return [0.0] * len(texts), [None] * len(texts)
+    scores, faults = judge(exhibits, len(texts))
+    return scores.tolist(), list(faults)
+
+
+def _audited(
+    utterances: Sequence[Utterance],
+    texts: list[tuple[Said, ...]],
+    found: list[dict[str, Any]],
+    heard: dict[str, list[str]],
+    scores: list[float],
+    faults: list[Fault | None],
+    config: AuditConfig,
+) -> list[Audited]:
+    """The rows of audit.jsonl."""
+    lacking = [word[2] for row in found for word in row["words"]]
+    usual, most = np.percentile(lacking, [90, 99]) if lacking else (0.0, 1.0)
+    rows = []
+    for place, utterance in enumerate(utterances):
+        row = found[place] if found else {"words": [], "gaps": [], "figures": {}}
+        doubtful = scores[place] >= config.doubt
+        rows.append(
+            Audited(
+                id=utterance.id,
+                clip=str(utterance.sha256)[:12],
+                score=round(scores[place], 4),
+                fault=faults[place] if doubtful else None,
+                words=tuple(
+                    AuditedWord(
+                        text=word,
+                        start=round(start, 2),
+                        end=round(end, 2),
+                        doubt=round(float(np.clip((lacks - usual) / max(most - usual, 1e-6), 0, 1)), 3),
+                    )
+                    for (word, _), (start, end, lacks) in zip(texts[place], row["words"], strict=False)
+                ),
+                unexplained=tuple(
+                    Span(start=round(start, 2), end=round(end, 2)) for start, end, gain in row["gaps"] if gain > _GAIN
+                ),
+                heard={name: said[place] for name, said in heard.items()},
+                figures={key: round(value, 3) for key, value in row["figures"].items()},
+            )
+        )
+    return rows
+
+
+def _write(
+    out: Path, utterances: Sequence[Utterance], audited: list[Audited], ran: dict[str, str], config: AuditConfig
+) -> None:
+    above = config.drop_above if config.drop_above is not None else np.inf
+    dropped = {row.id for row in audited if row.score > above}
+    kept = [utterance for utterance in utterances if utterance.id not in dropped]
+    if not kept:
+        raise SonorantError(f"audit.drop_above: {config.drop_above} drops all {len(utterances)} utterances; raise it")
+    doubtful = [row for row in audited if row.fault is not None]
+    summary = {
+        "utterances": len(utterances),
+        "sources": ran,
+        "doubtful": len(doubtful),
+        "faults": {fault: count for fault in Fault if (count := sum(row.fault == fault for row in doubtful))},
+        "dropped": len(dropped),
+    }
+    with atomic_folder(out) as folder:
+        write_manifest(folder / "manifest.jsonl", kept)
+        write_audit(folder / "audit.jsonl", audited)
+        gone = [row for row in audited if row.id in dropped]
+        write_jsonl(folder / "dropped.jsonl", ({"id": row.id, "score": row.score, "fault": row.fault} for row in gone))
+        write_json(folder / "summary.json", summary)
+        write_text(folder / "audit.html", audit_page(summary, audited))
