@@ -4,6 +4,7 @@ An aligner learned from the corpus itself and recognisers give figures, a judge 
 score of them. All that is computed for a clip is kept by its content; aligners by the clips that they learned.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,11 @@ from typing import Any
 import numpy as np
 
 import sonorant.audio
-import sonorant.audit
+import sonorant.audit.aligner
+import sonorant.audit.clips
+import sonorant.audit.evidence
+import sonorant.audit.planted
+import sonorant.audit.search
 import sonorant.data.sound
 import sonorant.layers.convnext
 from sonorant.audit.clips import Clip, Course, begin, examine, train_aligner
@@ -40,6 +45,14 @@ LEARNED_SECONDS = 5400
 """Speech that an aligner learns from at most, so that its training takes minutes for any corpus."""
 PLANTED_CLIPS = 1500
 POOL = 400
+LEARNING = (
+    sonorant.audio,
+    sonorant.audit.aligner,
+    sonorant.audit.clips,
+    sonorant.data.sound,
+    sonorant.layers.convnext,
+)
+"""Code that an aligner depends on."""
 _GAIN = 10.0  # nats by which a stretch must be better left to no word to be shown
 
 
@@ -144,7 +157,9 @@ def _order(utterance: Utterance) -> str:
 
 
 def _clip_key(utterance: Utterance) -> str:
-    return key_of(utterance.sha256, utterance.start, utterance.end)
+    """The utterance's sound: its file, its part of it, and its conditioning."""
+    conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
+    return key_of(utterance.sha256, utterance.start, utterance.end, conditioning)
 
 
 def _align(
@@ -155,7 +170,8 @@ def _align(
     cache: Path,
 ) -> list[dict[str, Any]]:
     """Train the aligners and examine every clip by one that did not learn it."""
-    code = code_of(sonorant.audio, sonorant.audit, sonorant.data.sound, sonorant.layers.convnext)
+    learning = code_of(*LEARNING)
+    examining = code_of(*LEARNING, sonorant.audit.evidence, sonorant.audit.planted, sonorant.audit.search)
     order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
     folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
     keys = [key_of(_clip_key(utterance), text) for utterance, text in zip(utterances, texts, strict=True)]
@@ -163,7 +179,7 @@ def _align(
     courses = []
     for fold in range(FOLDS):
         learned = _sample([place for place in order if folds[place] != fold], utterances)
-        name = key_of(code, config.steps, fold, [keys[place] for place in learned])
+        name = key_of(learning, config.steps, fold, [keys[place] for place in learned])
         courses.append(
             Course(
                 corpus=corpus,
@@ -189,7 +205,9 @@ def _align(
         )
         for place, utterance in enumerate(utterances)
     ]
-    wanted = [key_of(code, key, clip.aligner.name, clip.other, pool) for key, clip in zip(keys, clips, strict=True)]
+    wanted = [
+        key_of(examining, key, clip.aligner.name, clip.other, pool) for key, clip in zip(keys, clips, strict=True)
+    ]
     return compute_missing(
         examine, clips, wanted, cache, label="auditing", unit="clip", prepare=begin, arguments=(corpus, pool)
     )
