@@ -40,6 +40,7 @@ class Review:
     """
 
     def __init__(self, corpus: Path, prepared: Path, audit: Path | None, decisions: Path) -> None:
+        self.corpus = corpus
         self.decisions = decisions
         self.audited = audit is not None and (audit / AUDIT).exists()
         clips = load_clips(corpus, prepared, audit if self.audited else None, self.decided())
