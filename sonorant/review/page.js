@@ -457,11 +457,10 @@ const letters = { k: "keep", d: "drop", e: "rewrite", s: "set-start", t: "set-en
 const arrows = { ArrowUp: "previous", ArrowDown: "next" };
 
 for (const [id, action] of Object.entries(actions)) {
-  element(id).addEventListener("click", (event) => {
-    if (review.clip) action();
-    if (event.detail) element(id).blur(); // by mouse: the space bar plays again
-  });
+  element(id).addEventListener("click", () => review.clip && action());
 }
+// A button pressed by mouse gives the focus back, so that the space bar plays.
+document.addEventListener("click", (event) => event.detail && event.target.closest("button")?.blur());
 
 document.addEventListener("keydown", (event) => {
   const { target, key } = event;
