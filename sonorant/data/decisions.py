@@ -146,7 +146,8 @@ def write_decisions(path: Path, decisions: dict[str, Decision]) -> None:
     rows = ([_cell(getattr(row, name)) for name in COLUMNS] for row in decisions.values())
     for cells in ([*COLUMNS], *rows):
         # Python 3.11 leaves a cell unquoted whose only line break is a carriage return.
-        quoting = csv.QUOTE_ALL if "\r" in "".join(cells) else csv.QUOTE_MINIMAL
+        careful = "\r" in "".join(cells)
+        quoting: Literal[0, 1] = csv.QUOTE_ALL if careful else csv.QUOTE_MINIMAL
         csv.writer(buffer, lineterminator="\n", quoting=quoting).writerow(cells)
     try:
         write_text(path, buffer.getvalue())
