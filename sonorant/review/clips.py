@@ -4,6 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sonorant.audio.conditioning import JOINT, Conditioning
 from sonorant.audit.findings import Audited, read_audit
 from sonorant.data.decisions import clip_name
 from sonorant.data.manifest import Utterance, file_exists, path_inside, read_manifest
@@ -45,20 +46,37 @@ def load_clips(corpus: Path, prepared: Path, audit: Path | None, decided: Collec
         origin = next((one for one in of_id if clip_name(row.sha256, one.start, one.end) == row.clip), None)
         if origin is None:
             raise SonorantError(f"{corpus}: has no clip {row.clip}, which {prepared} has; run the stage prepare again")
-        told = _moved(audited.get(row.id), (row.start or 0.0) - (origin.start or 0.0))
+        told = _as_found(audited.get(row.id), row.conditioning, (row.start or 0.0) - (origin.start or 0.0))
         clips.setdefault(row.clip, Clip(name=row.clip, utterance=origin, audited=told, rejected=None))
     order = sorted(clips.values(), key=lambda clip: -1.0 if clip.audited is None else clip.audited.score, reverse=True)
     rejected = (clip for clip in _rejected(corpus, prepared, found) if clip.name in decided) if decided else ()
     return order + [clip for clip in {clip.name: clip for clip in rejected}.values() if clip.name not in clips]
 
 
-def _moved(audited: Audited | None, seconds: float) -> Audited | None:
-    """What was heard in an edited utterance, on the time of the clip as found."""
-    if audited is None or not seconds:
-        return audited
-    words = tuple(replace(word, start=word.start + seconds, end=word.end + seconds) for word in audited.words)
-    spans = tuple(replace(span, start=span.start + seconds, end=span.end + seconds) for span in audited.unexplained)
+def _as_found(audited: Audited | None, conditioning: Conditioning | None, moved: float) -> Audited | None:
+    """What was heard in an edited and conditioned utterance, on the time of the clip as found.
+
+    `moved`: seconds by which the edit moved its start.
+    """
+    if audited is None:
+        return None
+
+    def at(time: float) -> float:
+        return round(moved + (time if conditioning is None else before_conditioning(time, conditioning)), 4)
+
+    words = tuple(replace(word, start=at(word.start), end=at(word.end)) for word in audited.words)
+    spans = tuple(replace(span, start=at(span.start), end=at(span.end)) for span in audited.unexplained)
     return replace(audited, words=words, unexplained=spans)
+
+
+def before_conditioning(time: float, conditioning: Conditioning) -> float:
+    """Where a time within a conditioned sound was before edges were cut off and parts of pauses left out; seconds."""
+    found = time + (conditioning.start or 0.0)
+    for start, end in conditioning.dropped:
+        if found <= start:
+            break
+        found += end - start + JOINT
+    return found
 
 
 def _rejected(corpus: Path, prepared: Path, found: dict[str, list[Utterance]]) -> list[Clip]:

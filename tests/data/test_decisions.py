@@ -25,6 +25,7 @@ from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
 from tasks.params import load
+from tests.support.conditions import UNCONDITIONED
 from tests.support.folders import contents
 from tests.support.imports import ROOT
 
@@ -196,7 +197,14 @@ def prepared(corpus: Path, *made: Decision, **config: Any) -> dict[str, Utteranc
     """The accepted utterances by id, after these decisions."""
     path, out = corpus.parent / "decisions.csv", corpus.parent / "out"
     write_decisions(path, {decision.clip: decision for decision in made})
-    prepare(corpus, out, replace(CONFIG, decisions=str(path), **config), "gruut", cache=corpus.parent / "cache")
+    prepare(
+        corpus,
+        out,
+        replace(CONFIG, decisions=str(path), **config),
+        "gruut",
+        condition=UNCONDITIONED,
+        cache=corpus.parent / "cache",
+    )
     return {row.id: row for row in read_manifest(out / "manifest.jsonl")}
 
 
@@ -279,4 +287,10 @@ def test_an_edge_outside_its_clip_is_one_line_and_leaves_all_as_it_was(corpus: P
 
 def test_a_file_that_is_not_there_is_told_with_the_line_to_begin_it_with(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(SonorantError, match=r"absent\.csv: no such file; .*clip,decision,text,start,end,note"):
-        prepare(corpus, tmp_path / "out", replace(CONFIG, decisions=str(tmp_path / "absent.csv")), "gruut")
+        prepare(
+            corpus,
+            tmp_path / "out",
+            replace(CONFIG, decisions=str(tmp_path / "absent.csv")),
+            "gruut",
+            condition=UNCONDITIONED,
+        )

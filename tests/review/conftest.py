@@ -13,6 +13,7 @@ from sonorant.audit.findings import Audited, AuditedWord, Fault, Span, write_aud
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.review.server import Review, ReviewServer
+from tests.support.conditions import UNCONDITIONED
 
 RATE = 16000
 TEXTS = {
@@ -47,7 +48,13 @@ def folder(tmp_path: Path, murmur: Callable[..., np.ndarray], prepare_config: Pr
         rows.append(Utterance(id=id, audio=f"{id}.wav", text=text, speaker="s", language="en-us"))
     rows[-1] = replace(rows[-1], start=1.0, end=4.0)
     write_manifest(corpus / "manifest.jsonl", rows)
-    prepare(corpus, tmp_path / "prepared", replace(prepare_config, split_by="id", validation=0, test=0), "gruut")
+    prepare(
+        corpus,
+        tmp_path / "prepared",
+        replace(prepare_config, split_by="id", validation=0, test=0),
+        "gruut",
+        condition=UNCONDITIONED,
+    )
     audit(tmp_path)
     return tmp_path
 

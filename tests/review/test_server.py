@@ -22,15 +22,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from sonorant.audio.conditioning import Conditioning, apply, measure_level
 from sonorant.audit.findings import AuditedWord
 from sonorant.data.decisions import Decision, read_decisions, write_decision
 from sonorant.data.manifest import read_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.files import sha256_file
+from sonorant.review.clips import before_conditioning
 from sonorant.review.server import LARGEST, ReviewServer
 from sonorant.review.words import differences, tokens
 from tests.review.conftest import RATE, TEXTS, audit
 from tests.support.command import error_line, run_command
+from tests.support.conditions import UNCONDITIONED
 from tests.support.imports import ROOT
 from tests.support.processes import start as start_process
 from tests.support.waiting import PATIENCE
@@ -176,7 +179,7 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
         write_decision(file, decision.clip, decision)
     before = get(start(), f"/clips/{names['three']}")
     config = replace(prepare_config, split_by="id", decisions=str(file), max_rejected=0.9, validation=0, test=0)
-    prepare(folder / "corpus", folder / "prepared", config, "gruut")
+    prepare(folder / "corpus", folder / "prepared", config, "gruut", condition=UNCONDITIONED)
     audit(folder)
     server = start()
     after = get(server, f"/clips/{names['three']}")
@@ -186,7 +189,7 @@ def test_after_prepare_times_stay_those_of_the_clip_and_what_it_left_out_can_be_
     assert listed["two"] == "dropped by a decision: noise" and listed["four"].startswith("too short")
     clip = get(server, f"/clips/{names['two']}")
     assert decide(server, names["two"], None, clip["decision"])[0] == 200
-    prepare(folder / "corpus", folder / "prepared", config, "gruut")
+    prepare(folder / "corpus", folder / "prepared", config, "gruut", condition=UNCONDITIONED)
     assert "two" in {row.id for row in read_manifest(folder / "prepared/manifest.jsonl")}
 
 
@@ -270,6 +273,19 @@ def test_a_recording_that_went_is_told(start: Start, folder: Path, names: dict[s
     (folder / "corpus/one.wav").unlink()
     response = ask(server, f"/clips/{names['one']}/sound")
     assert response.status == 500 and "no such audio file" in json.loads(response.read())["error"]
+
+
+@given(cut=st.floats(0, 0.5), dropped=st.lists(st.floats(0.1, 0.3), max_size=3), place=st.integers(0, 99))
+def test_a_time_in_a_conditioned_sound_is_found_in_the_recording(cut: float, dropped: list[float], place: int) -> None:
+    """A ramp tells of each sample where it was."""
+    ramp = np.linspace(0, 5, 5 * RATE, endpoint=False, dtype=np.float32)
+    level = measure_level(np.zeros(100, np.float32), RATE)
+    spans = tuple((1.0 * n, 1.0 * n + length) for n, length in enumerate(dropped, 1))
+    conditioning = Conditioning(start=cut, end=4.8, dropped=spans, before=level, after=level)
+    heard = apply(ramp, RATE, conditioning)
+    sample = place * len(heard) // 100
+    found = before_conditioning(sample / RATE, conditioning)
+    assert found == pytest.approx(heard[sample], abs=0.02) or any(abs(found - edge) < 0.02 for s in spans for edge in s)
 
 
 def words_of(*texts: str) -> list[AuditedWord]:
