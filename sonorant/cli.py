@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     description = "Use a voice that Sonorant trained, and check the machine that trains it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (add_say, _add_demo_page, _add_doctor, _add_sync_tracking, _add_plan):
+    for add in (add_say, _add_demo_page, _add_doctor, _add_sync_tracking, _add_plan, _add_review):
         add(commands)
     return parser
 
@@ -126,19 +126,27 @@ def _sync_tracking(arguments: argparse.Namespace) -> None:
 
 
 def _add_plan(commands: argparse._SubParsersAction) -> None:
-    summary = "what a training of params.yaml will take in memory, time and money"
-    plan = commands.add_parser("plan", help=summary, add_help=False)
-    plan.add_argument("-h", "--help", action="store_true", dest="wants_help")
-    plan.add_argument("arguments", nargs=argparse.REMAINDER)
-    plan.set_defaults(run=_plan)
+    _add_task(commands, "plan", "what a training of params.yaml will take in memory, time and money")
 
 
-def _plan(arguments: argparse.Namespace) -> None:
-    """Run the project's own tasks/plan.py, which reads params.yaml; neither belongs to the installed library."""
-    if not Path("tasks/plan.py").is_file():
-        raise SonorantError("sonorant plan: needs the pipeline; run it in the folder with params.yaml and tasks/")
-    given = ["--help"] if arguments.wants_help else arguments.arguments
-    raise SystemExit(subprocess.run([sys.executable, "-m", "tasks.plan", *given]).returncode)
+def _add_review(commands: argparse._SubParsersAction) -> None:
+    _add_task(commands, "review", "a page on this machine: hear doubtful recordings first, keep, drop or edit them")
+
+
+def _add_task(commands: argparse._SubParsersAction, task: str, summary: str) -> None:
+    # No word begins with this prefix, so all options, --help too, are left to the task.
+    command = commands.add_parser(task, help=summary, add_help=False, prefix_chars="\0")
+    command.add_argument("arguments", nargs="*")
+    command.set_defaults(run=_run_task, task=task)
+
+
+def _run_task(arguments: argparse.Namespace) -> None:
+    """Run the project's own tasks/<task>.py, which reads params.yaml; neither belongs to the installed library."""
+    task = arguments.task
+    if not Path(f"tasks/{task}.py").is_file():
+        raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the folder with params.yaml and tasks/")
+    end_cleanly_on_sigterm()  # so that the task ends too
+    raise SystemExit(subprocess.run([sys.executable, "-m", f"tasks.{task}", *arguments.arguments]).returncode)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Stage `external`: note the content of files that params.yaml names and DVC does not watch.
 
-DVC hashes `corpus.path`, but not the recordings that a table names, nor the weights of `init_from` and
-`codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage that takes them.
-The stage depends on its note, so it runs again when they change.
+DVC hashes `corpus.path`, but not the recordings that a table names, the decisions of a review, nor the weights of
+`init_from` and `codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage
+that takes them. The stage depends on its note, so it runs again when they change.
 """
 
 import argparse
@@ -45,6 +45,7 @@ def main() -> None:
     family = load_family(params.load("voice", VoiceConfig).family)
     stages = {"train_waveform": family.waveform, "train_predictor": family.predictor}
     write_note(arguments.out / "corpus.json", corpus_audio(settings, arguments.out / SEEN))
+    write_note(arguments.out / "prepare.json", decisions(settings))
     for stage, kind in stages.items():
         out = arguments.models / stage.removeprefix("train_")
         write_note(arguments.out / f"{stage}.json", weights(settings, kind, arguments.runs, out))
@@ -80,6 +81,20 @@ def corpus_audio(settings: dict[str, Any], seen: Path) -> External | None:
         return _sha256(audio_of_table(table), table.parent, seen)
 
     return External(str(table), content)
+
+
+def decisions(settings: dict[str, Any]) -> External | None:
+    """The decisions that `prepare` applies."""
+    if not (named := (settings.get("prepare") or {}).get("decisions")):
+        return None
+
+    def content() -> str:
+        try:
+            return sha256_file(Path(named))
+        except OSError as error:
+            raise SonorantError(f"prepare.decisions: {named}: {error.strerror}") from None
+
+    return External(str(named), content)
 
 
 def weights(settings: dict[str, Any], kind: ModelKind, runs: Path, out: Path) -> External | None:

@@ -55,8 +55,8 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
         assert {word for word in words[2:] if not word.startswith("-")} <= set(stages)
     elif words[0] == "dvc":
         assert options_of(*words[:3])
-    elif program == ("sonorant", "plan"):  # which the pipeline carries out
-        assert options <= options_of("tasks.plan")
+    elif program in (("sonorant", "plan"), ("sonorant", "review")):  # which the pipeline carries out
+        assert options <= options_of(f"tasks.{words[1]}")
     elif words[0] == "sonorant" and words[1] != "say":
         assert options <= options_of("sonorant.cli", words[1])
     elif words[0] == "sonorant":

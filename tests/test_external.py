@@ -37,7 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_settings_that_name_nothing_leave_empty_notes(run: Run) -> None:
-    assert run() == {"corpus": {}, "train_waveform": {}, "train_predictor": {}}
+    assert run() == {"corpus": {}, "prepare": {}, "train_waveform": {}, "train_predictor": {}}
 
 
 def test_a_recording_replaced_under_its_name_changes_the_note_of_its_corpus(run: Run, tmp_path: Path) -> None:
@@ -60,6 +60,23 @@ def test_a_recording_replaced_under_its_name_changes_the_note_of_its_corpus(run:
 
 def test_a_table_that_cannot_be_read_is_left_to_the_stage_that_reads_it(run: Run) -> None:
     assert run(corpus={"kind": "table", "path": "absent.csv"})["corpus"] == {"named": "absent.csv", "content": None}
+
+
+def test_decisions_count_by_content_and_prepare_depends_on_their_note(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "decisions.csv"
+    assert run(prepare={"decisions": str(file)})["prepare"] == {"named": str(file), "content": None}
+    file.write_text("clip,decision\n")
+    before = run()
+    os.utime(file, (1, 1))
+    assert run() == before, "touched, not changed"
+    file.write_text("clip,decision\n0123456789ab,drop\n")
+    after = run()
+    assert after["prepare"] != before["prepare"] and after["corpus"] == before["corpus"]
+    file.unlink()
+    assert run() == after
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert "data/external/prepare.json" in stages["prepare"]["deps"]
+    assert {"data/external/prepare.json": {"persist": True}} in stages["external"]["outs"]
 
 
 def test_weights_to_start_from_count_by_content_and_stay_known_when_they_are_gone(

@@ -48,6 +48,7 @@ class Defect(StrEnum):
     NARROW = "bandwidth too narrow"
     HUM = "mains hum"
     RATED_BAD = "rated bad by DNSMOS"
+    DROPPED = "dropped by a decision"
     NOT_TRAINED = "speaker without training utterances"
 
 
@@ -84,6 +85,8 @@ class Utterance:
     """What is done to the recording before it is heard or learned from."""
     measures: Measures | None = None
     """What the recording sounds like, before that."""
+    clip: str | None = None
+    """Name by content, before any edit: see `sonorant.data.decisions.clip_name`."""
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None

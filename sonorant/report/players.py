@@ -79,7 +79,7 @@ class Presentation:
             errors=f"{wrong} of {sentence.words} wrong" if wrong else "no error",
             heard=marked(self.normalized(sentence.reference), self.normalized(sentence.heard[kind])),
             sound=_address("audio/flac", _flac(sound, self.audio.sample_rate)),
-            picture=_address("image/png", _spectrogram(sound, self.audio)),
+            picture=_address("image/png", spectrogram(sound, self.audio)),
             shown=f"Mel spectrogram, {label(kind)}, {seconds:.1f} s, up to {self.audio.f_max / 1000:g} kHz",
             width=round(100 * len(sound) / longest, 1),
         )
@@ -97,7 +97,7 @@ def _flac(sound: Floats, rate: int) -> bytes:
     return buffer.getvalue()
 
 
-def _spectrogram(samples: Floats, audio: MelConfig) -> bytes:
+def spectrogram(samples: Floats, audio: MelConfig) -> bytes:
     """The log-mel of samples (S,) as a PNG of 256 colours: time to the right, mel bins upwards, a pixel a frame."""
     from matplotlib import colormaps
     from PIL import Image

@@ -104,9 +104,11 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     expected = every_defect(tmp_path / "in/corpus", murmur)
     accepted, rejected = prepared(tmp_path / "in/corpus", tmp_path, LENIENT)
     assert rejected == expected
-    # JSONL's own, see test_corpora; of speakers, see test_splits; of how a recording sounds, see test_sound
+    # JSONL's own, see test_corpora; a person's, see test_decisions; of speakers, see test_splits; of how a recording
+    # sounds, see test_sound
     of_sound = {Defect.NOISY, Defect.REVERBERANT, Defect.NARROW, Defect.HUM, Defect.RATED_BAD}
-    assert set(expected.values()) == set(Defect) - {Defect.UNREADABLE_ROW, Defect.NOT_TRAINED} - of_sound
+    elsewhere = {Defect.UNREADABLE_ROW, Defect.DROPPED, Defect.NOT_TRAINED}
+    assert set(expected.values()) == set(Defect) - elsewhere - of_sound
     assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
     files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}
     assert files["nan"] == "audio/wavs/nan.wav"

@@ -68,6 +68,8 @@ class PrepareConfig:
     split_by: SplitBy = "text"
     """What the hash is of. `text`: all takes of a sentence are in one split; `speaker`: all of a speaker; `id`: each
     utterance for itself, so that other takes of a held-out sentence may be learned."""
+    decisions: str | None = None
+    """File of what a person decided about clips (`sonorant review`); None = nothing was decided."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.min_seconds < self.max_seconds:

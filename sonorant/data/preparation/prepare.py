@@ -19,6 +19,7 @@ from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
 from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
+from sonorant.data.preparation.decided import decide
 from sonorant.data.preparation.limits import LIMITS, beyond_limit
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.data.splits import few_texts, split_key, split_of
@@ -26,7 +27,7 @@ from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_frontend
 
-_NOT_OF_A_RECORDING = ("max_rejected", "validation", "test", "split_by", *LIMITS)
+_NOT_OF_A_RECORDING = ("max_rejected", "validation", "test", "split_by", "decisions", *LIMITS)
 """Settings that do not change what is found in a recording."""
 
 
@@ -91,7 +92,8 @@ def prepare(
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    """Examine the utterances of the folder `corpus`; write manifest, rejected.jsonl, summary.json and .html to `out`.
+    """Examine the utterances of the folder `corpus`, as `config.decisions` has it; write manifest, rejected.jsonl,
+    summary.json and summary.html to `out`.
 
     `frontend` names the text frontend, loaded for each utterance's language; `condition`: what is planned to be done to
     each recording, which stays as it is; `cache`: folder of what earlier runs
@@ -107,8 +109,9 @@ def prepare(
     _load_frontends(utterances, frontend)
     if config.rate_dnsmos and not dnsmos.installed():
         raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; pip install 'sonorant[mos]'")
-    rows = list(without_repeated_ids(utterances))
-    files = _hashes(rows, corpus)
+    files = _hashes(utterances, corpus)
+    decided = decide(utterances, files, corpus, config.decisions)
+    rows = list(without_repeated_ids(decided.utterances))
     found = compute_missing(
         partial(examine, corpus=corpus, config=config, condition=condition, frontend=frontend),
         rows,
@@ -118,19 +121,23 @@ def prepare(
         unit="utterance",
         processes=processes,
     )
-    examined = [_outcome(*of_row, config) for of_row in zip(rows, files, found, strict=True)]
+    examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
     outcomes = list(without_lost_speakers(list(without_repeated_sounds(examined)), config))
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
     refused_report.unlink(missing_ok=True)
-    if len(rejected) > config.max_rejected * len(outcomes) or not accepted:
+    defective = [outcome for outcome in rejected if outcome.reason is not Defect.DROPPED]
+    examined_ones = len(accepted) + len(defective)
+    if len(defective) > config.max_rejected * examined_ones or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
-        raise SonorantError(_too_many(rejected, len(outcomes), config, refused_report))
+        raise SonorantError(_too_many(defective, examined_ones, config, refused_report))
     sound = [outcome.utterance for outcome in accepted]
-    if warning := few_texts(sound, config.split_by, config.validation, config.test):
+    warnings = [decided.warning, few_texts(sound, config.split_by, config.validation, config.test)]
+    for warning in filter(None, warnings):
         print(f"warning: {warning}", file=sys.stderr, flush=True)
-    summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), condition, warning)
+    summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), condition)
+    summary |= {"warnings": [warning for warning in warnings if warning], "decisions": decided.counts}
     with atomic_folder(out) as folder:
         write_manifest(folder / "manifest.jsonl", sound)
         write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])
@@ -217,10 +224,11 @@ def examine(
     return dataclasses.asdict(finding)
 
 
-def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareConfig) -> Outcome:
+def _outcome(row: Utterance, file: str | None, note: str, found: dict[str, Any], config: PrepareConfig) -> Outcome:
     finding = Finding(**found)
     if finding.reason is not None:
-        return Outcome(utterance=row, finding=replace(finding, reason=Defect(finding.reason)))
+        detail = note or finding.detail
+        return Outcome(utterance=row, finding=replace(finding, reason=Defect(finding.reason), detail=detail))
     measures = parse_checked(finding.measures, Measures, Path(row.id))
     if broken := beyond_limit(measures, config):
         return Outcome(utterance=row, finding=replace(finding, reason=broken[0], detail=broken[1]))
@@ -239,32 +247,33 @@ def _outcome(row: Utterance, file: str, found: dict[str, Any], config: PrepareCo
     return Outcome(utterance=replace(known, split=split), finding=finding)
 
 
-def _hashes(rows: list[Utterance], corpus: Path) -> list[str]:
-    """Hash of each row's file; the name it gives where there is nothing to read."""
+def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
+    """Hash of each row's file; None where there is nothing to read."""
 
-    def of_row(row: Utterance) -> str:
+    def of_row(row: Utterance) -> str | None:
         if row.audio and path_inside(corpus, row.audio):
             try:
                 return sha256_file(corpus / row.audio)
             except OSError:
                 pass
-        return f"not a file: {row.audio}"
+        return None
 
     with ThreadPoolExecutor() as pool:
         return list(pool.map(of_row, rows))
 
 
 def _keys(
-    rows: list[Utterance], files: list[str], config: PrepareConfig, condition: ConditionConfig, frontend: str
+    rows: list[Utterance], files: list[str | None], config: PrepareConfig, condition: ConditionConfig, frontend: str
 ) -> list[str]:
     """What a finding depends on: the file's bytes, the text, the settings and the code."""
     code = code_of(sonorant.audio, sonorant.data.preparation, sonorant.text)
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
     settings |= dataclasses.asdict(condition)
     versions = {language: _frontend(frontend, language).version for language in {row.language for row in rows}}
+    sources = [file or f"not a file: {row.audio}" for row, file in zip(rows, files, strict=True)]
     return [
-        key_of(code, settings, file, row.text, row.language, versions[row.language], row.start, row.end, row.defect)
-        for row, file in zip(rows, files, strict=True)
+        key_of(code, settings, source, row.text, row.language, versions[row.language], row.start, row.end, row.defect)
+        for row, source in zip(rows, sources, strict=True)
     ]
 
 

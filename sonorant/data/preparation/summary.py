@@ -26,9 +26,7 @@ SHARES = {
 }
 
 
-def summarize(
-    accepted: list[Utterance], rejected: Counter[str], condition: ConditionConfig, warning: str | None = None
-) -> dict[str, Any]:
+def summarize(accepted: list[Utterance], rejected: Counter[str], condition: ConditionConfig) -> dict[str, Any]:
     """Return the figures of the accepted utterances (at least one, all fields set) and the rejected ones by reason, as
     plain JSON.
 
@@ -41,7 +39,6 @@ def summarize(
         "hours": _hours(accepted),
         "rejected": {"utterances": rejected.total(), "reasons": dict(rejected.most_common())},
         "texts": describe_texts(accepted),
-        "warnings": [warning] if warning else [],
         "splits": {split: _share([u for u in accepted if u.split == split]) for split in SPLITS},
         "speakers": _shares(accepted, lambda utterance: utterance.speaker),
         "languages": _shares(accepted, lambda utterance: utterance.language),

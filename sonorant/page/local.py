@@ -1,0 +1,123 @@
+"""An HTTP server for a page of this machine alone; what the demo page and the review share.
+
+It listens on loopback and refuses what another site's page could make the browser send: a foreign Host (DNS
+rebinding), a foreign Origin, a body that is not JSON.
+"""
+
+import errno
+import json
+import logging
+import sys
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from sonorant.errors import SonorantError
+
+ADDRESS = "127.0.0.1"
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class LocalServer(ThreadingHTTPServer):
+    """Answers each request on a thread of its own. `port` 0 takes any free one.
+
+    Raises SonorantError if the port is taken or not allowed.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, port: int, request: type["LocalRequest"]) -> None:
+        try:
+            super().__init__((ADDRESS, port), request)
+        except OSError as error:
+            taken = error.errno == errno.EADDRINUSE
+            reason = "is taken" if taken else f"cannot be listened on ({error.strerror})"
+            raise SonorantError(f"port {port} {reason}; give another with --port, or 0 for any free one") from None
+        except OverflowError:
+            raise SonorantError(f"port must be 0 to 65535, not {port}") from None
+        self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log errors; a client that disconnected is not one."""
+        if isinstance(sys.exception(), (ConnectionError, TimeoutError)):
+            _log.info("a client disconnected")
+        else:
+            _log.exception("a request failed")
+
+    @property
+    def url(self) -> str:
+        return f"http://{ADDRESS}:{self.server_port}/"
+
+
+class LocalRequest(BaseHTTPRequestHandler):
+    """One request on a connection of its own."""
+
+    server: LocalServer
+    server_version = "Sonorant"
+    sys_version = ""
+    timeout = 30.0
+    """Seconds a client may take to send or to receive."""
+
+    def is_own(self) -> bool:
+        """Whether the request comes from the page itself; refuse it if not."""
+        host, origin = self.headers.get("Host"), self.headers.get("Origin")
+        if host in self.server.hosts and origin in (None, f"http://{host}"):
+            return True
+        self.refuse(HTTPStatus.FORBIDDEN, f"this page is for this machine alone; open {self.server.url}")
+        return False
+
+    def read_json(self, most: int) -> tuple[bool, Any]:
+        """Read a JSON body of at most so many bytes: (True, its value), or (False, None) if it was refused."""
+        length = self.headers.get("Content-Length", "")
+        if self.headers.get_content_type() != "application/json":
+            self.refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the request must be application/json")
+        elif not (length.isascii() and length.isdigit()):
+            self.refuse(HTTPStatus.LENGTH_REQUIRED, "the request does not say its length")
+        elif len(length) > 12 or int(length) > most:
+            error = f"the request is larger than {most} bytes; shorten the text"
+            self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, error)
+        else:
+            try:
+                return True, json.loads(self.rfile.read(int(length)))
+            except (ValueError, RecursionError):  # ValueError also for numbers of thousands of digits
+                error = "the request is not JSON, or holds a number that is too long"
+                self.refuse(HTTPStatus.BAD_REQUEST, error)
+        return False, None
+
+    def refuse(self, status: HTTPStatus, error: str) -> None:
+        self.send_json(status, {"error": error})
+
+    def send_json(self, status: HTTPStatus, value: dict[str, Any]) -> None:
+        self.send(status, as_json(value), "application/json")
+
+    def send(self, status: HTTPStatus, body: bytes, kind: str, **more: str) -> None:
+        """Send a whole answer; `more` headers are written with _ for -."""
+        self.send_head(status, kind, len(body), **more)
+        self.wfile.write(body)
+
+    def send_head(self, status: HTTPStatus, kind: str, length: int | None = None, **more: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        if length is not None:
+            self.send_header("Content-Length", str(length))
+        for name, value in (HEADERS | more).items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Write requests to the log, not to the terminal."""
+        _log.info(format, *arguments)
+
+
+def as_json(value: dict[str, Any]) -> bytes:
+    """ASCII, which can hold anything that was in a request, even half a surrogate pair."""
+    return json.dumps(value, allow_nan=False).encode()

@@ -1,0 +1,501 @@
+"use strict";
+
+const DOUBTFUL = 0.5; // a word's doubt from which it is marked
+const AROUND = 0.03; // seconds heard before and after a word
+const SHORTEST = 0.05; // seconds that must remain between the edges
+
+// clips: all, in the server's order. at: the playhead, in seconds. playing: {from, stop} while something is heard.
+// edges: what is kept, as shown; it differs from the decision only while an edge is being moved.
+const review = { clips: [], clip: null, at: 0, playing: null, edges: null, undo: [], moving: null };
+let queue = Promise.resolve();
+
+const element = (id) => document.getElementById(id);
+const audio = element("audio");
+const address = (clip, part = "") => `clips/${encodeURIComponent(clip)}${part}`;
+const seconds = (value) => `${value.toFixed(2)} s`;
+const tell = (line) => (element("status").textContent = line);
+const complain = (line) => (element("error").textContent = line);
+const decided = () => review.clips.filter((clip) => clip.decision).length;
+
+function make(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+async function ask(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  let response;
+  try {
+    response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body) } : {});
+  } catch {
+    throw new Error("the server cannot be reached; is sonorant review still running?");
+  }
+  const answer = await response.json();
+  if (!response.ok) throw Object.assign(new Error(answer.error), { clip: answer.clip });
+  return answer;
+}
+
+// Steps run one after the other, so that fast keys act on the clip that is shown by then.
+function step(action) {
+  queue = queue.then(action).catch((error) => {
+    complain(error.message);
+    if (error.clip) update(error.clip);
+  });
+}
+
+// --- the list ---
+
+const fitting = (clip) =>
+  (!element("undecided").checked || !clip.decision) && (!element("fault").value || clip.fault === element("fault").value);
+const shown = () => review.clips.filter((clip) => fitting(clip) || clip.clip === review.clip?.clip);
+
+const VERDICTS = { keep: ["kept", "good"], drop: ["dropped", "bad"], edit: ["edited", "none"] };
+
+function verdict(decision, badge) {
+  const [words, kind] = decision ? VERDICTS[decision.decision] : ["", ""];
+  badge.textContent = words;
+  badge.className = words ? `badge ${kind}` : "";
+}
+
+function showEntry(clip) {
+  const badge = make("span");
+  verdict(clip.decision, badge);
+  const score = clip.score === null ? "" : clip.score.toFixed(2);
+  const small = clip.fault ?? clip.rejected ?? (clip.score === null ? clip.id : "no fault found");
+  clip.button.replaceChildren(
+    make("span", { className: "score", textContent: score, title: "probability that text and sound do not match" }),
+    make("span", { className: "line", textContent: clip.text }),
+    make("span", { className: "small" }, badge, badge.textContent ? " " : "", small),
+  );
+}
+
+function refresh() {
+  for (const clip of review.clips) {
+    const current = clip.clip === review.clip?.clip;
+    clip.item.hidden = !fitting(clip) && !current;
+    if (current) clip.button.setAttribute("aria-current", "true");
+    else clip.button.removeAttribute("aria-current");
+  }
+  element("progress").max = Math.max(review.clips.length, 1);
+  element("progress").value = decided();
+  element("decided").textContent = `${decided()} of ${review.clips.length} decided`;
+  const row = review.clips.find((clip) => clip.clip === review.clip?.clip);
+  if (row) reveal(row.item);
+}
+
+// Within the list alone: on a phone the page itself must stay where it is.
+function reveal(item) {
+  const list = element("list");
+  const below = item.offsetTop + item.offsetHeight - list.clientHeight;
+  list.scrollTop = Math.min(Math.max(list.scrollTop, below), item.offsetTop);
+}
+
+function fill(listed) {
+  review.clips = listed.clips;
+  for (const clip of review.clips) {
+    clip.button = make("button", { type: "button", onclick: () => step(() => open(clip.clip)) });
+    clip.item = make("li", {}, clip.button);
+    showEntry(clip);
+  }
+  element("list").replaceChildren(...review.clips.map((clip) => clip.item));
+  const faults = new Map();
+  for (const { fault } of review.clips) if (fault) faults.set(fault, (faults.get(fault) ?? 0) + 1);
+  const options = [...faults].map(([fault, count]) => new Option(`${fault} (${count})`, fault));
+  element("fault").replaceChildren(new Option("all", ""), ...options);
+  element("notice").hidden = listed.audited;
+  element("notice").textContent =
+    "There is no audit of this corpus yet, so the clips come in the manifest's order and no word is marked.";
+}
+
+// --- a clip ---
+
+async function open(name) {
+  stop();
+  const clip = await ask(address(name));
+  Object.assign(review, { at: 0, edges: null });
+  element("picture").src = address(name, "/picture");
+  audio.src = address(name, "/sound");
+  closeEdit();
+  complain("");
+  element("stage").hidden = false;
+  update(clip);
+  review.at = review.edges.start;
+  draw();
+  if (element("autoplay").checked) play(review.edges.start, review.edges.end);
+}
+
+// Show what the server says of the clip now, in the list too.
+function update(clip) {
+  review.clip = clip;
+  const row = review.clips.find((other) => other.clip === clip.clip);
+  Object.assign(row, { text: clip.text, decision: clip.decision });
+  showEntry(row);
+  review.edges = { start: clip.decision?.start ?? 0, end: clip.decision?.end ?? clip.seconds };
+  element("name").textContent = clip.id;
+  element("fault-name").textContent = clip.fault ?? "";
+  element("fault-name").className = clip.fault ? "badge bad" : "";
+  verdict(clip.decision, element("verdict"));
+  element("rejected").hidden = !clip.rejected;
+  element("rejected").textContent = `Left out by prepare: ${clip.rejected}`;
+  element("original").hidden = clip.text === clip.original;
+  element("original").textContent = `Before: ${clip.original}`;
+  element("note").value = clip.decision?.note ?? "";
+  element("picture").alt = `Spectrogram of ${clip.seconds.toFixed(1)} seconds`;
+  showText(clip);
+  showTimes(clip);
+  showHeard(clip);
+  refresh();
+  draw();
+}
+
+function showText(clip) {
+  const parts = clip.tokens.flatMap((token) => {
+    if (token.first === null) return [make("span", { textContent: token.text }), " "];
+    const [first, last] = [clip.words[token.first], clip.words[token.last]];
+    const doubtful = token.doubt >= DOUBTFUL;
+    const title = `${doubtful ? "doubtful; " : ""}press to hear it`;
+    const heard = make("button", { type: "button", textContent: token.text, title, onclick: () => hear(first, last) });
+    heard.classList.toggle("doubtful", doubtful);
+    return [heard, " "];
+  });
+  element("text").replaceChildren(...parts);
+}
+
+const place = (at) => `${(100 * at) / review.clip.seconds}%`;
+
+function showTimes(clip) {
+  const buttons = clip.words.map((word) => {
+    const button = make("button", { type: "button", onclick: () => hear(word, word) }, make("span", { textContent: word.text }));
+    button.style.left = place(word.start);
+    button.style.width = place(Math.max(word.end - word.start, 0));
+    button.classList.toggle("doubtful", word.doubt >= DOUBTFUL);
+    button.classList.toggle("unspoken", word.end <= word.start);
+    const where = word.end > word.start ? `${word.start.toFixed(2)} to ${seconds(word.end)}` : "not spoken";
+    button.title = `${word.text}: ${where}, doubt ${word.doubt.toFixed(2)}`;
+    button.setAttribute("aria-label", button.title);
+    return button;
+  });
+  element("words").replaceChildren(...buttons);
+  stack(buttons);
+  const spans = clip.unexplained.map((span) => {
+    const title = `Speech that is not in the text, ${span.start.toFixed(2)} to ${seconds(span.end)}`;
+    const made = make("div", { className: "unexplained", title });
+    made.setAttribute("role", "img");
+    made.setAttribute("aria-label", title);
+    made.style.left = place(span.start);
+    made.style.width = place(span.end - span.start);
+    return made;
+  });
+  element("spans").replaceChildren(...spans);
+  element("legend").hidden = clip.words.length === 0 && spans.length === 0;
+  const each = clip.seconds > 8 ? 1 : 0.5;
+  const marks = Array.from({ length: Math.floor(clip.seconds / each) + 1 }, (_, mark) => {
+    const label = make("span", { textContent: `${mark * each}` });
+    label.style.left = place(mark * each);
+    return label;
+  });
+  element("axis").replaceChildren(...marks);
+}
+
+// Words keep their true places; each goes into the first row in which its letters are free.
+function stack(buttons) {
+  const ends = [];
+  const places = buttons.map((button) => {
+    const left = button.getBoundingClientRect().left;
+    const right = left + Math.max(button.offsetWidth, button.firstChild.offsetWidth);
+    let row = ends.findIndex((end) => end <= left);
+    if (row < 0) row = ends.push(0) - 1;
+    ends[row] = right + 2;
+    return row;
+  });
+  buttons.forEach((button, index) => (button.style.top = `${places[index] * 1.85}rem`));
+  element("words").style.height = `${ends.length * 1.85}rem`;
+}
+
+function showHeard(clip) {
+  const tags = { same: "span", other: "mark", missing: "del" };
+  const heard = Object.entries(clip.heard).flatMap(([name, parts]) => {
+    const words = parts.flatMap(([text, kind]) => [make(tags[kind], { textContent: text }), " "]);
+    return [make("dt", { textContent: name }), make("dd", {}, ...(words.length ? words : ["nothing"]))];
+  });
+  element("heard").replaceChildren(...heard);
+  element("heard-section").hidden = heard.length === 0;
+  const figures = { clip: clip.clip, file: clip.file, speaker: clip.speaker, length: seconds(clip.seconds) };
+  if (clip.score !== null) figures["probability of a fault"] = clip.score.toFixed(3);
+  for (const [name, value] of Object.entries(clip.figures)) figures[name] = value.toPrecision(3);
+  const rows = Object.entries(figures).flatMap(([name, value]) => [
+    make("dt", { textContent: name }),
+    make("dd", { textContent: value }),
+  ]);
+  element("figures").replaceChildren(...rows);
+}
+
+// --- sound ---
+
+function draw() {
+  const { clip, edges, at } = review;
+  if (!clip) return;
+  element("playhead").style.left = place(at);
+  element("before").style.width = place(edges.start);
+  element("after").style.width = place(Math.max(clip.seconds - edges.end, 0));
+  for (const id of ["start", "end"]) {
+    const handle = element(id);
+    handle.style.left = place(edges[id]);
+    handle.setAttribute("aria-valuemin", "0");
+    handle.setAttribute("aria-valuemax", clip.seconds.toFixed(3));
+    handle.setAttribute("aria-valuenow", edges[id].toFixed(3));
+    handle.setAttribute("aria-valuetext", seconds(edges[id]));
+  }
+  [...element("words").children].forEach((button, index) => {
+    const word = clip.words[index];
+    button.classList.toggle("playing", Boolean(review.playing) && word.start <= at && at < word.end);
+  });
+  element("play").firstChild.textContent = review.playing ? "Pause " : "Play ";
+}
+
+async function play(from, end) {
+  stop();
+  review.playing = { from, stop: Math.min(end, review.clip.seconds) };
+  const { playing } = review;
+  if (audio.readyState < 1) await new Promise((resolve) => audio.addEventListener("loadedmetadata", resolve, { once: true }));
+  if (review.playing !== playing) return;
+  audio.currentTime = from;
+  try {
+    await audio.play();
+  } catch {
+    // refused before the first key or click on the page, or another clip came
+    if (review.playing === playing) stop();
+    return;
+  }
+  requestAnimationFrame(follow);
+}
+
+function follow() {
+  if (!review.playing) return;
+  review.at = audio.currentTime;
+  if (audio.ended || review.at >= review.playing.stop) {
+    const { from } = review.playing;
+    stop();
+    review.at = from;
+  } else {
+    requestAnimationFrame(follow);
+  }
+  draw();
+}
+
+function stop() {
+  if (review.playing && !audio.paused) review.at = audio.currentTime;
+  review.playing = null;
+  audio.pause();
+  draw();
+}
+
+// From the playhead to the end of what is kept; from beyond it, to the end of the clip.
+function toggle() {
+  if (review.playing) return stop();
+  const { at, edges, clip } = review;
+  return play(at, at < edges.end - 0.01 ? edges.end : clip.seconds);
+}
+
+const hear = (first, last) => play(Math.max(first.start - AROUND, 0), Math.max(last.end, first.start + 0.2) + AROUND);
+
+function seek(at) {
+  stop();
+  review.at = Math.min(Math.max(at, 0), review.clip.seconds);
+  draw();
+}
+
+// --- decisions ---
+
+const fields = (decision) => decision && Object.fromEntries(Object.entries(decision).filter(([, value]) => value !== null));
+
+async function write(clip, before, decision) {
+  const answer = await ask("decisions", { clip, before, decision: fields(decision) });
+  update(answer);
+  complain("");
+  return answer;
+}
+
+async function decide(decision) {
+  const { clip } = review;
+  const note = element("note").value;
+  const answer = await write(clip.clip, clip.decision, decision && { ...decision, note });
+  review.undo.push({ clip: clip.clip, before: clip.decision, after: answer.decision });
+}
+
+async function settle(verdict) {
+  const { clip } = review;
+  const edited = clip.decision?.decision === "edit";
+  // What was edited is kept as edited.
+  if (!(verdict === "keep" && edited)) await decide({ decision: verdict });
+  const done = { keep: edited ? "Kept as edited" : "Kept", drop: "Dropped" }[verdict];
+  const all = shown();
+  const after = all.slice(all.findIndex((other) => other.clip === clip.clip) + 1);
+  const next = [...after, ...all].find((other) => !other.decision);
+  if (next) await open(next.clip);
+  tell(`${done}: ${clip.id}.${next ? "" : " Everything shown is decided; dvc repro applies it."}`);
+}
+
+async function edit(changes, line) {
+  const { clip } = review;
+  const old = clip.decision?.decision === "edit" ? clip.decision : { text: "", start: null, end: null };
+  const text = changes.text ?? old.text;
+  const wanted = { decision: "edit", text: text === clip.original ? "" : text, start: old.start, end: old.end, ...changes.edges };
+  if (wanted.start !== null && wanted.start < 0.0005) wanted.start = null;
+  if (wanted.end !== null && wanted.end > clip.seconds - 0.0005) wanted.end = null;
+  const empty = !wanted.text && wanted.start === null && wanted.end === null;
+  if (empty && clip.decision?.decision !== "edit") return tell("Nothing was changed.");
+  await decide(empty ? null : wanted);
+  return tell(line);
+}
+
+function setEdge(id, at) {
+  const { edges } = review;
+  const fits = id === "start" ? at <= edges.end - SHORTEST : at >= edges.start + SHORTEST;
+  if (!fits) {
+    complain(id === "start" ? "The start must lie before the end." : "The end must lie after the start.");
+    review.edges = { start: review.clip.decision?.start ?? 0, end: review.clip.decision?.end ?? review.clip.seconds };
+    return draw();
+  }
+  return step(() => edit({ edges: { [id]: Math.round(at * 1000) / 1000 } }, `New ${id}: ${seconds(at)}.`));
+}
+
+async function undo() {
+  const last = review.undo.pop();
+  if (last) {
+    if (last.clip !== review.clip.clip) await open(last.clip);
+    await write(last.clip, last.after, last.before);
+    return tell(`Undone: ${review.clip.id}.`);
+  }
+  if (!review.clip.decision) return tell("There is nothing to undo.");
+  await write(review.clip.clip, review.clip.decision, null);
+  return tell(`The decision on ${review.clip.id} is taken back.`);
+}
+
+async function move(by) {
+  const all = shown();
+  const next = all[all.findIndex((other) => other.clip === review.clip?.clip) + by];
+  if (next) await open(next.clip);
+  tell(next ? "" : by > 0 ? "This is the last clip." : "This is the first clip.");
+}
+
+// --- the text's form ---
+
+function openEdit() {
+  stop();
+  element("edit").hidden = false;
+  element("new-text").value = review.clip.text;
+  element("new-text").focus();
+}
+
+function closeEdit() {
+  const had = element("edit").contains(document.activeElement);
+  element("edit").hidden = true;
+  if (had) element("rewrite").focus();
+}
+
+element("edit").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = element("new-text").value.split(/\s+/).filter(Boolean).join(" ");
+  if (!text) return complain("The text is empty; drop the clip if nothing is said in it.");
+  closeEdit();
+  return step(() => edit({ text }, "New text."));
+});
+element("new-text").addEventListener("keydown", (event) => {
+  if (event.key === "Escape") closeEdit();
+  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
+    event.preventDefault();
+    element("edit").requestSubmit();
+  }
+});
+element("cancel").addEventListener("click", closeEdit);
+
+// --- edges by mouse and by arrow keys ---
+
+const under = (event) => {
+  const { left, width } = element("view").getBoundingClientRect();
+  return (Math.min(Math.max(event.clientX - left, 0), width) / width) * review.clip.seconds;
+};
+
+element("view").addEventListener("pointerdown", (event) => {
+  review.moving = event.target.classList.contains("handle") ? event.target.id : "playhead";
+  element("view").setPointerCapture(event.pointerId);
+  if (review.moving === "playhead") seek(under(event));
+});
+element("view").addEventListener("pointermove", (event) => {
+  if (review.moving === "playhead") seek(under(event));
+  else if (review.moving) {
+    review.edges[review.moving] = under(event);
+    draw();
+  }
+});
+element("view").addEventListener("pointerup", (event) => {
+  const { moving } = review;
+  review.moving = null;
+  if (moving && moving !== "playhead") setEdge(moving, under(event));
+});
+element("view").addEventListener("pointercancel", () => {
+  review.moving = null;
+  update(review.clip);
+});
+
+// --- keys and buttons ---
+
+const actions = {
+  play: toggle,
+  keep: () => step(() => settle("keep")),
+  drop: () => step(() => settle("drop")),
+  rewrite: openEdit,
+  "set-start": () => setEdge("start", review.playing ? audio.currentTime : review.at),
+  "set-end": () => setEdge("end", review.playing ? audio.currentTime : review.at),
+  undo: () => step(undo),
+  previous: () => step(() => move(-1)),
+  next: () => step(() => move(1)),
+};
+const letters = { k: "keep", d: "drop", e: "rewrite", s: "set-start", t: "set-end", u: "undo" };
+const arrows = { ArrowUp: "previous", ArrowDown: "next" };
+
+for (const [id, action] of Object.entries(actions)) {
+  element(id).addEventListener("click", () => review.clip && action());
+}
+// A button pressed by mouse gives the focus back, so that the space bar plays.
+document.addEventListener("click", (event) => event.detail && event.target.closest("button")?.blur());
+
+document.addEventListener("keydown", (event) => {
+  const { target, key } = event;
+  const typing = target.matches("input[type=text], textarea, select");
+  if (!review.clip || typing || event.ctrlKey || event.altKey || event.metaKey) return;
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[key];
+  if (by && target.classList.contains("handle")) {
+    setEdge(target.id, review.edges[target.id] + by * (event.shiftKey ? 0.1 : 0.01));
+  } else if (by) {
+    seek(review.at + by * (event.shiftKey ? 1 : 0.1));
+  } else if (arrows[key]) {
+    actions[arrows[key]]();
+  } else if (key === " " && !target.matches("button, summary, input")) {
+    toggle();
+  } else if (letters[key.toLowerCase()] && element("keys").checked) {
+    if (!event.repeat) actions[letters[key.toLowerCase()]]();
+  } else {
+    return;
+  }
+  event.preventDefault();
+});
+
+element("note").addEventListener("change", () => {
+  const { decision } = review.clip;
+  if (decision) step(() => decide(decision));
+});
+element("note").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" || event.key === "Escape") element("note").blur();
+});
+for (const id of ["fault", "undecided"]) element(id).addEventListener("change", refresh);
+addEventListener("resize", () => review.clip && stack([...element("words").children]));
+
+step(async () => {
+  fill(await ask("clips"));
+  const first = review.clips.find((clip) => !clip.decision) ?? review.clips[0];
+  refresh();
+  if (first) await open(first.clip);
+});

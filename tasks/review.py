@@ -1,0 +1,53 @@
+"""`sonorant review`: a page on this machine where one listens to clips, the doubtful ones first, and decides."""
+
+import argparse
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from sonorant.data.preparation import PrepareConfig
+from sonorant.errors import SonorantError
+from sonorant.review.server import Review, ReviewServer
+from tasks.params import load
+from tasks.stage import INPUTS, run
+
+EXAMPLES = """\
+examples:
+  sonorant review --decisions corpora/mine/decisions.csv   the first time
+  sonorant review                                          with prepare.decisions in params.yaml
+"""
+
+
+def main() -> None:
+    """Serve the page until ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="sonorant review",
+        description=__doc__.partition(": ")[2],
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--corpus", type=Path, default=Path("data/corpus"), metavar="FOLDER", help=INPUTS["corpus"])
+    add("--prepared", type=Path, default=Path("data/prepared"), metavar="FOLDER", help=INPUTS["prepared"])
+    audit = "folder the stage audit wrote; without one, the order is the manifest's"
+    add("--audit", type=Path, default=Path("data/audit"), metavar="FOLDER", help=audit)
+    add("--decisions", type=Path, metavar="FILE", help="where decisions go (default: prepare.decisions of params.yaml)")
+    port = "port to listen on; 0 takes any that is free; default 8766"
+    add("--port", type=int, default=8766, metavar="N", help=port)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    applied = load("prepare", PrepareConfig).decisions
+    decisions = arguments.decisions or (Path(applied) if applied else None)
+    if decisions is None:
+        raise SonorantError("say where decisions go: --decisions corpora/<name>/decisions.csv")
+    review = Review(arguments.corpus, arguments.prepared, arguments.audit, decisions)
+    with ReviewServer(review, arguments.port) as server, suppress(KeyboardInterrupt):
+        if applied is None or Path(applied).resolve() != decisions.resolve():
+            print(f"note: prepare does not apply {decisions} yet; set prepare.decisions to it in params.yaml")
+        print(f"open {server.url} (ctrl-C ends it)", flush=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    run(main)
