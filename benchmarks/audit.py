@@ -30,6 +30,7 @@ from tasks.stage import run
 SHARES = {"swapped": 0.04, "edge": 0.03, "inside": 0.03, "cut": 0.03}
 AIMS = {"swapped": 0.99, "edge": 0.90, "cut": 0.85}
 MOST_GOOD = 0.02
+DOUBTS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
 CUT_SECONDS = (0.15, 0.4)
 SHORT = {"sentences": 160, "steps": 60}
 
@@ -171,8 +172,17 @@ def count(audited: list[Audited], planted: dict[str, str]) -> tuple[dict[str, ob
         "precision": round(precision, 4),
         "kind_named_right": round(named[True] / max(1, named.total()), 4),
         "kinds": found,
+        "by_doubt": {str(doubt): _shares(audited, planted, doubt) for doubt in DOUBTS},
         "flagged_others": [row.id for row in flags if row.id not in planted][:40],
     }, claims
+
+
+def _shares(audited: list[Audited], planted: dict[str, str], doubt: float) -> dict[str, float]:
+    """Share of each group, and of the others, that scores `doubt` or more."""
+    scores: dict[str, list[bool]] = {}
+    for row in audited:
+        scores.setdefault(planted.get(row.id, "others").split(":")[0], []).append(row.score >= doubt)
+    return {group: round(float(np.mean(flags)), 4) for group, flags in sorted(scores.items())}
 
 
 def _names(kind: str) -> Fault:

@@ -265,7 +265,7 @@ def _audited(
         rows.append(
             Audited(
                 id=utterance.id,
-                clip=str(utterance.sha256)[:12],
+                clip=utterance.clip or str(utterance.sha256)[:12],
                 score=round(scores[place], 4),
                 fault=faults[place] if doubtful else None,
                 words=tuple(
