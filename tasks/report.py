@@ -17,12 +17,13 @@ def main() -> None:
         "quantisation, loss curves, samples to listen to, corpus, lineage. Settings: params.yaml, section 'report'.",
         epilog="Next: open the page.",
     )
-    add_inputs(parser, "metrics", "evaluation", "choice", "parity", "quantization", "prepared")
+    add_inputs(parser, "metrics", "evaluation", "choice", "parity", "quantization", "prepared", "audit")
     add_inputs(parser, "predictor", "waveform", "quantized", "families")
     parser.add_argument("--out", type=Path, required=True, help="HTML file to write")
     given = vars(parser.parse_args())
     out, summary = given.pop("out"), given.pop("prepared") / "summary.json"
-    inputs = ReportInputs(**given, summary=summary, hashes=hashes_of(stage_of_graph("report")["deps"]))
+    audit = given.pop("audit") / "summary.json"
+    inputs = ReportInputs(**given, summary=summary, audit=audit, hashes=hashes_of(stage_of_graph("report")["deps"]))
     write_report(out, inputs, load("report", ReportConfig))
 
 

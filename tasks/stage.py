@@ -17,6 +17,7 @@ from tasks.origin import origin_tags
 
 GRAPH = Path("dvc.yaml")
 INPUTS = {
+    "audit": "folder the stage audit wrote",
     "choice": "JSON the stage choose wrote",
     "codes": "token store the stage train_waveform wrote",
     "corpus": "folder the stage corpus wrote",

@@ -29,8 +29,8 @@ def training(models: Mapping[str, Document]) -> Section:
     return Section(anchor="training", title="Training", parts=[Charts(charts=charts), *notes])
 
 
-def corpus(summary: Document) -> Section:
-    """How much there is of what, and what was refused."""
+def corpus(summary: Document, audit: Document) -> Section:
+    """How much there is of what, what was refused, and whether the sound says the texts."""
     rows = [
         [f"{name}: {value}", f"{share['utterances'].number():.0f}", f"{share['hours'].number():.3f}"]
         for key, name in SHARES.items()
@@ -45,7 +45,15 @@ def corpus(summary: Document) -> Section:
         f"{f' ({reasons})' if reasons else ''}."
     )
     table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=rows)
-    return Section(anchor="corpus", title="Corpus", parts=[note, table])
+    sources = [[name, said.text()] for name, said in audit["sources"].items()]
+    faults = [[f"likely fault: {fault}", f"{count.number():.0f}"] for fault, count in audit["faults"].items()]
+    doubtful, dropped = (f"{audit[key].number():.0f}" for key in ("doubtful", "dropped"))
+    rows = [["doubtful utterances", doubtful], *faults, ["dropped for it", dropped]]
+    ran = any(said == "ran" for _, said in sources)
+    audited = Table(
+        caption="Audit: does the sound say the text?", head=["", "utterances"], rows=sources + (rows if ran else [])
+    )
+    return Section(anchor="corpus", title="Corpus", parts=[note, table, audited])
 
 
 def lineage(models: Mapping[str, Document], hashes: Mapping[str, str], metrics: Document) -> Section:

@@ -52,6 +52,8 @@ class ReportInputs:
     """What the stage quantize found."""
     summary: Path
     """The corpus in figures."""
+    audit: Path
+    """What the stage audit found, in figures."""
     predictor: Path
     """Trained folder of the model that predicts."""
     waveform: Path
@@ -87,7 +89,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
         parity(Document.read(inputs.parity)),
         quantization([(name, quantized[role]) for role, name in roles.items()]),
         training(named),
-        corpus(Document.read(inputs.summary)),
+        corpus(Document.read(inputs.summary), Document.read(inputs.audit)),
         lineage(named | int8, inputs.hashes, metrics),
     ]
     title, first = f"{shipped(choice)} · report of a voice", headline(choice, metrics)

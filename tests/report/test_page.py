@@ -137,6 +137,7 @@ def test_the_first_screen_sets_words_and_naturalness_beside_the_recordings(own: 
         ("choice", "table", {}, "choice.json: key 'table' must be a list"),
         ("parity", "onnxruntime/fp32.passed", "yes", "fp32.passed' must be true or false"),
         ("quantization", "waveform", None, "quantization.json: key 'waveform' is missing"),
+        ("audit", "doubtful", None, "audit.json: key 'doubtful' is missing"),
         ("summary", "splits", 3, "summary.json: key 'splits' must be an object, not 3"),
     ],
 )
@@ -153,7 +154,7 @@ def test_an_input_of_another_shape_is_one_line(
     assert message in refusal(own)
 
 
-@pytest.mark.parametrize("file", ["metrics", "choice", "parity", "quantization", "summary"])
+@pytest.mark.parametrize("file", ["metrics", "choice", "parity", "quantization", "summary", "audit"])
 def test_an_input_that_is_not_there_is_one_line(inputs: ReportInputs, file: str) -> None:
     assert "absent.json: no such file" in refusal(replace(inputs, **{file: Path("absent.json")}))
 
@@ -216,3 +217,20 @@ def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: Report
     page = drawn(own)
     assert "0.850 (other speakers 0.570, recordings 0.900)" in page
     assert "not run: one speaker" in page, "the others have not run"
+
+
+def test_what_the_audit_found_stands_with_the_corpus(own: ReportInputs) -> None:
+    assert "likely fault: sound is cut at the end" in drawn(own)
+    with edited(own.audit) as found:
+        found["sources"] = {"aligner": "not run: too few"}
+    page = drawn(own)
+    assert "not run: too few" in page and "likely fault" not in page, "what did not run found nothing"
+
+
+def test_sentences_that_training_read_are_not_called_held_out(own: ReportInputs) -> None:
+    assert "held-out sentences" in drawn(own)
+    with edited(own.metrics) as metrics:
+        for judged in metrics["intelligibility"].values():
+            judged["read_in_training"] = 2
+    page = drawn(own)
+    assert "not held out: training read 2 of them" in page and "held-out sentences" not in page

@@ -1,0 +1,191 @@
+"""The stage audit: faulty texts are found, nothing is computed twice, and what did not run says so by name."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from sonorant.audio.wav import write_wav
+from sonorant.audit.audit import AuditConfig, audit
+from sonorant.audit.clips import examine
+from sonorant.audit.findings import Fault, read_audit
+from sonorant.data.manifest import Utterance, read_manifest, write_manifest
+from sonorant.errors import SonorantError
+from sonorant.files import read_json, read_jsonl, sha256_file
+from sonorant.text import load_frontend
+from tasks.params import load
+from tests.support.command import run_command
+from tests.support.imports import ROOT
+
+STAGE = sys.modules["sonorant.audit.audit"]
+CONFIG = load("audit", AuditConfig, ROOT / "params.yaml")
+PROMPT = "many people like green apples better than small yellow plums because good fruit needs much sun"
+RATE = 16000
+
+
+def sing(text: str, seed: int) -> np.ndarray:
+    """Each phone of the text as a chord of its own, 0.1 s long, in faint noise."""
+    chance = np.random.default_rng(seed)
+    time = np.arange(RATE // 10) / RATE
+    frontend = load_frontend("gruut", "en-us")
+    symbols = [phoneme.symbol for phoneme in frontend.speak(text).phonemes if phoneme.symbol not in ",.?!"]
+    places = [frontend.symbols.index(symbol) for symbol in symbols]
+    chords = [np.sin(2 * np.pi * f * time) for place in places for f in [300 + 130 * place]]
+    silence = np.zeros(RATE // 10)
+    samples = np.concatenate([silence, *(0.3 * chord * np.hanning(len(chord)) for chord in chords), silence])
+    return (samples + chance.normal(0, 1e-3, len(samples))).astype(np.float32)
+
+
+def corpus_of(folder: Path, count: int, swapped: tuple[int, ...] = ()) -> list[Utterance]:
+    """A prepared corpus of sung sentences; those `swapped` say another text than the manifest."""
+    chance = np.random.default_rng(1)
+    texts = [" ".join(chance.choice(PROMPT.split(), 6, replace=False)) for _ in range(count)]
+    rows = []
+    for number, text in enumerate(texts):
+        sung = texts[(number + 1) % count] if number in swapped else text
+        write_wav(folder / f"{number}.wav", sing(sung, number), RATE)
+        sha = sha256_file(folder / f"{number}.wav")
+        rows.append(
+            Utterance(
+                id=f"u{number}",
+                audio=f"{number}.wav",
+                text=text,
+                speaker="s",
+                language="en-us",
+                spoken=text,
+                seconds=3.0,
+                sample_rate=RATE,
+                sha256=sha,
+                clip=sha[:12],
+                split="train",
+            )
+        )
+    write_manifest(folder / "prepared/manifest.jsonl", rows)
+    return rows
+
+
+def run_stage(folder: Path, config: AuditConfig, skip: str | None = None) -> dict:
+    audit(folder, folder / "prepared", folder / "out", config, "gruut", cache=folder / "cache", skip=skip)
+    return read_json(folder / "out/summary.json")
+
+
+@pytest.fixture
+def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corpora of a few clips are audited."""
+    monkeypatch.setattr(STAGE, "LEAST_CLIPS", 4)
+    monkeypatch.setattr(STAGE, "LEAST_SECONDS", 1)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("smaller")
+def test_swapped_texts_come_first_and_are_dropped_where_asked(tmp_path: Path) -> None:
+    swapped = (5, 40, 90)
+    corpus_of(tmp_path, 120, swapped)
+    config = replace(CONFIG, steps=400, drop_above=CONFIG.doubt)
+    summary = run_stage(tmp_path, config)
+    audited = {row.id: row for row in read_audit(tmp_path / "out/audit.jsonl")}
+    worst = sorted(audited.values(), key=lambda row: -row.score)[:3]
+    assert {row.id for row in worst} == {f"u{number}" for number in swapped}
+    assert {row.fault for row in worst} == {Fault.OTHER_TEXT}
+    assert summary["doubtful"] == summary["dropped"] <= 3 + 4
+    kept = {utterance.id for utterance in read_manifest(tmp_path / "out/manifest.jsonl")}
+    assert kept == audited.keys() - {row["id"] for row in read_jsonl(tmp_path / "out/dropped.jsonl")}
+    words = audited["u1"].words
+    assert [word.text for word in words] == read_manifest(tmp_path / "prepared/manifest.jsonl")[1].text.split()
+    places = np.array([(word.start, word.end) for word in words])
+    phones = [len(load_frontend("gruut", "en-us").speak(word.text).phonemes) for word in words]
+    edges = 0.1 + 0.1 * np.cumsum([0, *phones])
+    assert np.abs(places - np.stack([edges[:-1], edges[1:]], axis=1)).max() < 0.1, "words are where they were sung"
+
+
+@pytest.mark.usefixtures("smaller")
+def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = corpus_of(tmp_path, 12)
+    seen, trained = Mock(side_effect=examine), Mock(wraps=STAGE.spread)
+    monkeypatch.setattr(STAGE, "examine", seen)
+    monkeypatch.setattr(STAGE, "spread", trained)
+    config = replace(CONFIG, steps=2)
+
+    def examined() -> tuple[int, int]:
+        run_stage(tmp_path, config)
+        found = len(trained.call_args.args[1]), seen.call_count
+        seen.reset_mock()
+        return found
+
+    assert examined() == (2, 12), "two aligners, every clip"
+    before = (tmp_path / "out/audit.jsonl").read_bytes()
+    assert examined() == (0, 0) and (tmp_path / "out/audit.jsonl").read_bytes() == before
+    monkeypatch.setattr(STAGE, "LEARNED_SECONDS", 6.0)  # the aligners learn from the first two clips of their order
+    assert examined() == (2, 12)
+    assert examined() == (0, 0)
+    last = max(rows, key=STAGE._order)
+    rows[rows.index(last)] = replace(last, text="green apples", spoken="green apples")
+    write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
+    trained_again, examined_again = examined()
+    assert trained_again == 0 and 1 <= examined_again <= 2, "the clip, and the one that borrows its text"
+
+
+@pytest.mark.parametrize("sources", [("aligner",), ("aligner", "pocketsphinx")])
+def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path, sources: tuple[str, ...]) -> None:
+    rows = corpus_of(tmp_path, 3)
+    config = replace(CONFIG, sources=sources)
+    summary = run_stage(tmp_path, config)
+    assert summary["sources"].keys() == set(sources)
+    assert all(
+        said.startswith("not run: 3 utterances of 0.1 minutes are too few") for said in summary["sources"].values()
+    )
+    assert "not run: 3 utterances" in (tmp_path / "out/audit.html").read_text()
+    assert read_manifest(tmp_path / "out/manifest.jsonl") == rows
+    assert (
+        run_stage(tmp_path, config, skip="spoken by a machine")["sources"]["aligner"] == "not run: spoken by a machine"
+    )
+    assert run_stage(tmp_path, replace(config, sources=()))["sources"] == {}
+
+
+@pytest.mark.usefixtures("smaller")
+def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = corpus_of(tmp_path, 4)
+    monkeypatch.setattr(STAGE, "load_frontend", lambda name, language: load_frontend(name, "en-us"))
+    write_manifest(tmp_path / "prepared/manifest.jsonl", [replace(row, language="de-de") for row in rows])
+    summary = run_stage(tmp_path, replace(CONFIG, sources=("pocketsphinx",)))
+    assert "pocketsphinx hears English only" in summary["sources"]["pocketsphinx"]
+
+
+def test_dropping_everything_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus_of(tmp_path, 3)
+    monkeypatch.setattr(STAGE, "_judge", lambda texts, found, heard: ([1.0] * 3, [Fault.OTHER_TEXT] * 3))
+    with pytest.raises(SonorantError, match=r"audit\.drop_above: 0\.9 drops all 3 utterances"):
+        run_stage(tmp_path, replace(CONFIG, drop_above=0.9))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"sources": ("aligner", "ears")}, "'ears' is unknown; allowed: aligner, pocketsphinx"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"doubt": 0.0}, "doubt"),
+        ({"drop_above": 1.5}, "drop_above"),
+    ],
+)
+def test_settings_that_contradict_themselves(wrong: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        replace(CONFIG, **wrong)
+
+
+def test_the_command_on_a_synthesiser_s_corpus(tmp_path: Path) -> None:
+    corpus_of(tmp_path, 3)
+    (tmp_path / "params.yaml").write_text((ROOT / "params.yaml").read_text())
+    arguments = ("--corpus", ".", "--prepared", "prepared", "--cache", "cache", "--out", "audit")
+    done = run_command("tasks.audit", *arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = read_json(tmp_path / "audit/summary.json")["sources"]["aligner"]
+    assert said == "not run: a synthesiser spoke the texts of corpus.kind demo, so they are what is said"
+    (tmp_path / "prepared/manifest.jsonl").unlink()
+    done = run_command("tasks.audit", *arguments, cwd=tmp_path)
+    assert done.returncode == 1 and "prepared/manifest.jsonl: no such file" in done.stderr
