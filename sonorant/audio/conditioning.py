@@ -173,7 +173,11 @@ def _gain(level: Level, config: ConditionConfig) -> float:
 
 
 def _raised(level: Level, gain_db: float) -> Level:
-    """A level after a gain, which moves all of it alike."""
+    """A level after a gain, which moves all of it alike.
+
+    Blocks that a loss takes below the standard's gate of -70 LUFS no longer count, so a measured loudness may differ,
+    by a quarter of a dB where speech is brought to -39 LUFS, by less than 0.05 from -28 on.
+    """
     if not gain_db:
         return level
     raised = [None if value is None else _rounded(value + gain_db) for value in (level.loudness, level.true_peak)]

@@ -24,7 +24,7 @@ def loudness(samples: Floats, rate: int) -> float | None:
 
     if not len(samples):
         return None
-    block = min(BLOCK, len(samples) / rate)
+    block = min(BLOCK, (len(samples) - 0.5) / rate)  # half a sample less, or rounding makes it longer than the samples
     meter = pyloudnorm.Meter(rate, filter_class="DeMan", block_size=block)
     with np.errstate(divide="ignore"):
         found = float(meter.integrated_loudness(samples.astype(np.float64)))

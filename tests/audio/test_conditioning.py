@@ -110,7 +110,7 @@ def test_the_true_peak_lowers_the_gain_and_says_so() -> None:
     edges=st.lists(st.integers(0, 400), min_size=0, max_size=8, unique=True).map(sorted),
     margin=st.none() | st.floats(0, 0.5),
     pause=st.none() | st.floats(0.02, 1.0),
-    target=st.none() | st.floats(-40, -10),
+    target=st.none() | st.floats(-28, -10),
     dc=st.booleans(),
     rate=st.sampled_from([8000, 16000, 22050]),
 )
