@@ -156,6 +156,18 @@ def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
     assert "pocketsphinx hears English only" in summary["sources"]["pocketsphinx"]
 
 
+@pytest.mark.usefixtures("smaller")
+def test_a_recogniser_alone_finds_texts_that_it_did_not_hear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = corpus_of(tmp_path, 60)
+    heard = [row.text for row in rows]
+    heard[7], heard[20] = heard[20], heard[7]
+    monkeypatch.setattr(STAGE, "hear", lambda *given: heard)
+    run_stage(tmp_path, replace(CONFIG, sources=("pocketsphinx",)))
+    audited = read_audit(tmp_path / "out/audit.jsonl")
+    worst = sorted(audited, key=lambda row: -row.score)[:2]
+    assert {row.id for row in worst} == {"u7", "u20"} and {row.fault for row in worst} == {Fault.OTHER_TEXT}
+
+
 def test_dropping_everything_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus_of(tmp_path, 3)
     monkeypatch.setattr(STAGE, "_judge", lambda texts, found, heard: ([1.0] * 3, [Fault.OTHER_TEXT] * 3))

@@ -19,7 +19,7 @@ from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
 from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
-from sonorant.data.preparation.decided import decide
+from sonorant.data.preparation.decided import Decided, decide
 from sonorant.data.preparation.limits import LIMITS, beyond_limit
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.data.splits import few_texts, split_key, split_of
@@ -96,10 +96,9 @@ def prepare(
     summary.json and summary.html to `out`.
 
     `frontend` names the text frontend, loaded for each utterance's language; `condition`: what is planned to be done to
-    each recording, which stays as it is; `cache`: folder of what earlier runs
-    found, None = none; `processes`: None = one a core, with the same result for any number. Raises SonorantError if
-    more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is
-    left as it was.
+    each recording, which stays as it is; `cache`: folder of what earlier runs found, None = none; `processes`: None =
+    one a core, with the same result for any number. Raises SonorantError if more than `config.max_rejected` are
+    rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is left as it was.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
@@ -132,6 +131,17 @@ def prepare(
     if len(defective) > config.max_rejected * examined_ones or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
         raise SonorantError(_too_many(defective, examined_ones, config, refused_report))
+    _write(out, accepted, rejected, decided, config, condition)
+
+
+def _write(
+    out: Path,
+    accepted: list[Outcome],
+    rejected: list[Outcome],
+    decided: Decided,
+    config: PrepareConfig,
+    condition: ConditionConfig,
+) -> None:
     sound = [outcome.utterance for outcome in accepted]
     warnings = [decided.warning, few_texts(sound, config.split_by, config.validation, config.test)]
     for warning in filter(None, warnings):
