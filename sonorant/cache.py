@@ -3,7 +3,7 @@ that was added or edited is worked on alone."""
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import diskcache
 from tqdm import tqdm
 
 from sonorant.files import sha256_tree
-from sonorant.processes import spread_each, usable_cores
+from sonorant.processes import spread, usable_cores
 
 Item = TypeVar("Item")
 _PER_PROCESS = 32  # fewer items are done sooner than a process starts
@@ -56,12 +56,14 @@ def compute_missing(
         cache: Any = stack.enter_context(_open(folder)) if folder else {}
         known = [cache.get(key) for key in keys]
         missing = [place for place, result in enumerate(known) if result is None]
+
+        def keep(place: int, result: Any) -> None:
+            known[missing[place]] = cache[keys[missing[place]]] = result
+
         workers = min(processes or usable_cores(), 1 + len(missing) // _PER_PROCESS)
-        here = _in_this_process if workers == 1 else partial(spread_each, processes=workers)
+        apply = _in_this_process if workers == 1 else partial(spread, processes=workers)
         work = [items[place] for place in missing]
-        results = here(function, work, label=label, unit=unit, prepare=prepare, arguments=arguments)
-        for place, result in zip(missing, results, strict=True):
-            known[place] = cache[keys[place]] = result
+        apply(function, work, label=label, unit=unit, prepare=prepare, arguments=arguments, keep=keep)
     return known
 
 
@@ -78,7 +80,9 @@ def _in_this_process(
     unit: str,
     prepare: Callable[..., None] | None,
     arguments: tuple[Any, ...],
-) -> Iterator[Any]:
+    keep: Callable[[int, Any], None],
+) -> None:
     if prepare and items:
         prepare(*arguments)
-    yield from tqdm(map(function, items), total=len(items), desc=label, unit=unit)
+    for place, item in enumerate(tqdm(items, desc=label, unit=unit)):
+        keep(place, function(item))

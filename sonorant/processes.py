@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
@@ -29,28 +29,13 @@ def spread(
     processes: int | None = None,
     prepare: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
+    keep: Callable[[int, Result], None] | None = None,
 ) -> list[Result]:
-    """`spread_each`, all results at once."""
-    return list(
-        spread_each(function, items, label=label, unit=unit, processes=processes, prepare=prepare, arguments=arguments)
-    )
-
-
-def spread_each(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    *,
-    label: str,
-    unit: str,
-    processes: int | None = None,
-    prepare: Callable[..., None] | None = None,
-    arguments: tuple[Any, ...] = (),
-) -> Iterator[Result]:
-    """Apply `function` to each item and yield the results in order as they come, with a progress bar on stderr.
+    """Apply `function` to each item and return the results in order, with a progress bar on stderr.
 
     Processes are spawned, not forked: a fork would copy the locks of thread pools that torch and ONNX Runtime started.
-    Each runs `prepare(*arguments)` once before its first item. `processes`: None = one per usable core. Raises
-    SonorantError if one of them dies, and whatever `function` raises.
+    Each runs `prepare(*arguments)` once before its first item. `keep` gets each place and result as it comes.
+    `processes`: None = one per usable core. Raises SonorantError if one of them dies, and whatever `function` raises.
     """
     from tqdm import tqdm  # here, because the doctor counts cores on machines where little is installed
 
@@ -59,9 +44,13 @@ def spread_each(
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(prepare, arguments))
     try:
         with tqdm(total=len(items), desc=label, unit=unit, file=sys.stderr) as progress:
-            for result in pool.map(function, items):
-                yield result
+            results = []
+            for place, result in enumerate(pool.map(function, items)):
+                results.append(result)
+                if keep:
+                    keep(place, result)
                 progress.update()
+        return results
     except BrokenProcessPool:
         raise SonorantError(f"{label}: a process died; its message is above, or it ran out of memory") from None
     finally:
