@@ -6,6 +6,7 @@ from pathlib import Path
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
 from sonorant.audit.audit import AuditConfig
+from sonorant.audit.short_clips import FeaturesConfig
 from sonorant.choice import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
@@ -31,6 +32,7 @@ OWNERS: dict[str, type] = {
     "text": TextConfig,
     "prepare": PrepareConfig,
     "audit": AuditConfig,
+    "features": FeaturesConfig,
     "condition": ConditionConfig,
     "audio": MelConfig,
     "decoding": DecodingConfig,

@@ -1,9 +1,11 @@
-"""Stage `features`: mels, samples and phonemes of the accepted utterances, memory-mapped."""
+"""Stage `features`: mels, samples and phonemes of the accepted utterances, and of words cut out of them where asked,
+memory-mapped."""
 
 import argparse
 from pathlib import Path
 
 from sonorant.audio.mel import MelConfig
+from sonorant.audit.short_clips import FeaturesConfig, read_short_clips
 from sonorant.data.feature_writer import write_features
 from sonorant.data.manifest import read_manifest
 from sonorant.text import TextConfig
@@ -12,7 +14,7 @@ from tasks.stage import add_inputs, run
 
 
 def main() -> None:
-    """Read the manifest of `prepare` and write the feature store."""
+    """Read what the stage `audit` left and write the feature store."""
     parser = argparse.ArgumentParser(prog="python -m tasks.features", description=__doc__)
     add_inputs(parser, "corpus", "prepared")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the feature store to")
@@ -23,7 +25,12 @@ def main() -> None:
         parser.error("--processes must be at least 1")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
     utterances = read_manifest(arguments.prepared / "manifest.jsonl")
-    write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes)
+    share = load("features", FeaturesConfig).short_clips
+    clips = read_short_clips(utterances, arguments.prepared, share)
+    if share:
+        training = sum(utterance.split == "train" for utterance in utterances)
+        print(f"{len(clips)} short clips are cut out of {training} training utterances; {share:g} of them are wanted")
+    write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes, clips)
 
 
 if __name__ == "__main__":

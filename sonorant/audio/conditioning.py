@@ -127,7 +127,7 @@ def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:
         heard = heard - np.float32(conditioning.dc)
     pieces = [heard[first:last] for first, last in _kept(len(samples), rate, conditioning)]
     if len(pieces) > 1 or len(pieces[0]) < len(heard):
-        heard = _joined(pieces, rate)
+        heard = joined(pieces, rate)
     if conditioning.gain_db:
         heard = heard * np.float32(10 ** (conditioning.gain_db / 20))
     return heard
@@ -141,7 +141,7 @@ def _kept(count: int, rate: int, conditioning: Conditioning) -> list[tuple[int, 
     return list(zip(edges[::2], edges[1::2], strict=True))
 
 
-def _joined(pieces: list[Floats], rate: int) -> Floats:
+def joined(pieces: list[Floats], rate: int) -> Floats:
     """Pieces one after the other. At each joint the last 5 ms of one fade into the first 5 ms of the next, with
     constant power, since noise on both sides is unrelated; the next begins 5 ms earlier for it."""
     joined = pieces[0]

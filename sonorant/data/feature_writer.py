@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import multiprocessing
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
@@ -26,6 +26,7 @@ from tqdm import tqdm
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, content_hash
 from sonorant.data.manifest import Utterance
+from sonorant.data.short_clips import ShortClip, cut, phonemes_of
 from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
@@ -33,6 +34,7 @@ from sonorant.processes import usable_cores
 from sonorant.text import Frontend, SymbolTable, TextConfig, load_frontend
 
 _IN_FLIGHT_PER_PROCESS = 8
+_Row = Utterance | ShortClip
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def write_features(
     audio: MelConfig,
     text: TextConfig,
     processes: int | None = None,
+    short_clips: Sequence[ShortClip] = (),
 ) -> None:
-    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, atomically.
+    """Write the feature store `out` of `utterances`, whose audio lies in the folder `corpus`, and after them of
+    `short_clips` of theirs, atomically.
 
     `processes`: None = one per usable core. Raises SonorantError naming the utterance whose audio cannot be read, whose
     text is silent or whose split is missing, and for a corpus without a training split or with two languages.
@@ -73,9 +77,11 @@ def write_features(
         mels = stack.enter_context(_ArrayWriter(folder / MELS, np.dtype(np.float16), (audio.n_mels,)))
         samples = stack.enter_context(_ArrayWriter(folder / AUDIO, np.dtype(np.int16), ()))
         tokens = stack.enter_context(_ArrayWriter(folder / TOKENS, np.dtype(np.int16), (3,)))
-        for utterance, features in zip(utterances, _computed(job, utterances, processes), strict=True):
+        rows = [*utterances, *short_clips]
+        for row, features in zip(rows, _computed(job, rows, processes), strict=True):
+            utterance = _utterance_of(row)
             index.append({
-                "id": utterance.id, "split": utterance.split, "speaker": speaker_ids[utterance.speaker],
+                "id": row.id, "split": utterance.split, "speaker": speaker_ids[utterance.speaker],
                 "language": utterance.language, "first_frame": mels.rows, "frames": len(features.mel),
                 "first_token": tokens.rows, "tokens": len(features.tokens),
             })  # fmt: skip
@@ -112,27 +118,31 @@ def _check(utterances: list[Utterance]) -> str:
     return languages[0]
 
 
-def _computed(job: _Job, utterances: list[Utterance], processes: int | None) -> Iterator[_Features]:
-    """Features in the order of the utterances, few of them pending per process, so that memory stays small."""
-    processes = min(processes or usable_cores(), len(utterances))
-    total = sum(utterance.seconds or 0 for utterance in utterances) or None
-    with tqdm(total=total, unit=" audio s", unit_scale=True, desc="features") as bar:
-        for utterance, features in zip(utterances, _in_order(job, utterances, processes), strict=True):
+def _utterance_of(row: _Row) -> Utterance:
+    return row.utterance if isinstance(row, ShortClip) else row
+
+
+def _computed(job: _Job, rows: list[_Row], processes: int | None) -> Iterator[_Features]:
+    """Features in the order of the rows, few of them pending per process, so that memory stays small."""
+    processes = min(processes or usable_cores(), len(rows))
+    seconds = [_utterance_of(row).seconds or 0 for row in rows]
+    with tqdm(total=sum(seconds) or None, unit=" audio s", unit_scale=True, desc="features") as bar:
+        for read, features in zip(seconds, _in_order(job, rows, processes), strict=True):
             yield features
-            bar.update(utterance.seconds or 0)
+            bar.update(read)
 
 
-def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Iterator[_Features]:
+def _in_order(job: _Job, rows: Iterable[_Row], processes: int) -> Iterator[_Features]:
     if processes == 1:
-        yield from (_worker(job, utterance) for utterance in utterances)
+        yield from (_worker(job, row) for row in rows)
         return
     # Spawned, not forked: a fork copies the locks of torch's threads, but not the threads.
     context = multiprocessing.get_context("spawn")
     pending: deque[Future[_Features]] = deque()
     with ProcessPoolExecutor(processes, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
-            for utterance in utterances:
-                pending.append(pool.submit(_worker, job, utterance))
+            for row in rows:
+                pending.append(pool.submit(_worker, job, row))
                 if len(pending) >= processes * _IN_FLIGHT_PER_PROCESS:
                     yield pending.popleft().result()
             while pending:
@@ -143,8 +153,8 @@ def _in_order(job: _Job, utterances: Iterable[Utterance], processes: int) -> Ite
             pool.shutdown(cancel_futures=True)
 
 
-def _worker(job: _Job, utterance: Utterance) -> _Features:
-    return features_of(job.corpus, utterance, job.audio, _frontend(job.frontend, utterance.language))
+def _worker(job: _Job, row: _Row) -> _Features:
+    return _features_of(job.corpus, row, job.audio, _frontend(job.frontend, _utterance_of(row).language))
 
 
 @lru_cache
@@ -153,11 +163,10 @@ def _frontend(name: str, language: str) -> tuple[Frontend, SymbolTable]:
     return frontend, SymbolTable(frontend.symbols)
 
 
-def features_of(
-    corpus: Path, utterance: Utterance, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]
-) -> _Features:
-    """Features of one utterance; the mel is computed from the stored 16-bit samples."""
+def _features_of(corpus: Path, row: _Row, audio: MelConfig, speaking: tuple[Frontend, SymbolTable]) -> _Features:
+    """Features of one utterance or short clip; the mel is computed from the stored 16-bit samples."""
     frontend, symbols = speaking
+    utterance = _utterance_of(row)
     named, repair = f"features: utterance '{utterance.id}'", "run: dvc repro prepare"
     phonemes = frontend.speak(utterance.text).phonemes
     if not phonemes:
@@ -165,6 +174,12 @@ def features_of(
     heard, _ = read_sound(corpus, utterance, audio.sample_rate)
     if not len(heard) or not np.isfinite(heard).all():
         raise SonorantError(f"{named}: {utterance.audio} is empty or not finite; {repair}")
+    if isinstance(row, ShortClip):
+        heard = cut(heard, audio.sample_rate, row)
+        try:
+            phonemes = phonemes_of(phonemes, row.words)
+        except ValueError as error:
+            raise SonorantError(f"{named}: {error} as the audit found; run: dvc repro audit") from None
     samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
     samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
     mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
