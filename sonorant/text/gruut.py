@@ -13,7 +13,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
-from sonorant.text.written_forms import plain_characters, split_unknown, written_out
+from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown, written_out
 
 RULES = 1
 """Revision of the rules here and in `written_forms`; raise it when the same text would get other phonemes."""
@@ -45,7 +45,7 @@ class GruutFrontend:
         self._data = f"gruut_lang_{self._resolved.split('-')[0]}"
         if importlib.util.find_spec(self._data) is None:
             raise SonorantError(
-                f"language '{language}': its data are not installed; run: pip install {self._data.replace('_', '-')}"
+                f"language '{language}': its data are not installed; run: {_install(self._data)}"
             )
         try:
             phones = [_split_stress(phone.text)[0] for phone in Phonemes.from_language(self._resolved)]
@@ -73,6 +73,8 @@ class GruutFrontend:
         plain = plain_characters(text)
         if self._resolved.startswith("en-"):
             plain = written_out(plain)
+        else:
+            plain = signs_written_out(plain, self._resolved)
         known, unknown = split_unknown(plain, self._resolved)
         found = dict.fromkeys(unknown)
         sentences = self._process(known, found)
@@ -118,6 +120,12 @@ class GruutFrontend:
         if not known:
             unknown.update(dict.fromkeys(word.text))
         return [Phoneme(symbol, stress, word_start=number == 0) for number, (symbol, stress) in enumerate(known)]
+
+
+def _install(data: str) -> str:
+    """How to get a language's data: by the extra that holds them, or by their own package."""
+    extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
+    return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
 
 
 def _processor(language: str) -> Any:

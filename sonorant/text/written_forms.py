@@ -1,5 +1,5 @@
-"""Written text made plain before a frontend reads it: typography, unknown characters, English symbols and units. Each
-English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St.
+"""Written text made plain before a frontend reads it: typography, unknown characters, symbols and units. English has
+rules of its own; German, French and Spanish a table of signs and units; other languages none. Each English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St.
 John` a street."""
 
 import re
@@ -146,3 +146,31 @@ def written_out(text: str) -> str:
     for pattern, replacement in _RULES:
         text = pattern.sub(replacement, text)
     return text
+
+
+_SIGNS = {
+    "de": {
+        "%": "Prozent", "€": "Euro", "$": "Dollar", "£": "Pfund", "°C": "Grad Celsius", "°": "Grad", "&": "und",
+        "+": "plus", "=": "gleich", "km": "Kilometer", "cm": "Zentimeter", "mm": "Millimeter", "kg": "Kilogramm",
+    },
+    "fr": {
+        "%": "pour cent", "€": "euros", "$": "dollars", "£": "livres", "°C": "degrés Celsius", "°": "degrés", "&": "et",
+        "+": "plus", "=": "égale", "km": "kilomètres", "cm": "centimètres", "mm": "millimètres", "kg": "kilogrammes",
+    },
+    "es": {
+        "%": "por ciento", "€": "euros", "$": "dólares", "£": "libras", "°C": "grados Celsius", "°": "grados", "&": "y",
+        "+": "más", "=": "igual a", "km": "kilómetros", "cm": "centímetros", "mm": "milímetros", "kg": "kilogramos",
+    },
+}  # fmt: skip
+_AFTER_NUMBER = re.compile(r"(?<=\d) ?(°C|[%€$£°]|(?:km|cm|mm|kg)\b)")
+_BETWEEN = re.compile(r"(?<=\w)\s*([&+=])\s*(?=\w)")
+
+
+def signs_written_out(text: str, language: str) -> str:
+    """Write the signs between words, and signs and units after a number, in the words of the language, where it is
+    known how: gruut drops these signs, and makes one word of the letters of a unit."""
+    words = _SIGNS.get(language.split("-")[0])
+    if words is None:
+        return text
+    text = _AFTER_NUMBER.sub(lambda match: f" {words[match[1]]}", text)
+    return _BETWEEN.sub(lambda match: f" {words[match[1]]} ", text)
