@@ -2,8 +2,8 @@
 
 The choice is a pure function of the figures of every candidate (`<runtime>/<variant>`). fp32 ships unless another
 passes every parity check, is understood about as well, and is certainly faster: by the interval of ratios measured in
-turn with fp32, not by two medians, either of which may be noise. The shipped bundle holds the variants that passed;
-the chosen one is the default.
+turn with fp32, not by two medians, either of which may be noise. Where no recogniser had the language, nothing is known
+to be understood as well as fp32. The shipped bundle holds the variants that passed; the chosen one is the default.
 """
 
 from collections.abc import Mapping
@@ -112,7 +112,8 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
     judged: Mapping[str, Any] = heard if ran and own and isinstance(heard, dict) else {}
     timed: Mapping[str, Any] = speed[SENTENCES][TARGETS[config.target]] if isinstance(speed, dict) else {}
     above = judged.get("above_fp32", {})
-    refused = _refused(candidate, parity, heard, speed, config)
+    unheard = f"; words {heard}" if own and isinstance(heard, str) else ""
+    refused = _refused(candidate, parity, heard, metrics["intelligibility"].get("recordings"), speed, config)
     row = CandidateRow(
         candidate=candidate,
         passed=refused is None,
@@ -126,20 +127,22 @@ def _row(candidate: str, metrics: Mapping[str, Any], config: ChooseConfig) -> Ca
         wer_above_fp32_ci95=above.get("wer_ci95"),
         bytes=metrics["size"].get(variant, {}).get("bytes") if own else None,
     )
-    return row if refused else CandidateRow(**asdict(row) | {"reason": _standing(row, config)})
+    return row if refused else CandidateRow(**asdict(row) | {"reason": _standing(row, config) + unheard})
 
 
-def _refused(candidate: str, parity: Any, heard: Any, speed: Any, config: ChooseConfig) -> str | None:
-    """Why a candidate may not ship, or None."""
+def _refused(candidate: str, parity: Any, heard: Any, everyone: Any, speed: Any, config: ChooseConfig) -> str | None:
+    """Why a candidate may not ship, or None. `everyone`: what was heard in the recordings; where that is why the
+    recogniser did not run, only fp32 may ship, because no other is known to be understood as well."""
     if candidate == REFERENCE:
         return None if isinstance(speed, dict) else speed
     if not isinstance(parity, dict):
         return parity or "not run: verify did not compare it"
     if not parity["passed"]:
         return f"failed verify: {parity['failed']}"
-    if not isinstance(heard, dict):
+    nobody_listened = isinstance(heard, str) and heard == everyone
+    if not isinstance(heard, dict) and not (nobody_listened and candidate.split("/", 1)[1] == "fp32"):
         return heard or "not run: no sentence was heard of this variant under ONNX Runtime on the CPU"
-    above = heard.get("above_fp32")
+    above = heard.get("above_fp32") if isinstance(heard, dict) else None
     if above and above["wer"] > config.max_wer_above_fp32:
         low, high = above["wer_ci95"]
         limit = f"choose.max_wer_above_fp32 is {config.max_wer_above_fp32:g}"

@@ -6,11 +6,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from sonorant.arrays import Doubles
+import numpy as np
+
+from sonorant.arrays import Doubles, Ints
 from sonorant.audio.dnsmos import rate_clips
 from sonorant.data.manifest import Utterance, read_manifest
-from sonorant.data.sound import read_sound
-from sonorant.data.splits import read_in_training, text_key
 from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import (
     certainly_slower,
@@ -22,23 +22,19 @@ from sonorant.evaluation.candidates import (
 )
 from sonorant.evaluation.distances import Sounds, distances
 from sonorant.evaluation.distances import summarize as summarize_distances
-from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
+from sonorant.evaluation.error_rates import ErrorCounts, Normalizer
 from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
 from sonorant.evaluation.raters import speaker_similarities
 from sonorant.evaluation.raters import summarize as summarize_ratings
-from sonorant.evaluation.recognizers import Clip, load_recognizer, transcribe
-from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized, score
+from sonorant.evaluation.recognizers import load_recognizer, not_heard
+from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings, render
 from sonorant.evaluation.renderings import summarize as summarize_decoded
 from sonorant.evaluation.self_test import (
-    REPEATED_CLIPS,
-    check_ears,
-    check_planted,
-    check_sound,
     check_texts,
-    noise_clips,
-    planted_clips,
 )
+from sonorant.evaluation.speakers import by_speaker, trained_speakers
+from sonorant.evaluation.words import judge_words
 from sonorant.families import load_family
 from sonorant.processes import usable_cores
 from sonorant.runtime.bundle import read_bundle
@@ -101,8 +97,14 @@ class Evaluation:
     """The content of `metrics.json`."""
     references: tuple[str, ...]
     """What was to be said, one entry a sentence, as for the others here."""
+    speakers: tuple[str, ...]
+    """Who says it."""
+    words: Ints
+    """How many words that is, (S,)."""
+    not_run: str | None
+    """Why the recogniser did not run; None if it did."""
     transcripts: dict[str, tuple[str, ...]]
-    """What was heard in the recordings, the copies and each variant."""
+    """What was heard in the recordings, the copies and each variant; empty if the recogniser did not run."""
     counts: dict[str, ErrorCounts]
     """Errors of the same."""
     renderings: Renderings
@@ -113,7 +115,8 @@ class Evaluation:
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
     """Judge the variants that passed `verify`, on the sentences of `recognize_recordings`, under ONNX Runtime on the
-    CPU. They are timed first: nobody needs to hear those too slow to ship.
+    CPU. They are timed first: nobody needs to hear those too slow to ship. If the recogniser lacks the language, the
+    words are not judged, and `not run: <why>` stands in place of each error rate.
 
     `recognizer`: its name in the settings. Raises SonorantError if an input is missing or made by other settings, or
     the evaluator's self-test fails.
@@ -121,8 +124,9 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     known, parity = read_recognized(inputs.recordings), read_parity(inputs.parity)
     _check_same_recognizer(known, recognizer, inputs.recordings)
     normalizer = Normalizer(known.language)
-    texts_tested = check_texts(known.references, known.transcripts, normalizer)
-    (sentences, read), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
+    if not known.not_run:
+        check_texts(known.references, known.transcripts, normalizer)  # before hours of work
+    (sentences, utterances), bundle = _chosen(inputs, known), read_bundle(inputs.voice)
     renderings = render(inputs.voice, inputs.trained[1], judged_variants(parity), sentences, inputs.corpus)
     candidates, classes = timed_candidates(parity), sentence_classes(renderings.tokens)
     timed = {
@@ -133,27 +137,18 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     if not config.hear_slower:
         slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
         renderings = renderings.without({variant: why for variant, why in slower.items() if why})
-    repeated = [Clip(*read_sound(inputs.corpus, sentence)) for sentence in sentences[:REPEATED_CLIPS]]
-    transcripts, ears_tested = listen(renderings, repeated, known, recognizer, normalizer)
-    counts = {kind: score(known.references, heard, normalizer) for kind, heard in transcripts.items()}
-    beside = {
-        "recognizer": known.recognizer,
-        "revision": known.revision,
-        "normalizer": normalizer.name,
-        "read_in_training": read,
-    }
+    words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer, config.bootstrap)
     rated = _mos(renderings, config)
     speakers = [sentence.speaker for sentence in sentences]
     metrics = {
         "family": bundle.description.family,
-        "intelligibility": intelligibility(counts, config.bootstrap, beside) | renderings.unspoken,
+        "intelligibility": words.figures | renderings.unspoken,
+        "speakers": by_speaker(words.counts, speakers, trained_speakers(utterances), known.not_run),
         "naturalness": _naturalness(renderings, rated, config, speakers) | renderings.unspoken,
         **timed,
         "size": size(bundle),
         "parity": parity,
-        "evaluator": {"passed": True, "sentences": len(known.ids), "sentences_requested": known.requested}
-        | texts_tested
-        | ears_tested,
+        "evaluator": words.tested,
         "environment": describe_environment(),
     }
     if load_family(bundle.description.family).autoregressive:
@@ -165,23 +160,26 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     return Evaluation(
         metrics=metrics,
         references=known.references,
-        transcripts=transcripts,
-        counts=counts,
+        speakers=tuple(speakers),
+        words=np.array([len(normalizer(reference).split()) for reference in known.references]),
+        not_run=known.not_run,
+        transcripts=words.transcripts,
+        counts=words.counts,
         renderings=renderings,
         opinions={kind: scores[:, 0] for kind, scores in rated.items() if not isinstance(scores, str)},
     )
 
 
 def _check_same_recognizer(known: RecognizedRecordings, name: str, path: Path) -> None:
-    revision = load_recognizer(name, known.language).revision
+    revision = not_heard(name, known.language) or load_recognizer(name, known.language).revision
     if revision != known.revision:
         raise SonorantError(
             f"{path}: made with '{known.revision}', here is '{revision}'; run recognize_recordings again"
         )
 
 
-def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list[Utterance], int]:
-    """The judged sentences, and how many of them the training split holds in another take."""
+def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list[Utterance], list[Utterance]]:
+    """The judged sentences, and all utterances of the corpus."""
     utterances = read_manifest(inputs.manifest)
     by_id = {utterance.id: utterance for utterance in utterances}
     missing = [sentence for sentence in known.ids if sentence not in by_id]
@@ -189,47 +187,7 @@ def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list
         raise SonorantError(
             f"{inputs.recordings}: utterance '{missing[0]}' is not in {inputs.manifest}; run recognize_recordings again"
         )
-    sentences, read = [by_id[sentence] for sentence in known.ids], read_in_training(utterances)
-    return sentences, sum(text_key(sentence) in read for sentence in sentences)
-
-
-def listen(
-    renderings: Renderings, repeated: list[Clip], known: RecognizedRecordings, recognizer: str, normalizer: Normalizer
-) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
-    """Recognise all renderings, and what the self-test wants heard, in one go: every core stays busy to the end."""
-    spoken = {
-        kind: [Clip(samples, renderings.rate) for samples in renderings.sounds[kind]] for kind in renderings.kinds
-    }
-    for kind in (VOCODER, renderings.variants[0]):
-        check_sound(kind, spoken[kind])
-    planted = {kind: planted_clips(clips[0]) for kind, clips in spoken.items()}
-    heard = _transcribe_groups(
-        {"noise": noise_clips(repeated), "repeated": repeated}
-        | {("spoken", kind): clips for kind, clips in spoken.items()}
-        | {("planted", kind): clips for kind, clips in planted.items()},
-        recognizer,
-        known.language,
-    )
-    tested = check_ears(known.references, known.transcripts, heard["noise"], heard["repeated"], normalizer)
-    tested |= check_planted(known.references[0], {kind: heard["planted", kind] for kind in spoken}, normalizer)
-    return {RECORDINGS: known.transcripts} | {kind: heard["spoken", kind] for kind in spoken}, tested
-
-
-def _transcribe_groups(groups: dict[Any, list[Clip]], recognizer: str, language: str) -> dict[Any, tuple[str, ...]]:
-    rest = iter(transcribe([clip for group in groups.values() for clip in group], recognizer, language))
-    return {name: tuple(next(rest) for _ in group) for name, group in groups.items()}
-
-
-def intelligibility(counts: dict[str, ErrorCounts], resamples: int, beside: dict[str, Any]) -> dict[str, Any]:
-    """Error rates of each kind, their distance above the recordings', and variants' above the first one's, in pairs."""
-    summaries = {kind: summarize(count, resamples) | beside for kind, count in counts.items()}
-    baseline = next(kind for kind in counts if kind not in (RECORDINGS, VOCODER))
-    for kind, count in counts.items():
-        if kind != RECORDINGS:
-            summaries[kind]["above_recordings"] = compare(count, counts[RECORDINGS], resamples)
-        if kind not in (RECORDINGS, VOCODER, baseline):
-            summaries[kind][f"above_{baseline}"] = compare(count, counts[baseline], resamples)
-    return summaries
+    return [by_id[sentence] for sentence in known.ids], utterances
 
 
 def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, speakers: list[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sonorant.processes import spread
 
 RATE = 16_000
 """Hz that every recogniser here listens at."""
+OTHERS = "use faster-whisper:<model> or onnx-asr:<model>"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +122,19 @@ class OnnxAsr:
         return str(self._model.recognize(_at_rate(samples, rate), sample_rate=RATE)).strip()
 
 
+def not_heard(name: str, language: str) -> str | None:
+    """`not run: <why>` where the recogniser of this name lacks the language, to stand in place of figures; else None.
+
+    A model of the other packages may lack it too, which only the model knows.
+    """
+    if name != "pocketsphinx" or language.split("-")[0] == "en":
+        return None
+    return f"not run: pocketsphinx hears English only, the corpus is '{language}'; {OTHERS}"
+
+
 def _pocketsphinx(model: str, language: str) -> Recognizer:
-    if language.split("-")[0] != "en":
-        raise SonorantError(
-            f"recognizer.name: pocketsphinx hears English only, the corpus is '{language}'; "
-            "use faster-whisper:<model> or onnx-asr:<model>"
-        )
+    if why := not_heard("pocketsphinx", language):
+        raise SonorantError(f"recognizer.name: {why.removeprefix('not run: ')}")
     return PocketSphinx()
 
 

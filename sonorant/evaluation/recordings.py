@@ -13,7 +13,7 @@ from sonorant.data.sound import read_sound
 from sonorant.data.splits import read_in_training, text_key
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, count_errors
-from sonorant.evaluation.recognizers import Clip, RecognizerConfig, load_recognizer, transcribe
+from sonorant.evaluation.recognizers import Clip, RecognizerConfig, load_recognizer, not_heard, transcribe
 from sonorant.files import read_json
 
 RECORDINGS, VOCODER = "recordings", "vocoder"
@@ -73,7 +73,9 @@ class RecognizedRecordings:
     references: tuple[str, ...]
     """What was to be said, numbers in words."""
     transcripts: tuple[str, ...]
-    """What was heard, in the recogniser's own spelling."""
+    """What was heard, in the recogniser's own spelling; empty if it did not run."""
+    not_run: str | None = None
+    """Why the recogniser did not run, as in every file: it lacks the language; None if it ran."""
 
 
 def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Normalizer) -> ErrorCounts:
@@ -83,22 +85,31 @@ def score(references: Sequence[str], transcripts: Sequence[str], normalizer: Nor
 
 def recognize_recordings(utterances: list[Utterance], corpus: Path, config: RecognizerConfig) -> dict[str, Any]:
     """Recognise the recordings of the held-out sentences; returns the content of `recordings.json`. `corpus`: folder of
-    the audio paths. Raises SonorantError naming the file or setting that is wrong."""
+    the audio paths.
+
+    If the recogniser lacks the language, nothing is heard: `not run: <why>` stands in place of figures, and a
+    transcript is null. Raises SonorantError naming the file or setting that is wrong.
+    """
     sentences = held_out(utterances, config.sentences)
     language = sentences[0].language
+    references = [spoken_text(sentence) for sentence in sentences]
+    normalizer = Normalizer(language)
+    known = {"normalizer": normalizer.name, "language": language, "requested": config.sentences}
+    known |= {"utterances": len(sentences)}
+    if why := not_heard(config.name, language):
+        rows = [
+            {"id": sentence.id, "reference": reference, "transcript": None}
+            for sentence, reference in zip(sentences, references, strict=True)
+        ]
+        return {"recognizer": config.name, "revision": why, **known, "wer": why, "cer": why, "sentences": rows}
     recognizer = load_recognizer(config.name, language)
     clips = [Clip(*read_sound(corpus, sentence)) for sentence in sentences]
     transcripts = transcribe(clips, config.name, language)
-    references = [spoken_text(sentence) for sentence in sentences]
-    normalizer = Normalizer(language)
     counts = score(references, transcripts, normalizer)
     return {
         "recognizer": recognizer.name,
         "revision": recognizer.revision,
-        "normalizer": normalizer.name,
-        "language": language,
-        "requested": config.sentences,
-        "utterances": len(sentences),
+        **known,
         "words": int(counts.words.sum()),
         "wer": round(counts.wer, 3),
         "cer": round(counts.cer, 3),
@@ -113,12 +124,13 @@ def read_recognized(path: Path) -> RecognizedRecordings:
     """Read `recordings.json`. Raises SonorantError naming the file if it is absent or of another shape."""
     data = read_json(path)
     try:
-        rows = data["sentences"]
+        rows, not_run = data["sentences"], data["wer"] if isinstance(data["wer"], str) else None
         return RecognizedRecordings(
             **{key: data[key] for key in ("recognizer", "revision", "normalizer", "language", "requested")},
             ids=tuple(row["id"] for row in rows),
             references=tuple(row["reference"] for row in rows),
-            transcripts=tuple(row["transcript"] for row in rows),
+            transcripts=() if not_run else tuple(row["transcript"] for row in rows),
+            not_run=not_run,
         )
     except (KeyError, TypeError) as error:
         raise SonorantError(f"{path}: not what the stage recognize_recordings writes ({error}); run it again") from None

@@ -70,7 +70,9 @@ def family_figures(
     heard, beside = metrics["intelligibility"], metrics["naturalness"]
     # What was heard in the recordings too: under the same ids and texts there may lie other recordings.
     judged_on = [[row["id"], row["reference"], row["transcripts"][RECORDINGS]] for row in rows]
-    judge = [heard[RECORDINGS][key] for key in ("revision", "normalizer")]
+    judge = heard[RECORDINGS]
+    if not isinstance(judge, str):  # which says why nobody judged
+        judge = [judge[key] for key in ("revision", "normalizer")]
     identity = json.dumps([judge, judged_on], ensure_ascii=False)
     return {
         "family": metrics["family"],
@@ -92,13 +94,16 @@ def family_figures(
 
 
 def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
+    unheard = evaluation.not_run and dict.fromkeys(evaluation.renderings.sounds, evaluation.not_run)
     return [
         {
             "id": sentence,
             "reference": evaluation.references[index],
-            "words": int(evaluation.counts[RECORDINGS].words[index]),
-            "transcripts": {kind: texts[index] for kind, texts in evaluation.transcripts.items()},
-            "word_errors": {kind: int(counts.word_errors[index]) for kind, counts in evaluation.counts.items()},
+            "speaker": evaluation.speakers[index],
+            "words": int(evaluation.words[index]),
+            "transcripts": unheard or {kind: texts[index] for kind, texts in evaluation.transcripts.items()},
+            "word_errors": unheard
+            or {kind: int(counts.word_errors[index]) for kind, counts in evaluation.counts.items()},
             "finish_reasons": {
                 variant: decoded.finish_reasons[index] for variant, decoded in evaluation.renderings.decoded.items()
             },
@@ -113,8 +118,11 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
 
 
 def chosen(evaluation: Evaluation) -> list[int]:
-    """Indices of the sentences to listen to: the first ones, then those with the most wrong words over all variants."""
-    words = evaluation.counts[RECORDINGS].words
+    """Indices of the sentences to listen to: the first ones, then those with the most wrong words over all variants.
+    The first alone if nobody heard the words."""
+    words = evaluation.words
+    if evaluation.not_run:
+        return list(range(min(FIRST + WORST, len(words))))
     errors = np.sum([evaluation.counts[variant].word_errors for variant in evaluation.renderings.variants], axis=0)
     rest = range(FIRST, len(words))
     worst = sorted(rest, key=lambda index: (-errors[index] / words[index], index))

@@ -46,7 +46,7 @@ class Evidence:
         """Word errors of the shipped variant, (S,). Raises SonorantError if there are none."""
         try:
             return np.array([row["word_errors"][self.shipped.variant] for row in self.sentences], dtype=np.int64)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):  # the last: "not run: ..." in place of a number
             raise SonorantError(f"version {self.version} has no word errors of {self.shipped.variant}") from None
 
     def opinions(self) -> dict[tuple[str, str], float]:

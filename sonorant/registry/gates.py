@@ -103,7 +103,8 @@ def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
     above, paired = number(heard, "above_recordings", "wer"), interval(heard, "above_recordings", "wer_ci95")
     recordings, sentences = number(voice.metrics, "intelligibility", "recordings", "wer"), number(heard, "utterances")
     if wer is None or own is None or above is None or paired is None or recordings is None or sentences is None:
-        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}", limit=limit)
+        why = f": {heard}" if isinstance(heard, str) else ""
+        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}{why}", limit=limit)
     try:
         check_enough(sentences)
     except SonorantError as error:
@@ -171,6 +172,9 @@ def _check_same_judge(voice: Evidence, champion: Evidence) -> None:
     for each in (voice, champion):
         if not each.sentences:
             raise SonorantError(f"version {each.version} was registered without its judged sentences; {HINT}")
+        heard = entry(each.metrics, "intelligibility", each.shipped.variant)
+        if isinstance(heard, str):
+            raise SonorantError(f"version {each.version}: {heard}")
     if voice.judge != champion.judge:
         theirs, ours = (" ".join(map(str, each.judge.values())) for each in (champion, voice))
         raise SonorantError(f"version {champion.version} was judged by {theirs}, this by {ours}; {HINT}")

@@ -176,7 +176,7 @@ def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[s
         "variant": default.variant,
         "runtime": default.runtime,
         "speedup_over_fp32": speedup,
-        "wer": figures.entry(heard, "wer"),
+        "wer": heard if isinstance(heard, str) else figures.entry(heard, "wer"),
         "wer_ci95": figures.entry(heard, "wer_ci95"),
         "wer_recordings": number(metrics, "intelligibility", "recordings", "wer"),
         "wer_above_recordings": figures.entry(heard, "above_recordings", "wer"),

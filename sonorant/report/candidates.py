@@ -41,11 +41,7 @@ def headline(choice: Document, metrics: Document) -> Headline:
     delay, rtf, speedup = ((row and row.figure(key, form)) or "–" for key, form in TIMES.items())
     whole, of_fp32 = size[variant].megabytes("bytes"), size[variant]["over_fp32"].number()
     facts = [
-        Fact(
-            "Word error rate, %",
-            *_split(judged[variant].estimate("wer")),
-            f"recordings {judged[RECORDINGS].estimate('wer')}",
-        ),
+        _words(judged, variant),
         _naturalness(metrics["naturalness"], variant),
         Fact("Speed", f"{speedup} ×", "fp32's", f"{delay} ms a sentence, {rtf} of real time"),
         Fact("Size", whole or "–", "", f"{of_fp32:.2f} of fp32's"),
@@ -81,6 +77,13 @@ def parity(found: Document) -> Section:
     table = Table(caption="Parity", head=[*head, "failed"], rows=rows, prose=["failed"])
     note = "Every precision and runtime against torch: int8 against the fake-quantised model, all others against float."
     return Section(anchor="parity", title="Parity check", parts=[note, table, *not_run("Parity", found.absent())])
+
+
+def _words(judged: Document, variant: str) -> Fact:
+    name = "Word error rate, %"
+    if why := judged[variant].not_run:
+        return Fact(name, "–", "", why)
+    return Fact(name, *_split(judged[variant].estimate("wer")), f"recordings {judged[RECORDINGS].estimate('wer')}")
 
 
 def _naturalness(natural: Document, variant: str) -> Fact:

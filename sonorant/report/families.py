@@ -89,7 +89,7 @@ def _rows(name: str, judged: JudgedFamily, baseline: JudgedFamily | None) -> lis
         [
             name,
             variant,
-            found["intelligibility"].estimate("wer"),
+            found["intelligibility"].not_run or found["intelligibility"].estimate("wer"),
             _above(judged, variant, baseline) if baseline else None,
             found["naturalness"].figure("duration_ratio", ".3f"),
             _below(found, ("naturalness", "dnsmos"), ("ovrl",), ".2f"),
@@ -115,7 +115,9 @@ def _below(found: Document, optional: tuple[str, ...], keys: tuple[str, ...], fo
 
 
 def _above(judged: JudgedFamily, variant: str, baseline: JudgedFamily) -> str:
-    """Word error rate over the first variant's of the baseline, on the same sentences."""
+    """Word error rate over the first variant's of the baseline, on the same sentences, or why there is none."""
+    if why := judged.figures["variants"][variant]["intelligibility"].not_run:
+        return why
     (ours, words), (theirs, _) = judged.word_errors(variant), baseline.word_errors(baseline.first)
     low, high = bootstrap(rate, ours - theirs, words, resamples=RESAMPLES)
     return f"{rate(ours, words) - rate(theirs, words):+.1f} [{low:+.1f}, {high:+.1f}]"

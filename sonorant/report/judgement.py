@@ -21,20 +21,43 @@ def intelligibility(metrics: Document, shipped: str) -> Section:
     kinds = ordered(kind for kind, _ in judged.measured())
     heard = [_row(judged[kind], kind, "wer", ".1f", shipped) for kind in kinds]
     rated = [_row(found, kind, "ovrl", ".2f", shipped) for kind, found in _ratings(metrics["naturalness"]).items()]
-    charts = [intervals("Word error rate, 95 % interval", "%", heard)]
+    charts = [intervals("Word error rate, 95 % interval", "%", heard)] if heard else []
     charts += [intervals("Naturalness (DNSMOS, 1 to 5), 95 % interval", "", rated, start=1.0)] if rated else []
     head = ["spoken by", "WER, %", "CER, %", "WER above recordings, points", "WER above fp32, points"]
     rows: list[list[Cell]] = [_error_rates(kind, judged[kind]) for kind in kinds]
     rows += [[label(kind), why] for kind, why in judged.absent()]
     tested = [[key.replace("_", " "), str(value.value)] for key, value in metrics["evaluator"].items()]
-    self_test = f"the evaluator's test of itself {'passed' if metrics['evaluator']['passed'].flag() else 'failed'}"
+    passed = metrics["evaluator"]["passed"]
+    state = "did not run" if passed.not_run else ("passed" if passed.flag() else "failed")
+    self_test = f"the evaluator's test of itself {state}"
     parts: list[Part] = [
         _how(judged[RECORDINGS]),
         Charts(charts=charts),
         Table(caption="Error rates", head=head, rows=rows),
+        *_by_speaker(metrics, shipped),
         Fold(summary=self_test, parts=[Table(caption=self_test, head=["", "found"], rows=tested)]),
     ]
     return Section(anchor="intelligibility", title="Words and naturalness", parts=parts)
+
+
+def _by_speaker(metrics: Document, shipped: str) -> list[Part]:
+    """A row for each speaker; nothing of a voice that has one."""
+    found = metrics.get("speakers")
+    rows = found.rows() if found else []
+    if len(rows) < 2:
+        return []
+    kinds = (RECORDINGS, shipped)
+    head = ["speaker", "sentences judged", *(f"WER of {label(kind)}, %" for kind in kinds)]
+    cells: list[list[Cell]] = [
+        [row["speaker"].text(), f"{row['sentences'].number():.0f}", *(_wer(row.get("wer"), kind) for kind in kinds)]
+        for row in rows
+    ]
+    return [Table(caption="By speaker", head=head, rows=cells)]
+
+
+def _wer(found: Document | None, kind: str) -> str:
+    """A speaker's error rate; a dash if no sentence of the speaker was judged."""
+    return "-" if found is None else found.not_run or found.figure(kind, ".1f") or "-"
 
 
 def distances(metrics: Document) -> Section:
@@ -97,6 +120,8 @@ def _above(pair: Document | None) -> str | None:
 
 
 def _how(judged: Document) -> str:
+    if judged.not_run:
+        return f"The words were not judged: {judged.not_run}."
     read = judged["read_in_training"].number() if judged.get("read_in_training") else 0
     learned = f"sentences, not held out: training read {read:.0f} of them in another take"
     kind = learned if read else "held-out sentences"

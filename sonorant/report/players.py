@@ -76,13 +76,19 @@ class Presentation:
         return Player(
             name=label(kind),
             ships=kind == self.shipped,
-            errors=f"{wrong} of {sentence.words} wrong" if wrong else "no error",
-            heard=marked(self.normalized(sentence.reference), self.normalized(sentence.heard[kind])),
+            errors=sentence.heard[kind] if wrong is None else _errors(wrong, sentence.words),
+            heard=[]
+            if wrong is None
+            else marked(self.normalized(sentence.reference), self.normalized(sentence.heard[kind])),
             sound=_address("audio/flac", _flac(sound, self.audio.sample_rate)),
             picture=_address("image/png", spectrogram(sound, self.audio)),
             shown=f"Mel spectrogram, {label(kind)}, {seconds:.1f} s, up to {self.audio.f_max / 1000:g} kHz",
             width=round(100 * len(sound) / longest, 1),
         )
+
+
+def _errors(wrong: int, words: int) -> str:
+    return f"{wrong} of {words} wrong" if wrong else "no error"
 
 
 def _address(kind: str, data: bytes) -> str:

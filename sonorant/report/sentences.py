@@ -23,14 +23,14 @@ class Sentence:
     words: int
     heard: dict[str, str]
     """Kind to transcript."""
-    errors: dict[str, int]
-    """Kind to wrong words."""
+    errors: dict[str, int | None]
+    """Kind to wrong words; None if no recogniser ran, and `heard` says why."""
     samples: dict[str, Path]
     """Kind to WAV file."""
 
     def error_rate(self, kind: str) -> float:
-        """Wrong words of a kind, in percent of the words to be said."""
-        return 100 * self.errors[kind] / max(self.words, 1)
+        """Wrong words of a kind, in percent of the words to be said; 0 if nobody listened."""
+        return 100 * (self.errors[kind] or 0) / max(self.words, 1)
 
 
 class Words(NamedTuple):
@@ -97,6 +97,10 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
         reference=row["reference"].text(),
         words=int(row["words"].number()),
         heard={kind: heard[kind] for kind in kinds},
-        errors={kind: int(row["word_errors"][kind].number()) for kind in kinds},
+        errors={kind: _errors(row["word_errors"][kind]) for kind in kinds},
         samples=samples,
     )
+
+
+def _errors(wrong: Document) -> int | None:
+    return None if wrong.not_run else int(wrong.number())

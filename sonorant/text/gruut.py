@@ -44,9 +44,7 @@ class GruutFrontend:
             )
         self._data = f"gruut_lang_{self._resolved.split('-')[0]}"
         if importlib.util.find_spec(self._data) is None:
-            raise SonorantError(
-                f"language '{language}': its data are not installed; run: {_install(self._data)}"
-            )
+            raise SonorantError(f"language '{language}': its data are not installed; run: {_install(self._data)}")
         try:
             phones = [_split_stress(phone.text)[0] for phone in Phonemes.from_language(self._resolved)]
         except (OSError, AssertionError) as error:
@@ -71,10 +69,7 @@ class GruutFrontend:
     def _analyse(self, text: str) -> tuple[list[tuple[str, list[Phoneme]]], tuple[str, ...]]:
         """The spoken text and phonemes of each sentence, and the unknown characters of all of them."""
         plain = plain_characters(text)
-        if self._resolved.startswith("en-"):
-            plain = written_out(plain)
-        else:
-            plain = signs_written_out(plain, self._resolved)
+        plain = written_out(plain) if self._resolved.startswith("en-") else signs_written_out(plain, self._resolved)
         known, unknown = split_unknown(plain, self._resolved)
         found = dict.fromkeys(unknown)
         sentences = self._process(known, found)

@@ -1,6 +1,6 @@
 """Written text made plain before a frontend reads it: typography, unknown characters, symbols and units. English has
-rules of its own; German, French and Spanish a table of signs and units; other languages none. Each English rule exists because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St.
-John` a street."""
+rules of its own; German, French and Spanish a table of signs and units; other languages none. Each English rule exists
+because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St. John` a street."""
 
 import re
 import unicodedata

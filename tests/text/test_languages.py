@@ -7,8 +7,8 @@ from importlib import import_module
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.text import load_frontend
 from sonorant.text import gruut as frontend_file
+from sonorant.text import load_frontend
 from sonorant.text.frontend import PAUSES, SymbolTable
 
 LANGUAGES = ("de-de", "fr-fr", "es-es")
