@@ -50,6 +50,7 @@ class Defect(StrEnum):
     RATED_BAD = "rated bad by DNSMOS"
     DROPPED = "dropped by a decision"
     NOT_TRAINED = "speaker without training utterances"
+    FEW_SECONDS = "speaker with too few seconds"
 
 
 @dataclass(frozen=True, kw_only=True)

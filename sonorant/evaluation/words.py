@@ -16,6 +16,7 @@ from sonorant.evaluation.self_test import (
     REPEATED_CLIPS,
     check_ears,
     check_planted,
+    check_sound,
     check_texts,
     noise_clips,
     planted_clips,

@@ -148,3 +148,21 @@ def test_whatever_was_measured_no_slower_and_no_worse_one_ships(rows: list[tuple
 def test_settings_that_would_ship_what_is_slower_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be at least"):
         replace(CONFIG, **settings)
+
+
+def test_where_nobody_could_listen_fp32_ships_and_says_so() -> None:
+    why = "not run: the recogniser hears English only"
+    metrics = figures(variant("onnxruntime/int8", speedup=2.0), variant("onnxruntime/fp16", speedup=1.5))
+    heard = dict.fromkeys(("recordings", "vocoder", "fp32", "fp16"), why)
+    found = choose(metrics | {"intelligibility": heard | {"int8": "failed: NaN in 3 of 3 sentences"}}, CONFIG)
+    rows = {row["candidate"]: row for row in found["table"]}
+    assert found["variant"] == "fp32" and rows["onnxruntime/fp32"]["reason"].endswith(f"; words {why}")
+    assert (rows["onnxruntime/fp16"]["passed"], rows["onnxruntime/fp16"]["reason"]) == (False, why)
+    assert rows["onnxruntime/int8"]["reason"].startswith("failed: NaN")
+
+
+def test_fp32_that_alone_was_not_heard_does_not_ship() -> None:
+    metrics = figures()
+    metrics["intelligibility"] = {"recordings": {"wer": 3.0}, "fp32": "failed: NaN in 3 of 3 sentences"}
+    with pytest.raises(SonorantError, match="failed: NaN in 3 of 3 sentences; there is no voice to ship"):
+        choose(metrics, CONFIG)

@@ -107,7 +107,7 @@ def test_every_defect_is_named_and_nothing_else_is_rejected(tmp_path: Path, murm
     # JSONL's own, see test_corpora; a person's, see test_decisions; of speakers, see test_splits; of how a recording
     # sounds, see test_sound
     of_sound = {Defect.NOISY, Defect.REVERBERANT, Defect.NARROW, Defect.HUM, Defect.RATED_BAD}
-    elsewhere = {Defect.UNREADABLE_ROW, Defect.DROPPED, Defect.NOT_TRAINED}
+    elsewhere = {Defect.UNREADABLE_ROW, Defect.DROPPED, Defect.NOT_TRAINED, Defect.FEW_SECONDS}
     assert set(expected.values()) == set(Defect) - elsewhere - of_sound
     assert [(u.id, u.text) for u in accepted] == [("good-1", TEXT), ("good-2", TEXT)]
     files = {row["id"]: row["file"] for row in read_jsonl(tmp_path / "prepared/rejected.jsonl")}

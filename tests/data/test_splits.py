@@ -126,6 +126,40 @@ def test_a_speaker_of_whom_nothing_is_trained_is_left_out_by_name(
     assert read_json(tmp_path / "other/summary.json")["utterances"] == 3
 
 
+def test_speakers_of_uneven_minutes_have_a_row_each_and_the_scarce_are_left_out_by_name(
+    tmp_path: Path, murmur: Callable[..., np.ndarray], prepare_config: PrepareConfig
+) -> None:
+    config = replace(prepare_config, validation=0.0, test=0.3, max_rejected=1.0)
+    rows = []
+    for speaker, count in (("anna", 14), ("ben", 5), ("eve", 1)):
+        for number in range(count):
+            audio, text = f"{speaker}{number}.wav", f"this is the sentence number {len(rows) + 100} of them"
+            soundfile.write(tmp_path / audio, (0.2 if speaker == "ben" else 1.0) * murmur(2, len(rows)), 16000)
+            rows.append(Utterance(id=audio[:-4], audio=audio, text=text, speaker=speaker, language="en-us"))
+    write_manifest(tmp_path / "manifest.jsonl", rows)
+    prepare(tmp_path, tmp_path / "all", config, "gruut", condition=UNCONDITIONED)
+    by_speaker = read_json(tmp_path / "all/summary.json")["by_speaker"]
+    accepted = read_manifest(tmp_path / "all/manifest.jsonl")
+    assert set(by_speaker) == {"anna", "ben", "eve"}
+    for speaker, of in by_speaker.items():
+        own = [utterance for utterance in accepted if utterance.speaker == speaker]
+        assert of["utterances"] == len(own) == sum(of["splits"].values())
+        assert of["utterances"] + of["rejected"] == sum(row.speaker == speaker for row in rows)
+        assert not own or of["splits"]["train"], "whoever stays is learned"
+    assert by_speaker["anna"]["loudness"] - by_speaker["ben"]["loudness"] == pytest.approx(14, abs=1)
+    assert "Speakers: 3" in (tmp_path / "all/summary.html").read_text()
+
+    few = replace(config, min_speaker_seconds=11.0)
+    prepare(tmp_path, tmp_path / "few", few, "gruut", condition=UNCONDITIONED)
+    rejected = read_jsonl(tmp_path / "few/rejected.jsonl")
+    scarce = [row for row in rejected if row["reason"] == Defect.FEW_SECONDS]
+    assert {row["id"].rstrip("0123456789") for row in scarce} == {"ben", "eve"}
+    of_ben = [row for row in scarce if row["id"].startswith("ben")]
+    said = f"speaker 'ben' has {2 * len(of_ben):.1f} s, at least 11 s (min_speaker_seconds)"
+    assert {row["detail"] for row in of_ben} == {said}
+    assert {u.speaker for u in read_manifest(tmp_path / "few/manifest.jsonl")} == {"anna"}
+
+
 @pytest.mark.parametrize("held_out", ["validation", "test"])
 def test_a_page_of_takes_says_how_they_are_split(
     tmp_path: Path, murmur: Callable[..., np.ndarray], prepare_config: PrepareConfig, held_out: str

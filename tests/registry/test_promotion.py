@@ -26,6 +26,7 @@ from tests.support.edited import edited
 
 ALONE = {"wer_above_recordings", "rtf", "parity"}
 BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}
+UNHEARD = "not run: the recogniser hears English only"
 LENIENT = dict.fromkeys(family_names(), 20.0)
 
 
@@ -159,6 +160,11 @@ def of_fp32(section: str, value: Any) -> dict[str, Any]:
         (of_fp32("parity", {"passed": False, "failed": "values: mel"}), "parity", "failed the stage verify: values"),
         (of_fp32("parity", {"passed": True, "max_abs_diff": {"encoder": None}}), "parity", "was not measured"),
         ({"intelligibility": {}}, "wer_above_recordings", "not measured"),
+        (
+            {"intelligibility": dict.fromkeys(("recordings", "vocoder", "fp32"), UNHEARD)},
+            "wer_above_recordings",
+            f"not measured for fp32: {UNHEARD}",
+        ),
         ({"intelligibility": figures(more_errors(9.0))["intelligibility"]}, "wer_above_recordings", "; worse)"),
     ],
 )
@@ -167,6 +173,14 @@ def test_what_was_not_measured_or_misses_its_limit_does_not_pass(
 ) -> None:
     [refused] = [gate for gate in judge_alone(evidence(voice_bundle, figures() | change), GATES) if not gate.passed]
     assert refused.name == failing and says in refused.reason
+
+
+def test_words_that_nobody_heard_are_not_compared_even_with_a_champion_like_that(voice_bundle: Path) -> None:
+    metrics = figures() | {"intelligibility": dict.fromkeys(("recordings", "vocoder", "fp32"), UNHEARD)}
+    row = {"id": "a", "reference": "ja", "words": 1, "word_errors": {"fp32": UNHEARD}, "dnsmos": {}}
+    voice = evidence(voice_bundle, metrics, sentences=(row,))
+    found = next(gate for gate in judge_beside(voice, voice, GATES) if gate.name == "wer_above_champion")
+    assert not found.passed and UNHEARD in found.reason
 
 
 def test_figures_that_are_not_numbers_do_not_pass(voice_bundle: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sonorant.errors import SonorantError
-from sonorant.files import write_text
+from sonorant.files import read_jsonl, write_jsonl, write_text
 from sonorant.html.blocks import Badge, Fold, Group, Section, Table, render
 from sonorant.html.charts import ChartRow, Charts, bars
 from sonorant.report.candidates import Fact, Headline
@@ -55,6 +55,36 @@ def test_a_variant_that_could_not_be_heard_is_words_among_the_error_rates(own: R
     with edited(own.metrics) as metrics:
         metrics["intelligibility"]["fp16"] = metrics["naturalness"]["fp16"] = failed
     assert drawn(own).count(failed) == 2
+
+
+def test_words_that_nobody_heard_are_told_by_name_everywhere(own: ReportInputs) -> None:
+    why = "not run: the recogniser hears English only"
+    with edited(own.metrics) as metrics:
+        metrics["intelligibility"] = dict.fromkeys(metrics["intelligibility"], why)
+        metrics["evaluator"] = {"passed": why, "sentences": 3}
+        metrics["speakers"] = [{"speaker": name, "sentences": 1, "wer": why} for name in ("anna", "ben")]
+    with edited(own.families / "parallel" / "family.json") as family:
+        family["variants"]["fp32"]["intelligibility"] = why
+    for folder in (own.evaluation, own.families / "parallel"):
+        file = folder / "sentences.jsonl"
+        rows = read_jsonl(file)
+        for row in rows:
+            row["transcripts"] = row["word_errors"] = dict.fromkeys(row["transcripts"], why)
+        write_jsonl(file, rows)
+    page = drawn(own)
+    assert f"The words were not judged: {why}." in page and why in header_of(page)
+    assert "the evaluator&#39;s test of itself did not run" in page or "test of itself did not run" in page
+    assert "no error" not in page and "Word error rate, 95 % interval" not in page
+
+
+def test_each_speaker_has_a_row_and_a_dash_where_none_was_judged(own: ReportInputs) -> None:
+    with edited(own.metrics) as metrics:
+        metrics["speakers"] = [
+            {"speaker": "anna", "sentences": 3, "wer": {"recordings": 4.21, "int8": 9.87}},
+            {"speaker": "ben", "sentences": 0, "wer": None},
+        ]
+    words = words_of(drawn(own))
+    assert "anna 3 4.2 9.9" in words and "ben 0 - -" in words
 
 
 def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(own: ReportInputs) -> None:

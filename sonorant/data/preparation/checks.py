@@ -68,6 +68,8 @@ class PrepareConfig:
     split_by: SplitBy = "text"
     """What the hash is of. `text`: all takes of a sentence are in one split; `speaker`: all of a speaker; `id`: each
     utterance for itself, so that other takes of a held-out sentence may be learned."""
+    min_speaker_seconds: float = 0.0
+    """Seconds that a speaker must have of sound utterances, or all of them are rejected; 0: any."""
     decisions: str | None = None
     """File of what a person decided about clips (`sonorant review`); None = nothing was decided."""
 
@@ -82,6 +84,8 @@ class PrepareConfig:
                 f"min_characters_per_second ({slow}) must be at least 0 and "
                 f"less than max_characters_per_second ({fast})"
             )
+        if self.min_speaker_seconds < 0:
+            raise ValueError(f"min_speaker_seconds ({self.min_speaker_seconds}) must be at least 0")
         if self.silence_db >= 0:
             raise ValueError(f"silence_db ({self.silence_db}) is in dB of full scale, so less than 0")
         alike = self.min_channel_correlation

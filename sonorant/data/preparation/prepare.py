@@ -21,13 +21,16 @@ from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest
 from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
 from sonorant.data.preparation.decided import Decided, decide
 from sonorant.data.preparation.limits import LIMITS, beyond_limit
+from sonorant.data.preparation.speakers import summarize_speakers
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.data.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
 from sonorant.text import Frontend, load_frontend
 
-_NOT_OF_A_RECORDING = ("max_rejected", "validation", "test", "split_by", "decisions", *LIMITS)
+_NOT_OF_A_RECORDING = (
+    "max_rejected", "validation", "test", "split_by", "min_speaker_seconds", "decisions", *LIMITS
+)  # fmt: skip
 """Settings that do not change what is found in a recording."""
 
 
@@ -121,7 +124,8 @@ def prepare(
         processes=processes,
     )
     examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
-    outcomes = list(without_lost_speakers(list(without_repeated_sounds(examined)), config))
+    heard = list(without_scarce_speakers(list(without_repeated_sounds(examined)), config.min_speaker_seconds))
+    outcomes = list(without_lost_speakers(heard, config))
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")
@@ -147,6 +151,7 @@ def _write(
     for warning in filter(None, warnings):
         print(f"warning: {warning}", file=sys.stderr, flush=True)
     summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), condition)
+    summary["by_speaker"] = summarize_speakers(sound, [outcome.utterance.speaker for outcome in rejected])
     summary |= {"warnings": [warning for warning in warnings if warning], "decisions": decided.counts}
     with atomic_folder(out) as folder:
         write_manifest(folder / "manifest.jsonl", sound)
@@ -180,6 +185,21 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         sound, id = outcome.finding.sound, outcome.utterance.id
         if outcome.reason is None and (earlier := first.setdefault(sound, id)) != id:
             yield _rejected(outcome, Defect.DUPLICATE_AUDIO, f"the same samples as {earlier}")
+        else:
+            yield outcome
+
+
+def without_scarce_speakers(outcomes: list[Outcome], least: float) -> Iterator[Outcome]:
+    """Reject the utterances of each speaker of whom the sound ones last less than `least` seconds together."""
+    seconds: Counter[str] = Counter()
+    for outcome in outcomes:
+        if outcome.reason is None:
+            seconds[outcome.utterance.speaker] += outcome.finding.seconds
+    for outcome in outcomes:
+        speaker = outcome.utterance.speaker
+        if outcome.reason is None and seconds[speaker] < least:
+            detail = f"speaker '{speaker}' has {seconds[speaker]:.1f} s, at least {least:g} s (min_speaker_seconds)"
+            yield _rejected(outcome, Defect.FEW_SECONDS, detail)
         else:
             yield outcome
 

@@ -9,6 +9,7 @@ import numpy as np
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.data.manifest import SPLITS, Utterance
 from sonorant.data.preparation.sound_summary import sound_sections, summarize_sound
+from sonorant.data.preparation.speakers import speakers_section
 from sonorant.data.splits import describe_texts
 from sonorant.html.blocks import Section, Table, render
 from sonorant.html.charts import Chart, Charts, columns, histogram
@@ -109,6 +110,7 @@ def summary_page(
     table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=shares)
     sections = [
         Section(anchor="accepted", title="Accepted", parts=[*summary["warnings"], table, Charts(charts=charts)]),
+        speakers_section(summary["by_speaker"]),
         *sound_sections(summary["sound"], utterances, condition),
         _texts(summary["texts"]),
         Section(anchor="rejected", title=f"Rejected: {summary['rejected']['utterances']}", parts=[*parts, *more]),
