@@ -15,7 +15,7 @@ import pytest
 from sonorant.data.manifest import read_manifest
 from tests.support.pipeline import TINY, Project, by_section, copy_of_this_project
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 for needed in ("dvc", "mlflow", "pocketsphinx"):
     pytest.importorskip(needed)

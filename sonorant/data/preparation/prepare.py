@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -191,7 +191,7 @@ def without_repeated_sounds(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
 
 def without_scarce_speakers(outcomes: list[Outcome], least: float) -> Iterator[Outcome]:
     """Reject the utterances of each speaker of whom the sound ones last less than `least` seconds together."""
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for outcome in outcomes:
         if outcome.reason is None:
             seconds[outcome.utterance.speaker] += outcome.finding.seconds
