@@ -77,7 +77,7 @@ def write_features(
         mels = stack.enter_context(_ArrayWriter(folder / MELS, np.dtype(np.float16), (audio.n_mels,)))
         samples = stack.enter_context(_ArrayWriter(folder / AUDIO, np.dtype(np.int16), ()))
         tokens = stack.enter_context(_ArrayWriter(folder / TOKENS, np.dtype(np.int16), (3,)))
-        rows = [*utterances, *short_clips]
+        rows: list[_Row] = [*utterances, *short_clips]
         for row, features in zip(rows, _computed(job, rows, processes), strict=True):
             utterance = _utterance_of(row)
             index.append({

@@ -76,10 +76,13 @@ def _silent(samples: Floats, rate: int) -> int:
     """How many samples at the start stay 20 dB below the loud tenth of them all."""
     width = round(_FRAME * rate)
     power = _power(samples, width)
-    loud = np.flatnonzero(power > np.percentile(power, 90) / 100) if len(power) else []
+    if not len(power):
+        return 0
+    loud = np.flatnonzero(power > np.percentile(power, 90) / 100)
     return int(loud[0]) * width if len(loud) else 0
 
 
 def _power(samples: Floats, width: int) -> Floats:
     """Mean squares of frames of `width` samples."""
-    return np.square(samples[: len(samples) // width * width].reshape(-1, width)).mean(axis=1)
+    frames = samples[: len(samples) // width * width].reshape(-1, width)
+    return np.asarray(np.square(frames).mean(axis=1))
