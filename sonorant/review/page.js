@@ -3,10 +3,12 @@
 const DOUBTFUL = 0.5; // a word's doubt from which it is marked
 const AROUND = 0.03; // seconds heard before and after a word
 const SHORTEST = 0.05; // seconds that must remain between the edges
+const LISTED = 200; // clips in the list at once, so that a large corpus does not slow each key
 
-// clips: all, in the server's order. at: the playhead, in seconds. playing: {from, stop} while something is heard.
-// edges: what is kept, as shown; it differs from the decision only while an edge is being moved.
-const review = { clips: [], clip: null, at: 0, playing: null, edges: null, undo: [], moving: null };
+// clips: all, in the server's order. first, listed, fitting: the list shows `listed`, from the first-th of so many that
+// fit the filters. at: the playhead, in seconds. playing: {from, stop} while something is heard. edges: what is kept, as shown; it differs from the decision only while an edge is being moved.
+const review = { clips: [], first: 0, listed: [], fitting: 0 };
+Object.assign(review, { clip: null, at: 0, playing: null, edges: null, undo: [], moving: null });
 let queue = Promise.resolve();
 
 const element = (id) => document.getElementById(id);
@@ -59,6 +61,8 @@ function verdict(decision, badge) {
 }
 
 function showEntry(clip) {
+  clip.button ??= make("button", { type: "button", onclick: () => step(() => open(clip.clip)) });
+  clip.item ??= make("li", {}, clip.button);
   const badge = make("span");
   verdict(clip.decision, badge);
   const score = clip.score === null ? "" : clip.score.toFixed(2);
@@ -71,17 +75,40 @@ function showEntry(clip) {
 }
 
 function refresh() {
-  for (const clip of review.clips) {
-    const current = clip.clip === review.clip?.clip;
-    clip.item.hidden = !fitting(clip) && !current;
-    if (current) clip.button.setAttribute("aria-current", "true");
-    else clip.button.removeAttribute("aria-current");
-  }
+  const all = shown();
+  const current = all.findIndex((clip) => clip.clip === review.clip?.clip);
+  if (current >= 0 && (current < review.first || current >= review.first + LISTED)) review.first = current - LISTED / 2;
+  list(all);
+  for (const { button } of all.slice(review.first, review.first + LISTED)) button.removeAttribute("aria-current");
+  all[current]?.button.setAttribute("aria-current", "true");
   element("progress").max = Math.max(review.clips.length, 1);
   element("progress").value = decided();
   element("decided").textContent = `${decided()} of ${review.clips.length} decided`;
-  const row = review.clips.find((clip) => clip.clip === review.clip?.clip);
-  if (row) reveal(row.item);
+  if (current >= 0) reveal(all[current].item);
+}
+
+// Show LISTED of them from review.first on, and what leads to the others.
+function list(all) {
+  review.first = Math.max(0, Math.min(review.first, all.length - LISTED));
+  const rows = all.slice(review.first, review.first + LISTED);
+  const same = rows.length === review.listed.length && rows.every((clip, at) => clip === review.listed[at]);
+  if (same && all.length === review.fitting) return; // the focus stays where it is
+  Object.assign(review, { listed: rows, fitting: all.length });
+  for (const clip of rows) if (!clip.item) showEntry(clip);
+  const later = all.length - review.first - rows.length;
+  const items = rows.map((clip) => clip.item);
+  if (review.first) items.unshift(further(`${review.first} earlier clips`, all, -LISTED));
+  if (later) items.push(further(`${later} later clips`, all, LISTED));
+  element("list").replaceChildren(...items);
+}
+
+function further(words, all, by) {
+  const onclick = () => {
+    review.first += by;
+    list(all);
+    element("list").scrollTop = by < 0 ? element("list").scrollHeight : 0;
+  };
+  return make("li", { className: "further" }, make("button", { type: "button", textContent: words, onclick }));
 }
 
 // Within the list alone: on a phone the page itself must stay where it is.
@@ -93,12 +120,6 @@ function reveal(item) {
 
 function fill(listed) {
   review.clips = listed.clips;
-  for (const clip of review.clips) {
-    clip.button = make("button", { type: "button", onclick: () => step(() => open(clip.clip)) });
-    clip.item = make("li", {}, clip.button);
-    showEntry(clip);
-  }
-  element("list").replaceChildren(...review.clips.map((clip) => clip.item));
   const faults = new Map();
   for (const { fault } of review.clips) if (fault) faults.set(fault, (faults.get(fault) ?? 0) + 1);
   const options = [...faults].map(([fault, count]) => new Option(`${fault} (${count})`, fault));

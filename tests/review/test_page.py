@@ -1,6 +1,7 @@
 """The review in a real browser, by its keys: each decision is in the file at once, and a reload goes on from there."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from sonorant.data.decisions import Decision, read_decisions, write_decision
+from sonorant.data.decisions import Decision, clip_name, read_decisions, write_decision
+from sonorant.data.manifest import read_manifest, write_manifest
 from sonorant.review.server import ReviewServer
 from tests.review.conftest import TEXTS
 from tests.support.browser import Browser
@@ -200,6 +202,33 @@ def test_a_note_goes_with_the_decision_and_letters_in_it_decide_nothing(page: Pa
     page.browser.run("document.getElementById('keys').click()")
     page.press("d")
     assert page.browser.run("return queue.then(() => review.clip.id)") == "three", "keys can be switched off"
+
+
+def test_of_a_large_corpus_the_list_shows_the_clips_around(browser: Browser, start: Start, folder: Path) -> None:
+    """Parts of one recording, 500 of them: in a list of all, each key would take seconds with ten thousand."""
+    for name in ("corpus", "prepared"):
+        rows = read_manifest(folder / name / "manifest.jsonl")
+        [part] = [row for row in rows if row.id == "part"]
+        more = [replace(part, id=f"part {number}", start=1 + number / 1000) for number in range(1, 501)]
+        if name == "prepared":
+            more = [replace(row, clip=clip_name(str(row.sha256), row.start, row.end)) for row in more]
+        write_manifest(folder / name / "manifest.jsonl", rows + more)
+    page = Page(browser, start().url, folder / "decisions.csv")
+    page.on("two")
+    entries = "return [...document.querySelectorAll('#list .small')].map((entry) => entry.textContent)"
+    assert len(browser.run(entries)) == 200 and browser.run(SHOWN) == 201
+    browser.driver.find_element(By.XPATH, "//button[text()='305 later clips']").click()
+    assert browser.run(entries)[:2] == ["part 196", "part 197"], "after five clips and 195 parts"
+    assert page.browser.run("return review.clip.id") == "two"
+    page.press(Keys.ARROW_DOWN)
+    page.on("three")
+    assert "part 1" in browser.run(entries), "the list follows the clip that is shown"
+    browser.driver.find_element(By.XPATH, "//button[text()='305 later clips']").click()
+    browser.driver.find_element(By.XPATH, "//span[text()='part 300']/ancestor::button").click()
+    page.on("part 300")
+    page.press("k")
+    page.on("part 301")
+    assert len(page.decisions()) == 1
 
 
 def test_faults_are_a_filter(page: Page, browser: Browser) -> None:
