@@ -158,7 +158,8 @@ def plain_table(rows: Sequence[Mapping[str, str]]) -> str:
     if not rows:
         return f"  {NOT_MEASURED}"
     table = [list(rows[0]), *(list(row.values()) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    counted = [line for line in table if len(line) < 3 or any(line[2:])]  # a reason alone runs over the rest
+    widths = [max(map(len, column)) for column in zip(*counted, strict=True)]
     padded = ([cell.ljust(width) for cell, width in zip(line, widths, strict=True)] for line in table)
     return "\n".join("  " + "  ".join(line).rstrip() for line in padded)
 

@@ -50,6 +50,12 @@ def test_tables_show_what_there_is_and_nothing_where_nothing_was_measured() -> N
     assert results.plain_table([]) == "  -"
 
 
+def test_a_reason_runs_over_the_columns_that_have_nothing_to_show() -> None:
+    why = "slower than fp32: at best 0.92 times its speed"
+    table = results.plain_table([{"a": "fp32", "b": "13.5", "c": "1449"}, {"a": "fp16", "b": why, "c": ""}])
+    assert table.splitlines() == ["  a     b     c", "  fp32  13.5  1449", f"  fp16  {why}"]
+
+
 def test_a_stroke_in_a_cell_does_not_break_the_table() -> None:
     page = results.markdown("a", {"b": [{"key": "one | two"}]}, {})
     assert page.splitlines()[-1] == "| one / two |"
