@@ -1,14 +1,17 @@
 """Phonemes by gruut (MIT), offline: a lexicon, a CRF for words it lacks, numbers and dates as words."""
 
+import importlib
 import importlib.util
 import logging
 import re
 import sqlite3
+import sys
 import threading
 import unicodedata
 from contextlib import closing
 from functools import cached_property
 from importlib.metadata import version as installed_version
+from types import ModuleType
 from typing import Any
 
 from sonorant.errors import SonorantError
@@ -30,6 +33,7 @@ class GruutFrontend:
     name = "gruut"
 
     def __init__(self, language: str) -> None:
+        _import_gruut()
         from gruut.const import KNOWN_LANGS
         from gruut.utils import resolve_lang
         from gruut_ipa import Phonemes
@@ -115,6 +119,25 @@ class GruutFrontend:
         if not known:
             unknown.update(dict.fromkeys(word.text))
         return [Phoneme(symbol, stress, word_start=number == 0) for number, (symbol, stress) in enumerate(known)]
+
+
+def _import_gruut() -> None:
+    """Import gruut without dateparser, which takes as long as all the rest and is needed for dates alone."""
+    if "gruut" in sys.modules or "dateparser" in sys.modules:
+        return
+    stand_in = ModuleType("dateparser")
+    stand_in.parse = _parse_date  # type: ignore[attr-defined]
+    sys.modules["dateparser"] = stand_in
+    try:
+        importlib.import_module("gruut.text_processor")
+    finally:
+        del sys.modules["dateparser"]
+
+
+def _parse_date(*arguments: Any, **options: Any) -> Any:
+    import dateparser
+
+    return dateparser.parse(*arguments, **options)
 
 
 def _install(data: str) -> str:

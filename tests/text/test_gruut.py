@@ -165,6 +165,16 @@ def test_the_version_names_software_data_and_rules() -> None:
     assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules {RULES}"
 
 
+def test_dates_alone_need_their_parser_which_takes_as_long_to_import_as_all_the_rest() -> None:
+    code = (
+        "import sys, sonorant.text as text; frontend = text.load_frontend('gruut', 'en-us')\n"
+        "for words in ('Two birds, 1 stone.', 'It is 3/4/2020.'):\n"
+        "    print(frontend.speak(words).text, 'dateparser' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["Two birds, one stone. False", "It is March fourth, twenty twenty. True"]
+
+
 def test_speaking_needs_no_torch_and_importing_no_gruut() -> None:
     code = (
         "import sys, sonorant.text as text; early = {'gruut', 'torch'} & set(sys.modules)\n"
