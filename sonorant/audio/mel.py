@@ -79,6 +79,11 @@ def _constants(config: MelConfig, device: torch.device) -> tuple[Tensor, Tensor]
         return window, torch.from_numpy(mel_filterbank(config)).to(device)
 
 
+def filters_of(config: MelConfig, device: torch.device) -> Tensor:
+    """`mel_filterbank` as a tensor (M, F) on `device`; do not change it."""
+    return _constants(config, device)[1]
+
+
 def frames_of(samples: int, config: MelConfig) -> int:
     """Frames T = ceil(S / hop) of `samples` samples."""
     return -(-samples // config.hop)

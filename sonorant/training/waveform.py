@@ -24,9 +24,8 @@ from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term, utterances_of
+from sonorant.training.spectra import mel_distance, spectral_distance
 
-RESOLUTIONS = (256, 512, 1024, 2048)
-"""FFT sizes of the spectral loss; hop and window follow (Yamamoto et al. 2020, "Parallel WaveGAN", section 2.2)."""
 SPECTRAL = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
 FAKE = "fake"
 """Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
@@ -65,8 +64,8 @@ class GeneratorLosses(nn.Module):
         batch[FAKE] = fake_BS.detach()
         with torch.autocast(real_BS.device.type, enabled=False):
             losses = {
-                "mel": _sum_of_means((log_mel(fake_BS.float(), self.audio) - log_mel(real_BS, self.audio)).abs()),
-                "spectrum": spectral_loss(fake_BS.float(), real_BS),
+                "mel": mel_distance(fake_BS.float(), real_BS, self.audio),
+                "spectrum": spectral_distance(fake_BS.float(), real_BS),
             }
         for adversaries in self._adversaries:
             adversaries.requires_grad_(False)
@@ -96,24 +95,6 @@ class DiscriminatorLosses(nn.Module):
             for (a, _), (b, _) in zip(real, fake, strict=True)
         ]
         return {"discriminator": torch.stack(terms).mean()}
-
-
-def spectral_loss(fake_BS: torch.Tensor, real_BS: torch.Tensor) -> torch.Tensor:
-    """Sum over items of the mean distance of magnitude spectra, relative and logarithmic, over `RESOLUTIONS`."""
-    total = fake_BS.new_zeros(())
-    for n_fft in RESOLUTIONS:
-        fake = _magnitude(fake_BS, n_fft)
-        with torch.no_grad():
-            real = _magnitude(real_BS, n_fft)
-        relative = (fake - real).square().sum((1, 2)).add(1e-9).sqrt() / real.square().sum((1, 2)).add(1e-9).sqrt()
-        total = total + relative.sum() + _sum_of_means((fake.log() - real.log()).abs())
-    return total / len(RESOLUTIONS)
-
-
-def _magnitude(samples_BS: torch.Tensor, n_fft: int) -> torch.Tensor:
-    window = torch.hann_window(n_fft, device=samples_BS.device)
-    spectrum = torch.stft(samples_BS, n_fft, n_fft // 4, window=window, return_complex=True)
-    return (spectrum.real.square() + spectrum.imag.square() + 1e-9).sqrt()
 
 
 def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
