@@ -37,6 +37,22 @@ def test_what_looks_like_a_fault_is_found_and_named() -> None:
     assert ((scores >= 0) & (scores <= 1)).all()
 
 
+def test_of_a_clean_corpus_its_oddities_are_flagged_at_most() -> None:
+    """One right clip in twenty sounds odd, though less so than a fault. That somebody must be the worst tenth is no
+    reason to flag a tenth."""
+    chance = np.random.default_rng(2)
+    odd = set(range(0, CLIPS, 20))
+    rows = [
+        Exhibit(clip=clip, fault=None, figures={"lacking": (6.0 if clip in odd else 2.0) + chance.normal(0, 1)})
+        for clip in range(CLIPS)
+    ]
+    rows += [
+        Exhibit(clip=clip, fault=Fault.OTHER_TEXT, figures={"lacking": chance.normal(14, 3)}) for clip in range(CLIPS)
+    ]
+    scores, _ = judge(rows, CLIPS)
+    assert (scores > 0.9).mean() < 0.05
+
+
 def test_the_order_of_the_exhibits_and_a_second_time_change_nothing() -> None:
     rows = exhibits()
     scores, _ = judge(rows, CLIPS)
