@@ -290,6 +290,18 @@ def experiment_id(_: int) -> str:
     return open_store().experiment
 
 
+def test_a_process_that_ends_while_it_makes_the_store_leaves_none(project: Path) -> None:
+    """As a short stage does that does not wait for MLflow any longer on a busy machine."""
+    (project / "runs" / "mlflow.db").unlink()
+    maker = subprocess.Popen([sys.executable, "-c", "from sonorant.tracking import open_store; open_store()"])
+    unfinished = project / "runs" / ".mlflow.db.unfinished"
+    wait_until(lambda: unfinished.exists() and unfinished.stat().st_size > 0)
+    maker.kill()
+    maker.wait()
+    assert not (project / "runs" / "mlflow.db").exists()
+    assert open_store().experiment and not unfinished.exists()
+
+
 def test_works_without_mlflow(project: Path) -> None:
     code = (
         "import sys; sys.modules['mlflow'] = sys.modules['mlflow.tracking'] = None\n"

@@ -106,6 +106,8 @@ def open_store() -> Store:
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # importing mlflow sets it to INFO
         # The first client of a new sqlite file makes its tables; two at the same time would collide.
         with locked(database.with_name(f"{database.name}.lock")) if database else nullcontext():
+            if database and not database.exists():
+                _make_tables(database)
             client = MlflowClient(tracking_uri=uri, registry_uri=uri)
             return Store(client=client, uri=uri, experiment=_experiment(client, database))
     except ModuleNotFoundError as error:
@@ -138,6 +140,16 @@ def locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _make_tables(database: Path) -> None:
+    """Make a new sqlite store whole or not at all: MLflow cannot go on where a process that ended left it half made."""
+    from mlflow.tracking import MlflowClient
+
+    unfinished = database.with_name(f".{database.name}.unfinished")
+    unfinished.unlink(missing_ok=True)  # of a process that was killed, as we hold the lock
+    MlflowClient(tracking_uri=f"sqlite:///{unfinished}").get_experiment_by_name(EXPERIMENT)
+    unfinished.rename(database)
 
 
 def _experiment(client: MlflowClient, database: Path | None) -> str:
