@@ -125,6 +125,8 @@ def forecast(
 def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None) -> dict[str, Any]:
     """The fastest step on a GPU of the table: a bound from counted work and published peaks, not a measurement."""
     gpu, precision = gpu_named(name), job.train["precision"]
+    if precision == "auto":
+        precision = "bf16" if gpu.bf16 else "fp16"
     limits = least_seconds(gpu, needs.work, precision)
     seconds = max(limits["arithmetic"] + limits["memory"], limits["issuing"])
     hours = steps * seconds / 3600

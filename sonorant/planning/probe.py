@@ -18,6 +18,7 @@ from sonorant.training import memory
 from sonorant.training.config import MachineConfig
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
+from sonorant.training.precision import find_precision
 from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import release
@@ -74,6 +75,8 @@ def _needs(job: Job, device: torch.device) -> Needs:
     share = MachineConfig(**job.machine).memory_share
     recipe = recipe_of(job)
     trained = TrainStep(recipe, Ranks(0, 1, 0, device), Stopwatch())
+    if trained.precision is None:
+        find_precision(trained)
     wanted = recipe.budget
     allowed = memory.allowance(device, share)
     largest = memory.find_budget(trained, share)

@@ -30,8 +30,9 @@ class TrainConfig:
     """Gradient norm above which the gradient is scaled down."""
     ema_decay: float
     """Decay of the exponential moving average of the weights, which is saved in the end."""
-    precision: Literal["fp32", "bf16", "fp16"]
-    """bf16: autocast; fp16: autocast with a gradient scaler, GPU only."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"]
+    """auto: the fastest on this device, found at the start of a run, see training/precision.py; bf16: autocast; fp16:
+    autocast with a gradient scaler, GPU only."""
     seed: int
     validate_every: int
     """Steps between validations, each with a mel picture and a playable sample."""

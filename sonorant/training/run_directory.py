@@ -38,6 +38,15 @@ class RunDirectory:
         """The provenance in `job.json`, from when this training last began or ended; empty without one."""
         return dict(read_json(self.job).get("provenance", {})) if self.job.exists() else {}
 
+    def precision(self) -> str | None:
+        """What `keep_precision` has kept; None if nothing was."""
+        path = self.path / "precision.json"
+        return str(read_json(path)["precision"]) if path.exists() else None
+
+    def keep_precision(self, precision: str) -> None:
+        """Note the precision that was found, for a training that is killed before its first checkpoint."""
+        write_json(self.path / "precision.json", {"precision": precision})
+
     def lock(self, patience: float | None = None) -> None:
         """Become the only trainer here; wait up to `patience` seconds for another to end. Raises SonorantError."""
         lock = self._open_lock()

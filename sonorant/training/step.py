@@ -31,8 +31,6 @@ class TrainStep:
     ) -> None:
         self.recipe, self.config, self.ranks, self.stopwatch = recipe, recipe.config, ranks, stopwatch
         self.sub_batches = sub_batches or SubBatches(ranks.name)
-        if self.config.precision == "fp16" and ranks.device.type != "cuda":
-            raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
         for phase in recipe.phases:
             phase.module.to(ranks.device)
         self.ema = Ema(recipe.model, self.config.ema_decay)
@@ -43,9 +41,20 @@ class TrainStep:
                 compile_blocks(phase.module, ranks.device)
         self.wrapped: dict[str, nn.Module] = {phase.name: distribute(phase.module) for phase in recipe.phases}
         self.optimizers = {phase.name: optimizer_of(phase.module, self.config) for phase in recipe.phases}
-        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.config.precision == "fp16")
+        self.precision: str | None = None
+        """fp32, bf16 or fp16; None while it has to be found (`auto`)."""
+        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=False)
+        if self.config.precision != "auto":
+            self.set_precision(self.config.precision)
         self.computed: list[torch.Tensor] = []
         """The samples that this rank loaded in the last step: per micro-batch (B, 2) int64, item and first frame."""
+
+    def set_precision(self, precision: str) -> None:
+        """Compute in this precision from now on. Raises SonorantError for fp16 without a GPU."""
+        if precision == "fp16" and self.ranks.device.type != "cuda":
+            raise SonorantError("precision fp16 needs a GPU with its gradient scaler; use bf16 or fp32 on this machine")
+        self.precision = precision
+        self.scaler = torch.amp.GradScaler(self.ranks.device.type, enabled=precision == "fp16")
 
     def take(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> dict[str, Tensors]:
         """Take optimizer step `step` over a global batch, of which this rank computes its share.
@@ -119,8 +128,8 @@ class TrainStep:
         return Passes(self.sub_batches, phase, self.wrapped[phase.name], batch, last, self.stopwatch)
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Autocast of the config's precision on this rank's device."""
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.config.precision)
+        """Autocast of the precision on this rank's device."""
+        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision or "fp32")
         return torch.autocast(self.ranks.device.type, dtype=kind) if kind else contextlib.nullcontext()
 
     def dry_run(self, batch: Batch) -> None:

@@ -15,6 +15,7 @@ from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers
 from sonorant.training.distributed.proof import Proof
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
+from sonorant.training.precision import find_precision
 from sonorant.training.recipe import Recipe, Tensors
 from sonorant.training.run_directory import MetricsLog, RunDirectory
 from sonorant.training.step import TrainStep, seed_of, totals_of
@@ -68,6 +69,8 @@ class Trainer:
             self._say(note)
         with self.stopwatch("resume"):
             self.resume()
+            if self.trained.precision is None:
+                self._find_precision()
             if self.recipe.budget is None:
                 budget = memory.find_budget(self.trained, self.machine.memory_share)
                 self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
@@ -112,6 +115,17 @@ class Trainer:
         asked()
         profile.close()
         return "stopped" if self.step < self.config.steps else "finished"
+
+    def _find_precision(self) -> None:
+        """That of the run directory, where a training that was killed early has left it, or the fastest here."""
+        decided = self.ranks.gather(self.run.precision() if self.ranks.first else None)[0]
+        if decided:
+            self.trained.set_precision(decided)
+            return
+        precision, why = find_precision(self.trained)
+        if self.ranks.first:
+            self.run.keep_precision(precision)
+        self._say(f"{self.recipe.name}: {why}")
 
     def _due(self, every: int) -> bool:
         return self.step % every == 0 or self.step == self.config.steps
@@ -201,6 +215,7 @@ class Trainer:
             "step_in_epoch": self.step_in_epoch,
             "best_loss": self.best_loss,
             "budget": self.recipe.budget,
+            "precision": self.trained.precision,
             "world_size": self.ranks.world_size,
             "description": self.recipe.description(),
             **self.trained.state(),
@@ -217,6 +232,8 @@ class Trainer:
         state = checkpoint.parse(newest)
         if self.ranks.first:  # the others need no run directory
             self._check_origin(state)
+        if "precision" in state:  # not in checkpoints of before 2026-12, which knew no auto
+            self.trained.set_precision(state["precision"])
         self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]

@@ -1,0 +1,63 @@
+"""The precision that trains fastest on this device, where `precision` is `auto`.
+
+Whether bf16 is faster than fp32 depends on the processor: it takes 0.75 of fp32's time on one CPU and 1.3 on another
+(docs/LOG.md). So both are timed on a micro-batch of the training itself, by all ranks at once.
+"""
+
+import time
+
+import torch
+
+from sonorant.data.batches import Batch
+from sonorant.training.memory import STEPS_AN_EPOCH
+from sonorant.training.step import TrainStep
+
+ROUNDS = 3
+WORTH = 1.05
+"""Times fp32's speed that half precision must reach: it is less exact, and the clock is not exact either."""
+_SMALL = 8
+"""Times the smallest budget, where the budget is still to be found."""
+
+
+def half_of(device: torch.device) -> str:
+    """The half precision to try on a device: fp16 where a GPU's tensor cores (before Ampere) lack bf16."""
+    lacks_bf16 = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 8
+    return "fp16" if lacks_bf16 else "bf16"
+
+
+def find_precision(trained: TrainStep) -> tuple[str, str]:
+    """Set the precision that is fastest on the slowest rank; return it, and a line that says why.
+
+    Changes no weights and draws no numbers that training would. Every rank must call it.
+    """
+    recipe, ranks = trained.recipe, trained.ranks
+    found = recipe.budget
+    if found is None:
+        smallest, largest = recipe.budget_range(STEPS_AN_EPOCH)
+        recipe.budget = min(largest, _SMALL * smallest)
+    batch = {name: value.to(ranks.device) for name, value in recipe.dataset(recipe.heaviest()[:1])[0].items()}
+    recipe.budget = found
+    half = half_of(ranks.device)
+    seconds = dict.fromkeys(("fp32", half), float("inf"))
+    for measured in range(-1, ROUNDS):  # in turn, so that other work on the machine meets both; the first warms up
+        for precision in seconds:
+            trained.set_precision(precision)
+            taken = _seconds(trained, batch)
+            if measured >= 0:
+                seconds[precision] = min(seconds[precision], taken)
+    slowest = {precision: max(each[precision] for each in ranks.gather(seconds)) for precision in seconds}
+    chosen = half if slowest[half] * WORTH <= slowest["fp32"] else "fp32"
+    trained.set_precision(chosen)
+    times = ", ".join(f"{precision} {1000 * value:.0f} ms" for precision, value in slowest.items())
+    return chosen, f"precision {chosen}: a micro-batch takes {times} here"
+
+
+def _seconds(trained: TrainStep, batch: Batch) -> float:
+    device = trained.ranks.device
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    started = time.perf_counter()
+    trained.dry_run(batch)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - started
