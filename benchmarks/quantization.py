@@ -22,7 +22,6 @@ from sonorant.data.features import FeatureStore
 from sonorant.data.manifest import read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
-from sonorant.evaluation.recognizers import Clip, RecognizerConfig, transcribe
 from sonorant.evaluation.recordings import held_out, score, spoken_text
 from sonorant.evaluation.renderings import render
 from sonorant.export.onnx import ExportConfig
@@ -31,6 +30,7 @@ from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrai
 from sonorant.models import load_model
 from sonorant.quantization.comparison import above, summary
 from sonorant.quantization.quantize import PostTrained, QuantizeConfig, decide, post_train
+from sonorant.recognizers import Clip, RecognizerConfig, transcribe
 from sonorant.runtime.voice import Voice
 from tasks.params import load
 from tasks.quantize import Data, train_on

@@ -12,12 +12,12 @@ from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.evaluation.evaluation import EvaluateConfig
-from sonorant.evaluation.recognizers import RecognizerConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.families import all_kinds, load_family
 from sonorant.families.family import VoiceConfig
 from sonorant.quantization.quantize import QuantizeConfig
+from sonorant.recognizers import RecognizerConfig
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig

@@ -14,8 +14,10 @@ def main() -> None:
     source = "folder of prompts, corpus folder or table, as corpus.kind says"
     parser.add_argument("--source", type=Path, required=True, help=source)
     parser.add_argument("--out", type=Path, required=True, help="folder to write: manifest.jsonl and the recordings")
+    cache = "folder of what earlier runs found in long recordings; outside DVC, so that it survives"
+    parser.add_argument("--cache", type=Path, help=cache)
     arguments = parser.parse_args()
-    import_corpus(arguments.source, arguments.out, load("corpus", CorpusConfig))
+    import_corpus(arguments.source, arguments.out, load("corpus", CorpusConfig), cache=arguments.cache)
 
 
 if __name__ == "__main__":

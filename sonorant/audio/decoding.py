@@ -4,6 +4,7 @@ Libsndfile comes first because it is small, exact and needed for speaking anyway
 wrong suffix does no harm. Shapes: S samples, C channels.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -89,6 +90,31 @@ def decode(path: Path, start: float = 0.0, end: float | None = None) -> tuple[ND
             return _read(file, start, end), file.samplerate
         except soundfile.SoundFileError as error:
             raise UndecodableError(path, f"decoding breaks off: {_problem(error)}") from None
+
+
+def decode_blocks(path: Path, seconds: float = 10.0) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """As `decode` of the whole file, piece by piece, so that memory does not grow with its length: (S, C) and the rate
+    in Hz; pieces are of about `seconds` at most."""
+    opened = _open(path)
+    if isinstance(opened, str):
+        yield from _ffmpeg(path, opened).decode_blocks(path, opened)
+        return
+    with opened as file:
+        try:
+            for block in file.blocks(round(seconds * file.samplerate), dtype="float32", always_2d=True):
+                yield block, file.samplerate
+        except soundfile.SoundFileError as error:
+            raise UndecodableError(path, f"decoding breaks off: {_problem(error)}") from None
+
+
+def seeks_fast(path: Path) -> bool:
+    """Whether a part of the file is read in a time that does not depend on where it lies. In MP3 and what FFmpeg reads,
+    a jump may look through all that lies before."""
+    opened = _open(path)
+    if isinstance(opened, str):
+        return False
+    with opened as file:
+        return file.format not in ("MP3", "OGG")
 
 
 def _read(file: soundfile.SoundFile, start: float, end: float | None) -> NDArray[np.float32]:

@@ -66,6 +66,20 @@ def decode(path: Path, start: float, end: float | None, refused: str) -> tuple[N
     return np.ascontiguousarray(found.T), file.rate
 
 
+def decode_blocks(path: Path, refused: str) -> Iterator[tuple[NDArray[np.float32], int]]:
+    """As `decoding.decode_blocks`, a packet of the file at a time."""
+    with _opened(path, refused) as file:
+        sounds = _sounds(file)
+        opening = next(sounds, None)
+        if opening is None:
+            raise UndecodableError(path, "its audio stream holds no sound")
+        last = _last(file, None)
+        for position, samples in _placed(chain([opening], sounds), opening[0] or 0.0, file.rate):
+            if position >= last:
+                break
+            yield np.ascontiguousarray(samples[:, : last - position].T), file.rate
+
+
 @dataclass(frozen=True, kw_only=True)
 class _File:
     path: Path

@@ -31,9 +31,9 @@ from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
 from sonorant.data.splits import text_key
 from sonorant.errors import SonorantError
-from sonorant.evaluation.recognizers import RECOGNIZERS
 from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
 from sonorant.processes import spread, usable_cores
+from sonorant.recognizers import RECOGNIZERS
 from sonorant.text import load_frontend
 from sonorant.text.frontend import PAUSES
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-import sonorant.evaluation.recognizers
+import sonorant.recognizers
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Utterance
 from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
-from sonorant.evaluation.recognizers import Recognizer, load_recognizer
+from sonorant.recognizers import Recognizer, load_recognizer
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _recognizer: Recognizer | None = None
@@ -32,7 +32,7 @@ def hear(
         revision = load_recognizer(name, languages[0]).revision
     except SonorantError as error:
         return f"not run: {error}"
-    code = code_of(sonorant.evaluation.recognizers)
+    code = code_of(sonorant.recognizers)
     return compute_missing(
         _hear,
         utterances,

@@ -88,6 +88,8 @@ class Utterance:
     """What the recording sounds like, before that."""
     clip: str | None = None
     """Name by content, before any edit: see `sonorant.data.decisions.clip_name`."""
+    confidence: float | None = None
+    """How sure a recogniser is of the text that it gave, 0 to 1; None = the text was given, or it does not tell."""
     split: str | None = None
     """train, validation or test."""
     defect: str | None = None
@@ -122,7 +124,14 @@ def file_exists(path: Path) -> bool:
 
 
 _REAL = (int, float)
-_NUMBERS = {"start": _REAL, "end": _REAL, "seconds": _REAL, "sample_rate": (int,), "channel_correlation": _REAL}
+_NUMBERS = {
+    "start": _REAL,
+    "end": _REAL,
+    "seconds": _REAL,
+    "sample_rate": (int,),
+    "channel_correlation": _REAL,
+    "confidence": _REAL,
+}
 _NESTED: dict[str, type] = {"conditioning": Conditioning, "measures": Measures}
 _FIELDS = {
     field.name: (dict,) if field.name in _NESTED else _NUMBERS.get(field.name, (str,))

@@ -26,7 +26,6 @@ from sonorant.evaluation.error_rates import ErrorCounts, Normalizer
 from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
 from sonorant.evaluation.raters import speaker_similarities
 from sonorant.evaluation.raters import summarize as summarize_ratings
-from sonorant.evaluation.recognizers import load_recognizer, not_heard
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings, render
 from sonorant.evaluation.renderings import summarize as summarize_decoded
@@ -37,6 +36,7 @@ from sonorant.evaluation.speakers import by_speaker, trained_speakers
 from sonorant.evaluation.words import judge_words
 from sonorant.families import load_family
 from sonorant.processes import usable_cores
+from sonorant.recognizers import load_recognizer, not_heard
 from sonorant.runtime.bundle import read_bundle
 
 PACKAGES = (

@@ -8,8 +8,8 @@ import numpy as np
 
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
-from sonorant.evaluation.recognizers import Clip
 from sonorant.evaluation.recordings import score
+from sonorant.recognizers import Clip
 
 NOISE_CLIPS = 4
 REPEATED_CLIPS = 8

@@ -9,7 +9,6 @@ from sonorant.data.manifest import Utterance
 from sonorant.data.sound import read_sound
 from sonorant.data.splits import read_in_training, text_key
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer, compare, summarize
-from sonorant.evaluation.recognizers import Clip, transcribe
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, RecognizedRecordings, score
 from sonorant.evaluation.renderings import Renderings
 from sonorant.evaluation.self_test import (
@@ -21,6 +20,7 @@ from sonorant.evaluation.self_test import (
     noise_clips,
     planted_clips,
 )
+from sonorant.recognizers import Clip, transcribe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,11 @@ from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
 from sonorant.evaluation.latency import measure
-from sonorant.evaluation.recognizers import Clip, load_recognizer, transcribe
 from sonorant.evaluation.recordings import RecognizedRecordings, score
 from sonorant.evaluation.renderings import Renderings
 from sonorant.evaluation.words import intelligibility, listen
 from sonorant.files import read_json, write_json
+from sonorant.recognizers import Clip, load_recognizer, transcribe
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.voice import Voice
 from tests.choice.figures import figures, variant

@@ -8,7 +8,7 @@ import pytest
 
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance, write_manifest
-from sonorant.evaluation.recognizers import Clip
+from sonorant.recognizers import Clip
 from sonorant.text import load_frontend
 
 SENTENCES = (

@@ -8,8 +8,8 @@ import pytest
 from sonorant.audio.wav import resample
 from sonorant.errors import SonorantError
 from sonorant.evaluation.error_rates import Normalizer
-from sonorant.evaluation.recognizers import Clip, PocketSphinx, RecognizerConfig, load_recognizer, transcribe
 from sonorant.evaluation.recordings import score
+from sonorant.recognizers import Clip, PocketSphinx, RecognizerConfig, load_recognizer, transcribe
 
 
 @pytest.fixture(scope="module")

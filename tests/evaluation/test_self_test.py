@@ -6,7 +6,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.evaluation import self_test
 from sonorant.evaluation.error_rates import Normalizer
-from sonorant.evaluation.recognizers import Clip, load_recognizer
+from sonorant.recognizers import Clip, load_recognizer
 
 REFERENCES = (
     "the harbor lights flickered as the ferry came in late",

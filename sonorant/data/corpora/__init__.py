@@ -10,6 +10,7 @@ from typing import Literal
 
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder
+from sonorant.recognizers import split_name
 
 VOICES = ("rms", "slt", "awb", "kal16")
 
@@ -18,8 +19,9 @@ VOICES = ("rms", "slt", "awb", "kal16")
 class CorpusConfig:
     """Section `corpus` of params.yaml: where recordings come from."""
 
-    kind: Literal["demo", "ljspeech", "table", "lhotse"]
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: its recipes."""
+    kind: Literal["demo", "ljspeech", "table", "lhotse", "long"]
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: its recipes; long:
+    recordings of minutes to hours, with or without a text."""
     path: str
     """The folder of prompts, the corpus folder or the table's file; dvc.yaml passes it to the stage as --source."""
     sentences: int = 1000
@@ -28,6 +30,12 @@ class CorpusConfig:
     """demo only: flite's voice."""
     recipe: str | None = None
     """lhotse only: the recipe's name, such as vctk."""
+    recognizer: str = "pocketsphinx"
+    """long only: who finds the words, by name as in section `recognizer`; pocketsphinx hears English alone."""
+    shortest: float = 1.0
+    """long only: seconds that an utterance cut out of a recording has at least."""
+    longest: float = 12.0
+    """long only: seconds that it has at most."""
     speaker: str | None = None
     """Speaker of a corpus that names none; None = "speaker"."""
     language: str = "en-us"
@@ -40,6 +48,9 @@ class CorpusConfig:
             raise ValueError(f"'recipe' is for kind 'lhotse' only; set it to null for kind '{self.kind}'")
         if self.voice not in VOICES:
             raise ValueError(f"'voice' must be one of {', '.join(VOICES)}, not '{self.voice}'")
+        split_name(self.recognizer)
+        if not 0 < self.shortest < self.longest:
+            raise ValueError(f"'shortest' ({self.shortest}) must be above 0 and below 'longest' ({self.longest})")
         if self.sentences < 1:
             raise ValueError(f"'sentences' must be at least 1, not {self.sentences}")
         if not self.language.strip():
@@ -50,42 +61,56 @@ class CorpusConfig:
         return self.speaker or "speaker"
 
 
-Importer = Callable[[Path, Path, CorpusConfig], None]
+Importer = Callable[[Path, Path, CorpusConfig, Path | None], None]
 
 
-def _demo(source: Path, out: Path, config: CorpusConfig) -> None:
+def _demo(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     from sonorant.data.corpora import demo
 
     demo.import_corpus(source, out, config)
 
 
-def _ljspeech(source: Path, out: Path, config: CorpusConfig) -> None:
+def _ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     from sonorant.data.corpora import metadata_files
 
     metadata_files.import_ljspeech(source, out, config)
 
 
-def _table(source: Path, out: Path, config: CorpusConfig) -> None:
+def _table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     from sonorant.data.corpora import metadata_files
 
     metadata_files.import_table(source, out, config)
 
 
-def _lhotse(source: Path, out: Path, config: CorpusConfig) -> None:
+def _lhotse(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     from sonorant.data.corpora import lhotse
 
     lhotse.import_corpus(source, out, config)
 
 
-CORPORA: dict[str, Importer] = {"demo": _demo, "ljspeech": _ljspeech, "table": _table, "lhotse": _lhotse}
+def _long(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    from sonorant.data.corpora import long_recordings
+
+    long_recordings.import_corpus(source, out, config, cache)
 
 
-def import_corpus(source: Path, out: Path, config: CorpusConfig) -> None:
+CORPORA: dict[str, Importer] = {
+    "demo": _demo,
+    "ljspeech": _ljspeech,
+    "table": _table,
+    "lhotse": _lhotse,
+    "long": _long,
+}
+
+
+def import_corpus(source: Path, out: Path, config: CorpusConfig, *, cache: Path | None = None) -> None:
     """Fill the folder `out` with `manifest.jsonl` and its recordings, or leave `out` as it was.
+
+    `cache`: folder of what earlier runs found in recordings that take long; None = nothing is kept.
 
     Raises SonorantError naming what is missing if `source` is not a corpus of the configured kind.
     """
     if not source.exists():
         raise SonorantError(f"{source}: no such file or folder; set corpus.path in params.yaml to your recordings")
     with atomic_folder(out) as folder:
-        CORPORA[config.kind](source, folder, config)
+        CORPORA[config.kind](source, folder, config, cache)

@@ -189,18 +189,20 @@ def _outcome(row: Utterance, file: str | None, note: str, found: dict[str, Any],
 
 
 def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
-    """Hash of each row's file; None where there is nothing to read."""
+    """Hash of each row's file; None where there is nothing to read. A file of many utterances is read once."""
 
-    def of_row(row: Utterance) -> str | None:
-        if row.audio and path_inside(corpus, row.audio):
+    def of_file(audio: str | None) -> str | None:
+        if audio and path_inside(corpus, audio):
             try:
-                return sha256_file(corpus / row.audio)
+                return sha256_file(corpus / audio)
             except OSError:
                 pass
         return None
 
+    files = list(dict.fromkeys(row.audio for row in rows))
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(of_row, rows))
+        hashes = dict(zip(files, pool.map(of_file, files), strict=True))
+    return [hashes[row.audio] for row in rows]
 
 
 def _keys(

@@ -31,9 +31,18 @@ class RecognizerConfig:
     """Held-out sentences to recognise, the first by hash of id."""
 
     def __post_init__(self) -> None:
-        _split(self.name)
+        split_name(self.name)
         if self.sentences < 1:
             raise ValueError(f"sentences must be at least 1, not {self.sentences}")
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """What a recogniser understood."""
+
+    text: str
+    confidence: float | None
+    """How sure it is of its words, 0 to 1, by its own measure; None if it does not tell."""
 
 
 class Recognizer(Protocol):
@@ -46,6 +55,9 @@ class Recognizer(Protocol):
 
     def transcribe(self, samples: Floats, rate: int) -> str:
         """What is said in samples (S,) in -1..1 at `rate` Hz; empty if nothing was understood."""
+
+    def recognize(self, samples: Floats, rate: int) -> Hypothesis:
+        """The same, with how sure it is."""
 
 
 class PocketSphinx:
@@ -66,9 +78,12 @@ class PocketSphinx:
         self._decoder = Decoder(loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
 
     def transcribe(self, samples: Floats, rate: int) -> str:
+        return self.recognize(samples, rate).text
+
+    def recognize(self, samples: Floats, rate: int) -> Hypothesis:
         integers = (np.clip(_at_rate(samples, rate), -1.0, 1.0) * 32767.0).astype(np.int16)
         if not len(integers):
-            return ""
+            return Hypothesis("", None)
         # The front end goes on estimating the noise floor from one utterance to the next; without a new start, what is
         # heard in a clip would depend on the clips before.
         self._decoder.reinit_feat()
@@ -76,7 +91,9 @@ class PocketSphinx:
         self._decoder.process_raw(integers.tobytes(), full_utt=True)
         self._decoder.end_utt()
         hypothesis = self._decoder.hyp()
-        return hypothesis.hypstr if hypothesis else ""
+        parts = self._decoder.seg() or ()
+        sure = [min(part.prob, 1.0) for part in parts if part.word[0] not in "<["]  # neither silence nor noise
+        return Hypothesis(hypothesis.hypstr if hypothesis else "", float(np.mean(sure)) if sure else None)
 
 
 class FasterWhisper:
@@ -92,6 +109,9 @@ class FasterWhisper:
         self._model = _loaded(lambda: WhisperModel(model, device="cpu", compute_type="int8", cpu_threads=1), self.name)
 
     def transcribe(self, samples: Floats, rate: int) -> str:
+        return self.recognize(samples, rate).text
+
+    def recognize(self, samples: Floats, rate: int) -> Hypothesis:
         segments, _ = self._model.transcribe(
             _at_rate(samples, rate),
             language=self._language,
@@ -99,7 +119,10 @@ class FasterWhisper:
             temperature=0.0,
             condition_on_previous_text=False,
         )
-        return " ".join(segment.text.strip() for segment in segments)
+        found = list(segments)
+        sure = [np.exp(segment.avg_logprob) for segment in found]
+        text = " ".join(segment.text.strip() for segment in found)
+        return Hypothesis(text, float(np.mean(sure)) if sure else None)
 
 
 class OnnxAsr:
@@ -119,7 +142,10 @@ class OnnxAsr:
         )
 
     def transcribe(self, samples: Floats, rate: int) -> str:
-        return str(self._model.recognize(_at_rate(samples, rate), sample_rate=RATE)).strip()
+        return self.recognize(samples, rate).text
+
+    def recognize(self, samples: Floats, rate: int) -> Hypothesis:
+        return Hypothesis(str(self._model.recognize(_at_rate(samples, rate), sample_rate=RATE)).strip(), None)
 
 
 def not_heard(name: str, language: str) -> str | None:
@@ -149,13 +175,14 @@ def load_recognizer(name: str, language: str = "en-us") -> Recognizer:
     """Load a recogniser for a language, by a name as in `RecognizerConfig.name`; it uses one thread. Raises
     SonorantError if the name is unknown, its package is not installed, or it lacks the language."""
     try:
-        kind, model = _split(name)
+        kind, model = split_name(name)
     except ValueError as error:
         raise SonorantError(f"recognizer: {error}") from None
     return RECOGNIZERS[kind](model, language)
 
 
-def _split(name: str) -> tuple[str, str]:
+def split_name(name: str) -> tuple[str, str]:
+    """A recogniser's kind and model. Raises ValueError if there is no such kind."""
     kind, _, model = name.partition(":")
     if kind not in RECOGNIZERS or (kind == "pocketsphinx") == bool(model):
         raise ValueError(f"name is '{name}'; allowed: pocketsphinx, faster-whisper:<model>, onnx-asr:<model>")
