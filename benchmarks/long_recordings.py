@@ -1,6 +1,6 @@
 """Chapters of 5, 20 and 60 minutes cut into utterances: are their words exactly what is spoken in them, and their edges
-where speech begins and ends? The chapters are joined from single sentences, so both are known (`benchmarks/chapters.py`):
-pauses, some with a breath, sentences skipped, said again, begun twice, and added.
+where speech begins and ends? Chapters are joined from single sentences (`benchmarks/chapters.py`), so both are known:
+with pauses, breaths, and sentences that were skipped, said again, begun twice, and added.
 
 Claims that of the sentences read 98 % are in utterances with exactly their words, that edges err by 40 ms at most in
 the median and 150 ms in 95 of 100, and that memory does not grow with the length. `--source` is a folder in the layout
@@ -12,6 +12,7 @@ import resource
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,7 @@ def _cut_apart(source: Path, out: Path) -> Cost:
     return cost
 
 
-def _import(source: Path, out: Path, report: "multiprocessing.connection.Connection") -> None:
+def _import(source: Path, out: Path, report: Connection) -> None:
     import_corpus(source, out, CorpusConfig(kind="long", path=str(source)))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     cpu = sum(one.ru_utime + one.ru_stime for one in used)

@@ -90,7 +90,7 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
     """What is read without a pause; at least one word of it is placed."""
     placed = [place for place in places if place != NOWHERE]
     first, last = placed[0], placed[-1] + 1
-    steps = [later - earlier for earlier, later in zip(placed, placed[1:], strict=False)]
+    steps = [later - earlier for earlier, later in pairwise(placed)]
     in_order = all(0 < step <= _UNHEARD + 1 for step in steps)
     put_in = sum(word[2] - word[1] for word, place in zip(heard, places, strict=True) if place == NOWHERE)
     right = sum(place != NOWHERE and word[0] == script.words[place] for word, place in zip(heard, places, strict=True))

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 import sonorant.audio
 import sonorant.long
 import sonorant.recognizers
 import sonorant.text
+from sonorant.arrays import Floats
 from sonorant.audio.decoding import header
 from sonorant.audio.speech import Span
 from sonorant.cache import code_of, compute_missing, key_of
@@ -20,7 +23,7 @@ from sonorant.long.cutting import Cut, cut, join_stretches
 from sonorant.long.listening import Heard, Passage, begin, listen, understand
 from sonorant.long.placing import place_words
 from sonorant.long.script import Script, read_script
-from sonorant.long.stretches import blocks, scan, stretches
+from sonorant.long.stretches import blocks, scan, stretches, widen
 from sonorant.recognizers import load_recognizer
 
 _PASSAGE = 20.0  # seconds of stretches that are listened to at once
@@ -97,10 +100,13 @@ def place(recording: Path, name: str, text: str | None, config: LongConfig, cach
     parts = blocks(recording, seconds)
     keys = [key_of(key, part.first, part.last) for part in parts]
     found = compute_missing(scan, parts, keys, cache, label=f"{name}: finding speech", unit="minute")
-    spans = stretches([value for values in found for value in values])
-    place_in = _without_text if text is None else _in_text
+    probability = np.array([value for values in found for value in values], dtype=np.float32)
+    spans = stretches(probability)
     script = read_script(text or "", config.language)
-    utterances, unheard, untold = place_in(recording, name, spans, script, config, cache, key)
+    if text is None:
+        utterances, unheard, untold = _without_text(recording, name, spans, config, cache, key)
+    else:
+        utterances, unheard, untold = _in_text(recording, name, spans, probability, script, config, cache, key)
     return Placement(
         seconds=round(seconds, 3),
         speech=round(sum(end - start for start, end in spans), 3),
@@ -115,7 +121,14 @@ _Result = tuple[list[Placed], list[Unheard], list[Untold]]
 
 
 def _in_text(
-    recording: Path, name: str, spans: list[Span], script: Script, config: LongConfig, cache: Path | None, key: str
+    recording: Path,
+    name: str,
+    spans: list[Span],
+    probability: Floats,
+    script: Script,
+    config: LongConfig,
+    cache: Path | None,
+    key: str,
 ) -> _Result:
     if not script.words:
         return [], [], _untold(spans, [], [], "its text is empty")
@@ -130,7 +143,7 @@ def _in_text(
         prepare=begin,
         arguments=(config.recognizer, config.language, script.words),
     )
-    heard = [(word, start, end) for passage in said for stretch in passage for word, start, end in stretch]
+    heard = _widened([tuple(word) for passage in said for stretch in passage for word in stretch], probability)
     places = place_words([word for word, _, _ in heard], script).tolist()
     cuts = cut(heard, places, script, config.shortest, config.longest)
     utterances = [Placed(start=one.start, end=one.end, text=script.text(one.first, one.last)) for one in cuts]
@@ -140,7 +153,7 @@ def _in_text(
 
 
 def _without_text(
-    recording: Path, name: str, spans: list[Span], script: Script, config: LongConfig, cache: Path | None, key: str
+    recording: Path, name: str, spans: list[Span], config: LongConfig, cache: Path | None, key: str
 ) -> _Result:
     parts = join_stretches(spans, config.shortest, config.longest)
     said = compute_missing(
@@ -171,6 +184,17 @@ def _passages(recording: Path, spans: Sequence[Span]) -> list[Passage]:
             groups.append([])
         groups[-1].append(span)
     return [Passage(recording, tuple(group)) for group in groups]
+
+
+def _widened(heard: list[Heard], probability: Floats) -> list[Heard]:
+    """Words with the edges that the recogniser and the network find together; where a pause is, half of it each."""
+    found = []
+    for place, (word, start, end) in enumerate(heard):
+        before = heard[place - 1][2] if place else 0.0
+        after = heard[place + 1][1] if place + 1 < len(heard) else np.inf
+        earliest, latest = min((before + start) / 2, start), max((end + after) / 2, end)
+        found.append((word, *widen(start, end, earliest, latest, probability)))
+    return found
 
 
 def _unheard(cuts: Sequence[Cut], script: Script, why: str) -> list[Unheard]:

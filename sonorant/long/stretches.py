@@ -1,6 +1,5 @@
 """Where in a long recording somebody speaks: stretches between pauses, found block by block."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ PAUSE = 0.2
 _BLOCK = 1875  # probabilities of a block: 60 s
 _BEFORE = 100  # probabilities before a block, for the network to find its way
 _LONGEST = 30.0  # seconds; a longer stretch is parted where speech is least likely
+_CERTAIN, _REACH = 0.8, 0.3  # probability of certain speech, and seconds that an edge may move
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,23 @@ def scan(block: Block) -> list[float]:
     return speech_probability(samples, RATE)[block.first - first :].round(3).tolist()
 
 
-def stretches(probability: Sequence[float]) -> list[Span]:
-    """Stretches of speech in seconds, by rising time, from the probabilities of a whole recording."""
-    values = np.array(probability, dtype=np.float32)
-    return [part for span in speech_spans(values, Pauses(shortest_pause=PAUSE)) for part in _parted(span, values)]
+def stretches(probability: Floats) -> list[Span]:
+    """Stretches of speech in seconds, by rising time, from the probabilities (F,) of a whole recording."""
+    spans = speech_spans(probability, Pauses(shortest_pause=PAUSE))
+    return [part for span in spans for part in _parted(span, probability)]
+
+
+def widen(start: float, end: float, earliest: float, latest: float, probability: Floats) -> Span:
+    """A word's edges moved out as far as somebody certainly speaks, and no further than `earliest` and `latest`. A
+    recogniser is late at soft onsets and early at final fricatives; a breath is not speech to the network."""
+    first, last = int(start / BLOCK_SECONDS), int(end / BLOCK_SECONDS)
+    while first > 0 and first * BLOCK_SECONDS > max(start - _REACH, earliest) and probability[first] >= _CERTAIN:
+        start, first = first * BLOCK_SECONDS, first - 1
+    while last < len(probability) and (last + 1) * BLOCK_SECONDS < min(end + _REACH, latest):
+        if probability[last] < _CERTAIN:
+            break
+        end, last = (last + 1) * BLOCK_SECONDS, last + 1
+    return start, end
 
 
 def _parted(span: Span, values: Floats) -> list[Span]:
