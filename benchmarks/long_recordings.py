@@ -138,16 +138,16 @@ def judge(chapter: Chapter, utterances: Sequence[Utterance]) -> dict[str, object
             groups.append(([place], set(own)))
     exact: set[int] = set()
     wrong, errors = [], []
-    for members, own in groups:
-        said = [chapter.spoken[place].text for place in sorted(own)]
+    for members, shared in groups:
+        said = [chapter.spoken[place].text for place in sorted(shared)]
         told = plain_words(" ".join(cuts[place][2] for place in members))
         if None in said or told != plain_words(" ".join(map(str, said))):
             wrong.append({"told": " ".join(told), "said": said})
             continue
-        exact |= own
+        exact |= shared
         errors += [
-            abs(cuts[members[0]][0] - chapter.spoken[min(own)].start),
-            abs(cuts[members[-1]][1] - chapter.spoken[max(own)].end),
+            abs(cuts[members[0]][0] - chapter.spoken[min(shared)].start),
+            abs(cuts[members[-1]][1] - chapter.spoken[max(shared)].end),
         ]
     read = [place for place, spoken in enumerate(chapter.spoken) if spoken.text is not None]
     inside = {place for own in parts for place in own}

@@ -98,10 +98,10 @@ def _search(costs_MN: Doubles, jumps_N: Doubles, at: int) -> NDArray[np.int64]:
             now[s], came_MS[m, s] = cost, came
         before, now = now, before
     found = np.full(heard, -1, np.int64)
-    s = np.argmin(before)
+    s = int(np.argmin(before))
     for m in range(heard - 1, -1, -1):
         came = came_MS[m, s]
         if came:
             found[m] = s - 1
-            s = best_M[m] if came == 4 else s - came
+            s = int(best_M[m]) if came == 4 else s - came
     return found

@@ -24,7 +24,6 @@ from sonorant.long.listening import Heard, Passage, begin, listen, understand
 from sonorant.long.placing import place_words
 from sonorant.long.script import Script, read_script
 from sonorant.long.stretches import blocks, scan, stretches, widen
-from sonorant.recognizers import load_recognizer
 
 _PASSAGE = 20.0  # seconds of stretches that are listened to at once
 _LEAST = 0.3  # seconds of speech that are worth listing
@@ -36,6 +35,8 @@ class LongConfig:
 
     recognizer: str
     """By name as in section `recognizer`."""
+    revision: str
+    """Of the recogniser: what is kept was heard by this one."""
     language: str
     shortest: float
     """Seconds of an utterance."""
@@ -92,10 +93,9 @@ class Placement:
 
 def place(recording: Path, name: str, text: str | None, config: LongConfig, cache: Path | None) -> Placement:
     """Place one recording beside its text; None = it has none. `name` is shown with the progress; `cache`: folder of
-    what was heard before. Raises SonorantError as `load_recognizer` and `decode` do."""
-    revision = load_recognizer(config.recognizer, config.language).revision
+    what was heard before. Raises SonorantError as `decode` does."""
     code = code_of(sonorant.audio, sonorant.long, sonorant.recognizers, sonorant.text)
-    key = key_of(code, revision, config.language, sha256_file(recording))
+    key = key_of(code, config.revision, config.language, sha256_file(recording))
     seconds = header(recording).seconds
     parts = blocks(recording, seconds)
     keys = [key_of(key, part.first, part.last) for part in parts]

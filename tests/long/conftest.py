@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.chapters import trim
 from sonorant.arrays import Floats
 from sonorant.audio.wav import read_audio
 from sonorant.data.corpora import CorpusConfig, import_corpus
-from tests.long.spoken import RATE, SENTENCES
+from tests.long.spoken import SENTENCES
 from tests.support.shared import made_once
+
+AUDIBLE = 0.002
+"""Absolute value above which a sample of flite's is a sound, not the end of one."""
 
 
 @pytest.fixture(scope="session")
@@ -27,4 +29,5 @@ def speech(tmp_path_factory: pytest.TempPathFactory) -> list[Floats]:
 
     folder = made_once(tmp_path_factory, "sentences", speak)
     found = [read_audio(path)[0] for path in sorted((folder / "spoken" / "wavs").glob("*.wav"))]
-    return [np.ascontiguousarray(trim(samples, RATE)[0]) for samples in found]
+    sounding = [np.flatnonzero(np.abs(samples) > AUDIBLE) for samples in found]
+    return [samples[own[0] : own[-1]] for samples, own in zip(found, sounding, strict=True)]

@@ -21,7 +21,7 @@ from sonorant.long.cutting import MARGIN
 from sonorant.long.script import plain_words
 from tests.long.spoken import RATE, SENTENCES, Part, write_chapter
 
-LATE = 0.15
+LATE = 0.2
 """Seconds that an edge may err."""
 
 
@@ -193,8 +193,8 @@ def test_never_more_than_a_minute_is_read_at_once(
     speech: list[Floats], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So memory does not grow with the length; `benchmarks/long_recordings.py` measures it."""
-    write_chapter(tmp_path / "in/a.wav", speech, [*range(8), *range(8), *range(8)], pause=1.0)
-    (tmp_path / "in/a.txt").write_text(text_of(*range(8), *range(8), *range(8)), encoding="utf-8")
+    write_chapter(tmp_path / "in/a.wav", speech, range(8), pause=6.0)
+    (tmp_path / "in/a.txt").write_text(text_of(*range(8)), encoding="utf-8")
     lengths = []
 
     def measured(path: Path, rate: int, *, start: float, end: float) -> Any:
@@ -205,5 +205,5 @@ def test_never_more_than_a_minute_is_read_at_once(
     monkeypatch.setattr(stretches, "read_audio", measured)
     monkeypatch.setattr(listening, "read_audio", measured)
     utterances = cut_apart(tmp_path / "in", tmp_path / "out")
-    assert told(utterances) == [*SENTENCES, *SENTENCES, *SENTENCES]
+    assert told(utterances) == list(SENTENCES)
     assert soundfile.info(tmp_path / "in/a.wav").duration > 75 and max(lengths) < 64

@@ -42,13 +42,10 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
     cannot be read, two recordings of one name, and a language that the recogniser does not hear.
     """
     pairs = _pairs(source)
-    settings = LongConfig(
-        recognizer=config.recognizer, language=config.language, shortest=config.shortest, longest=config.longest
-    )
-    _check(pairs, settings)
+    settings = _settings(pairs, config)
     utterances: list[Utterance] = []
     unplaced: list[dict[str, Any]] = []
-    rows = []
+    figures: list[dict[str, float]] = []
     for pair in pairs:
         kept = _keep(pair.name, pair.recording, out) if pair.recording else None
         found = place(kept, pair.name, pair.text, settings, cache) if kept else _without_recording(pair)
@@ -65,11 +62,13 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
                     confidence=one.confidence,
                 )
             )
-        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in (*found.untold, *found.unheard)]
-        rows.append({"name": pair.name, **_figures(found)})
+        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in found.untold]
+        unplaced += [{"name": pair.name, **dataclasses.asdict(one)} for one in found.unheard]
+        figures.append(_figures(found))
     if not utterances:
         raise SonorantError(f"{source}: no part of its recordings could be placed; {_why_none(unplaced)}")
-    total = {key: round(sum(row[key] for row in rows), 3) for key in rows[0] if key != "name"}
+    total = {key: round(sum(one[key] for one in figures), 3) for key in figures[0]}
+    rows = [{"name": pair.name, **one} for pair, one in zip(pairs, figures, strict=True)]
     write_manifest(out / "manifest.jsonl", utterances)
     write_jsonl(out / "unplaced.jsonl", unplaced)
     write_json(out / "summary.json", {"all": total, "recordings": rows})
@@ -107,15 +106,22 @@ def _read(path: Path) -> str:
         raise SonorantError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _check(pairs: list[_Pair], settings: LongConfig) -> None:
-    """Refuse what cannot work before an hour of it."""
+def _settings(pairs: list[_Pair], config: CorpusConfig) -> LongConfig:
+    """Refuses what cannot work before an hour of it."""
     for pair in pairs:
         if pair.recording:
             header(pair.recording)
     try:
-        load_recognizer(settings.recognizer, settings.language)
+        revision = load_recognizer(config.recognizer, config.language).revision
     except SonorantError as error:
         raise SonorantError(str(error).replace("recognizer.name", "corpus.recognizer")) from None
+    return LongConfig(
+        recognizer=config.recognizer,
+        revision=revision,
+        language=config.language,
+        shortest=config.shortest,
+        longest=config.longest,
+    )
 
 
 def _keep(name: str, recording: Path, out: Path) -> Path:
