@@ -62,6 +62,10 @@ class Reading:
     heard: str | None
     """Words of another reading that the sound fits better; None if no reading was found that does."""
 
+    def __str__(self) -> str:
+        heard = f'likely "{self.heard}"' if self.heard else "which is in doubt"
+        return f'"{self.written}", expected "{self.expected}", {heard}'
+
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:

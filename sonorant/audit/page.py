@@ -37,10 +37,7 @@ def audit_page(summary: dict[str, Any], audited: list[Audited]) -> str:
 
 
 def _fault(row: Audited) -> str | None:
-    if row.reading is None:
-        return row.fault
-    heard = f'likely "{row.reading.heard}"' if row.reading.heard else "in doubt"
-    return f'{row.fault}: "{row.reading.written}", expected "{row.reading.expected}", {heard}'
+    return f"{row.fault}: {row.reading}" if row.reading else row.fault
 
 
 def _marked(row: Audited) -> str:
