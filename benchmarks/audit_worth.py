@@ -68,7 +68,7 @@ def main() -> None:
     add("--times", type=float, default=1.0, help=f"factor on the shares of faults, {SHARES} (default 1)")
     add("--seed", type=int, default=1, help="which utterances are made faulty, and how (default 1)")
     add("--test", type=float, default=0.2, help="share of the texts that is held out to judge (default 0.2)")
-    add("--sentences", type=int, default=300, help="held-out sentences to judge at most (default 300)")
+    add("--sentences", type=int, default=160, help="held-out sentences to judge at most (default 160)")
     add("--aligner-steps", type=int, help="training steps of an aligner (default: audit.steps)")
     add("--acoustic-steps", type=int, default=1500, help="default 1500")
     add("--vocoder-steps", type=int, default=1000, help="default 1000")

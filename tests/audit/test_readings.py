@@ -80,6 +80,10 @@ def test_what_is_written_as_it_is_spoken_is_no_form() -> None:
         assert forms(text, words_of(FRONTEND.speak(text).text)) == []
 
 
+def test_words_that_one_side_lacks_are_no_form() -> None:
+    assert forms("one two three", ["one", "three"]) == forms("one three", ["one", "two", "three"]) == []
+
+
 @pytest.mark.parametrize("text", ["It cost $3.50.", "At 5:30 he left.", "On 3/4 of them", "1.5 times", "5% of it"])
 def test_sums_times_and_fractions_are_left_to_the_frontend(text: str) -> None:
     assert other_texts(text, "en-us") == []
