@@ -44,14 +44,14 @@ def forms(written: str, spoken: Sequence[str]) -> list[Form]:
     """The stretches of a written text that are spoken in other words than they are written in. `spoken`: its words."""
     plain = unicodedata.normalize("NFKC", written)
     places = [match.span() for match in re.finditer(r"\w+(?:['’]\w+)*", plain)]
-    found: list[list[int]] = []
-    for tag, i1, i2, j1, j2 in Levenshtein.opcodes(words_of(written), list(spoken)):
-        if tag == "equal":
+    found: list[tuple[int, int, int, int]] = []
+    for step in Levenshtein.opcodes(words_of(written), list(spoken)):
+        if step.tag == "equal":
             continue
-        if found and (found[-1][1] == i1 and found[-1][3] == j1):
-            found[-1][1], found[-1][3] = i2, j2
-        else:
-            found.append([i1, i2, j1, j2])
+        start = (step.src_start, step.dest_start)
+        if found and (found[-1][1], found[-1][3]) == start:  # it goes on
+            start = (found[-1][0], found.pop()[2])
+        found.append((start[0], step.src_end, start[1], step.dest_end))
     return [
         Form(written=plain[places[i1][0] : places[i2 - 1][1]], first=j1, end=j2)
         for i1, i2, j1, j2 in found
