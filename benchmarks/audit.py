@@ -10,6 +10,7 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        import_corpus(*_source(arguments.source, arguments.sentences, folder / "corpus"))
+        import_corpus(*source_of(arguments.source, arguments.sentences, folder / "corpus"))
         planted = plant(folder / "corpus", random.Random(arguments.seed))
         settings, condition = load("prepare", PrepareConfig), load("condition", ConditionConfig)
         frontend, cache = load("text", TextConfig).frontend, arguments.cache or folder / "cache"
@@ -79,22 +80,27 @@ def main() -> None:
     finish("audit", result, claims, arguments)
 
 
-def _source(source: Path | None, sentences: int, out: Path) -> tuple[Path, Path, CorpusConfig]:
+def source_of(source: Path | None, sentences: int, out: Path) -> tuple[Path, Path, CorpusConfig]:
+    """Arguments of `import_corpus`: the recordings, or without them flite's `sentences`."""
     if source is not None:
         return source, out, CorpusConfig(kind="ljspeech", path=str(source))
     prompts = Path(load("corpus", CorpusConfig).path)
     return prompts, out, CorpusConfig(kind="demo", path=str(prompts), sentences=sentences)
 
 
-def plant(corpus: Path, chance: random.Random) -> dict[str, str]:
-    """Make utterances of an imported corpus faulty; return the kind of fault by id."""
+def plant(
+    corpus: Path, chance: random.Random, among: Collection[str] | None = None, times: float = 1.0
+) -> dict[str, str]:
+    """Make utterances of an imported corpus faulty; return the kind of fault by id. `among`: ids that may be made so,
+    None = all; `times`: factor on the `SHARES` of them."""
     utterances = {utterance.id: utterance for utterance in read_manifest(corpus / "manifest.jsonl")}
-    order = sorted(utterances)
+    order = sorted(utterances if among is None else among)
+    candidates = len(order)
     chance.shuffle(order)
     pool = [word for id in sorted(utterances) for word in utterances[id].text.split()]
     kinds: dict[str, str] = {}
     for kind, share in SHARES.items():
-        chosen = [order.pop() for _ in range(round(share * len(utterances)) // 2 * 2)]
+        chosen = [order.pop() for _ in range(round(times * share * candidates) // 2 * 2)]
         if kind == "swapped":
             for one, other in zip(chosen[::2], chosen[1::2], strict=True):
                 kinds |= _swap(utterances, one, other)

@@ -4,8 +4,6 @@ An aligner learned from the corpus itself and recognisers give figures, a judge 
 score of them. All that is computed for a clip is kept by its content; aligners by the clips that they learned.
 """
 
-import dataclasses
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,46 +11,22 @@ from typing import Any
 
 import numpy as np
 
-import sonorant.audio
-import sonorant.audit.aligner
-import sonorant.audit.clips
-import sonorant.audit.evidence
-import sonorant.audit.planted
-import sonorant.audit.search
-import sonorant.data.sound
-import sonorant.layers.convnext
-from sonorant.audit.clips import Clip, Course, begin, examine, train_aligner
+from sonorant.audit.alignment import clip_key, examine_clips, train_aligners, weigh_readings
 from sonorant.audit.findings import Audited, AuditedWord, Fault, Span, write_audit
 from sonorant.audit.hearing import compare_words, hear, words_of
 from sonorant.audit.judge import Exhibit, judge
 from sonorant.audit.page import audit_page
 from sonorant.audit.planted import Said, plant
-from sonorant.cache import code_of, compute_missing, key_of
+from sonorant.audit.questions import Answer, Question, question_of, with_reading
+from sonorant.audit.texts import Labels
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
-from sonorant.data.splits import text_key
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json, write_jsonl, write_text
-from sonorant.processes import spread, usable_cores
 from sonorant.recognizers import RECOGNIZERS
-from sonorant.text import load_frontend
-from sonorant.text.frontend import PAUSES
 
 ALIGNER = "aligner"
-FOLDS = 2
 LEAST_SECONDS, LEAST_CLIPS = 600, 100
 """Below this an aligner learns nothing, and a judge cannot tell a fault from a habit."""
-LEARNED_SECONDS = 5400
-"""Speech that an aligner learns from at most, so that its training takes minutes for any corpus."""
-PLANTED_CLIPS = 1500
-POOL = 400
-LEARNING = (
-    sonorant.audio,
-    sonorant.audit.aligner,
-    sonorant.audit.clips,
-    sonorant.data.sound,
-    sonorant.layers.convnext,
-)
-"""Code that an aligner depends on."""
 _GAIN = 10.0  # nats by which a stretch must be better left to no word to be shown
 
 
@@ -100,25 +74,34 @@ def audit(
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
     texts: list[tuple[Said, ...]] = [()] * len(utterances)
+    questions: list[Question | None] = [None] * len(utterances)
+    answers: dict[int, Answer] = {}
     ran = dict.fromkeys(config.sources, "ran")
     heard: dict[str, list[str]] = {}
     found: list[dict[str, Any]] = []
     too_few = why_not(utterances)
     if config.sources and not (skip or too_few):
-        texts = _texts(utterances, frontend)
+        labels = Labels(utterances, frontend)
+        texts = [labels.of_text(u.text, u.spoken or "", u.language) for u in utterances]
+        questions = [question_of(u, text, labels) for u, text in zip(utterances, texts, strict=True)]
     for source in config.sources:
         if skip or too_few:
             ran[source] = f"not run: {skip or too_few}"
         elif source == ALIGNER:
-            found = _align(corpus, utterances, texts, config, cache)
+            aligners = train_aligners(corpus, utterances, texts, config.steps, cache)
+            found = examine_clips(corpus, utterances, texts, aligners, cache)
+            answers = weigh_readings(corpus, questions, aligners, cache)
         else:
-            understood = hear(corpus, utterances, [_clip_key(u) for u in utterances], source, cache)
+            understood = hear(corpus, utterances, [clip_key(u) for u in utterances], source, cache)
             if isinstance(understood, str):
                 ran[source] = understood
             else:
                 heard[source] = understood
     scores, faults = _judge(texts, found, heard)
     audited = _audited(utterances, texts, found, heard, scores, faults, config)
+    for place, question in enumerate(questions):
+        if question is not None:
+            audited[place] = with_reading(audited[place], question, answers.get(place), config.doubt)
     _write(out, utterances, audited, ran, config)
 
 
@@ -129,94 +112,6 @@ def why_not(utterances: Sequence[Utterance]) -> str | None:
         return None
     least = f"{LEAST_CLIPS} utterances and {LEAST_SECONDS / 60:.0f} minutes are needed"
     return f"{len(utterances)} utterances of {seconds / 60:.1f} minutes are too few to learn from; {least}"
-
-
-def _texts(utterances: Sequence[Utterance], frontend: str) -> list[tuple[Said, ...]]:
-    """The words of each utterance with their phones as labels, from 1 for the first symbol of all languages."""
-    frontends = {language: load_frontend(frontend, language) for language in sorted({u.language for u in utterances})}
-    symbols = sorted({symbol for known in frontends.values() for symbol in known.symbols} - set(PAUSES))
-    label = {symbol: number for number, symbol in enumerate(symbols, 1)}
-    texts = []
-    for utterance in utterances:
-        phones: list[list[int]] = []
-        for phoneme in frontends[utterance.language].speak(utterance.text).phonemes:
-            if phoneme.symbol in label:
-                if phoneme.word_start or not phones:
-                    phones.append([])
-                phones[-1].append(label[phoneme.symbol])
-        written = words_of(utterance.spoken or "")
-        if len(written) != len(phones):  # a frontend may join or leave out words
-            written = [f"word {number}" for number in range(1, len(phones) + 1)]
-        texts.append(tuple((word, tuple(own)) for word, own in zip(written, phones, strict=True)))
-    return texts
-
-
-def _order(utterance: Utterance) -> str:
-    """A place in a random order that no other utterance changes."""
-    return hashlib.sha256(_clip_key(utterance).encode()).hexdigest()
-
-
-def _clip_key(utterance: Utterance) -> str:
-    """The utterance's sound: its file, its part of it, and its conditioning."""
-    conditioning = utterance.conditioning and dataclasses.asdict(utterance.conditioning)
-    return key_of(utterance.sha256, utterance.start, utterance.end, conditioning)
-
-
-def _align(
-    corpus: Path,
-    utterances: Sequence[Utterance],
-    texts: list[tuple[Said, ...]],
-    config: AuditConfig,
-    cache: Path,
-) -> list[dict[str, Any]]:
-    """Train the aligners and examine every clip by one that did not learn it."""
-    learning = code_of(*LEARNING)
-    examining = code_of(*LEARNING, sonorant.audit.evidence, sonorant.audit.planted, sonorant.audit.search)
-    order = sorted(range(len(utterances)), key=lambda place: _order(utterances[place]))
-    folds = [int(hashlib.sha256(text_key(utterance).encode()).hexdigest(), 16) % FOLDS for utterance in utterances]
-    keys = [key_of(_clip_key(utterance), text) for utterance, text in zip(utterances, texts, strict=True)]
-    folder = cache / "aligners"
-    courses = []
-    for fold in range(FOLDS):
-        learned = _sample([place for place in order if folds[place] != fold], utterances)
-        name = key_of(learning, config.steps, fold, [keys[place] for place in learned])
-        courses.append(
-            Course(
-                corpus=corpus,
-                clips=tuple((utterances[place], texts[place]) for place in learned),
-                labels=1 + max(phone for text in texts for _, word in text for phone in word),
-                steps=config.steps,
-                fold=fold,
-                out=folder / f"{name}.pt",
-                threads=max(1, usable_cores() // FOLDS),
-            )
-        )
-    spread(train_aligner, [c for c in courses if not c.out.exists()], label="aligners", unit="aligner")
-    planted = order[:PLANTED_CLIPS]
-    others = dict(zip(planted, [*planted[1:], planted[0]], strict=True))
-    pool = sorted({word for place in planted for word in texts[place]})
-    pool = sorted(pool, key=lambda word: hashlib.sha256(repr(word).encode()).hexdigest())[:POOL]
-    clips = [
-        Clip(
-            utterance=utterance,
-            words=texts[place],
-            aligner=courses[folds[place]].out,
-            other=texts[others[place]] if place in others else None,
-        )
-        for place, utterance in enumerate(utterances)
-    ]
-    wanted = [
-        key_of(examining, key, clip.aligner.name, clip.other, pool) for key, clip in zip(keys, clips, strict=True)
-    ]
-    return compute_missing(
-        examine, clips, wanted, cache, label="auditing", unit="clip", prepare=begin, arguments=(corpus, pool)
-    )
-
-
-def _sample(places: list[int], utterances: Sequence[Utterance]) -> list[int]:
-    """The first places that make up `LEARNED_SECONDS`."""
-    seconds = np.cumsum([utterances[place].seconds or 0.0 for place in places])
-    return places[: int(np.searchsorted(seconds, LEARNED_SECONDS)) + 1]
 
 
 def _judge(

@@ -22,6 +22,8 @@ class Fault(StrEnum):
     CUT_AT_START = "sound is cut at the start"
     CUT_AT_END = "sound is cut at the end"
     OTHER_WORDS = "some words are spoken in another way"
+    READING = "a number or an abbreviation is read in another way"
+    """No fault is planted for this one; it is named where the doubtful words say a number or an abbreviation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,11 @@ class AuditedWord:
     doubt: float
     """0 (certainly spoken here) to 1 (certainly not)."""
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether it is marked as doubtful."""
+        return self.doubt >= 0.5
+
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
@@ -43,6 +50,21 @@ class Span:
     start: float
     """Seconds from the start of the utterance."""
     end: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A number or an abbreviation that is likely read in another way than the frontend does."""
+
+    written: str
+    expected: str
+    """Words that the frontend reads."""
+    heard: str | None
+    """Words of another reading that the sound fits better; None if no reading was found that does."""
+
+    def __str__(self) -> str:
+        heard = f'likely "{self.heard}"' if self.heard else "which is in doubt"
+        return f'"{self.written}", expected "{self.expected}", {heard}'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +84,8 @@ class Audited:
     """Speech that belongs to no word."""
     heard: dict[str, str]
     """What each recogniser understood, by its name."""
+    reading: Reading | None = None
+    """Set where `fault` is `Fault.READING`."""
     figures: dict[str, float]
     """What the score was made of."""
 

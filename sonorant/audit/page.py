@@ -28,7 +28,7 @@ def audit_page(summary: dict[str, Any], audited: list[Audited]) -> str:
     if ran:
         worst = sorted(audited, key=lambda row: (-row.score, row.id))[:SHOWN]
         head = ["id", "score", "likely fault", "text; doubtful words in brackets", "heard"]
-        rows = [[row.id, f"{row.score:.3f}", row.fault, _marked(row), "; ".join(row.heard.values())] for row in worst]
+        rows = [[row.id, f"{row.score:.3f}", _fault(row), _marked(row), "; ".join(row.heard.values())] for row in worst]
         table = Table(caption="The worst first", head=head, rows=rows, prose=head[2:])
         hint = "Hear and decide: sonorant review. All of them are in audit.jsonl."
         sections.append(Section(anchor="worst", title="Worst", parts=[hint, table]))
@@ -36,8 +36,12 @@ def audit_page(summary: dict[str, Any], audited: list[Audited]) -> str:
     return render(__package__, "audit.html", title=title, sections=sections)
 
 
+def _fault(row: Audited) -> str | None:
+    return f"{row.fault}: {row.reading}" if row.reading else row.fault
+
+
 def _marked(row: Audited) -> str:
-    return " ".join(f"[{word.text}]" if word.doubt >= 0.5 else word.text for word in row.words)
+    return " ".join(f"[{word.text}]" if word.doubtful else word.text for word in row.words)
 
 
 def _scores(scores: list[float]) -> Any:

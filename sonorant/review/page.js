@@ -154,7 +154,7 @@ function update(clip) {
   showEntry(row);
   review.edges = { start: clip.decision?.start ?? 0, end: clip.decision?.end ?? clip.seconds };
   element("name").textContent = clip.id;
-  element("fault-name").textContent = clip.fault ?? "";
+  element("fault-name").textContent = [clip.fault, clip.reading].filter(Boolean).join(": ");
   element("fault-name").className = clip.fault ? "badge bad" : "";
   verdict(clip.decision, element("verdict"));
   element("rejected").hidden = !clip.rejected;

@@ -73,6 +73,7 @@ class Review:
             "words": [dataclasses.asdict(word) for word in words],
             "unexplained": [dataclasses.asdict(span) for span in audited.unexplained] if audited else [],
             "heard": {name: differences(spoken, text) for name, text in audited.heard.items()} if audited else {},
+            "reading": str(audited.reading) if audited and audited.reading else None,
             "figures": audited.figures if audited else {},
         }
 

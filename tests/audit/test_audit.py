@@ -12,6 +12,7 @@ from sonorant.audio.wav import write_wav
 from sonorant.audit.audit import AuditConfig, audit
 from sonorant.audit.clips import examine
 from sonorant.audit.findings import Fault, read_audit
+from sonorant.audit.readings import number_readings
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl, sha256_file
@@ -20,7 +21,7 @@ from tasks.params import load
 from tests.support.command import run_command
 from tests.support.imports import ROOT
 
-STAGE = sys.modules["sonorant.audit.audit"]
+STAGE, ALIGNMENT = (sys.modules[f"sonorant.audit.{name}"] for name in ("audit", "alignment"))
 CONFIG = load("audit", AuditConfig, ROOT / "params.yaml")
 PROMPT = "many people like green apples better than small yellow plums because good fruit needs much sun"
 RATE = 16000
@@ -39,13 +40,24 @@ def sing(text: str, seed: int) -> np.ndarray:
     return (samples + chance.normal(0, 1e-3, len(samples))).astype(np.float32)
 
 
-def corpus_of(folder: Path, count: int, swapped: tuple[int, ...] = ()) -> list[Utterance]:
-    """A prepared corpus of sung sentences; those `swapped` say another text than the manifest."""
+def corpus_of(
+    folder: Path, count: int, swapped: tuple[int, ...] = (), otherwise: tuple[int, ...] | None = None
+) -> list[Utterance]:
+    """A prepared corpus of sung sentences; those `swapped` say another text than the manifest. `otherwise`: each text
+    holds a number, every second one a year, and these read theirs as a number."""
     chance = np.random.default_rng(1)
     texts = [" ".join(chance.choice(PROMPT.split(), 6, replace=False)) for _ in range(count)]
+    numbers = [
+        f"{chance.integers(1, 10)},{chance.integers(100, 1000)}" if place % 2 else str(chance.integers(1910, 2000))
+        for place in range(count)
+    ]
+    if otherwise is not None:
+        texts = [text.replace(" ", f" {number} ", 1) for text, number in zip(texts, numbers, strict=True)]
     rows = []
     for number, text in enumerate(texts):
         sung = texts[(number + 1) % count] if number in swapped else text
+        if number in (otherwise or ()):
+            sung = text.replace(numbers[number], number_readings(numbers[number], "en-us")["number"])
         write_wav(folder / f"{number}.wav", sing(sung, number), RATE)
         sha = sha256_file(folder / f"{number}.wav")
         rows.append(
@@ -55,7 +67,7 @@ def corpus_of(folder: Path, count: int, swapped: tuple[int, ...] = ()) -> list[U
                 text=text,
                 speaker="s",
                 language="en-us",
-                spoken=text,
+                spoken=load_frontend("gruut", "en-us").speak(text).text,
                 seconds=3.0,
                 sample_rate=RATE,
                 sha256=sha,
@@ -101,12 +113,28 @@ def test_swapped_texts_come_first_and_are_dropped_where_asked(tmp_path: Path) ->
     assert np.abs(places - np.stack([edges[:-1], edges[1:]], axis=1)).max() < 0.1, "words are where they were sung"
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("smaller")
+def test_numbers_read_in_another_way_are_found_and_the_reading_is_named(tmp_path: Path) -> None:
+    otherwise = (4, 50, 78, 110)
+    rows = corpus_of(tmp_path, 120, otherwise=otherwise)
+    summary = run_stage(tmp_path, replace(CONFIG, steps=500))
+    audited = read_audit(tmp_path / "out/audit.jsonl")
+    found = {row.id: row.reading for row in audited if row.fault == Fault.READING}
+    assert found.keys() == {f"u{number}" for number in otherwise}, summary
+    for number in otherwise:
+        reading, year = found[f"u{number}"], rows[number].text.split()[1]
+        assert reading is not None and reading.written == year
+        assert reading.heard == number_readings(year, "en-us")["number"]
+    assert reading.heard in (tmp_path / "out/audit.html").read_text()
+
+
 @pytest.mark.usefixtures("smaller")
 def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = corpus_of(tmp_path, 12)
-    seen, trained = Mock(side_effect=examine), Mock(wraps=STAGE.spread)
-    monkeypatch.setattr(STAGE, "examine", seen)
-    monkeypatch.setattr(STAGE, "spread", trained)
+    seen, trained = Mock(side_effect=examine), Mock(wraps=ALIGNMENT.spread)
+    monkeypatch.setattr(ALIGNMENT, "examine", seen)
+    monkeypatch.setattr(ALIGNMENT, "spread", trained)
     config = replace(CONFIG, steps=2)
 
     def examined() -> tuple[int, int]:
@@ -118,10 +146,10 @@ def test_only_what_changed_is_worked_on_again(tmp_path: Path, monkeypatch: pytes
     assert examined() == (2, 12), "two aligners, every clip"
     before = (tmp_path / "out/audit.jsonl").read_bytes()
     assert examined() == (0, 0) and (tmp_path / "out/audit.jsonl").read_bytes() == before
-    monkeypatch.setattr(STAGE, "LEARNED_SECONDS", 6.0)  # the aligners learn from the first two clips of their order
+    monkeypatch.setattr(ALIGNMENT, "LEARNED_SECONDS", 6.0)  # the aligners learn from the first two clips of their order
     assert examined() == (2, 12)
     assert examined() == (0, 0)
-    last = max(rows, key=STAGE._order)
+    last = max(rows, key=ALIGNMENT._order)
     rows[rows.index(last)] = replace(last, text="green apples", spoken="green apples")
     write_manifest(tmp_path / "prepared/manifest.jsonl", rows)
     trained_again, examined_again = examined()
@@ -150,7 +178,9 @@ def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = corpus_of(tmp_path, 4)
-    monkeypatch.setattr(STAGE, "load_frontend", lambda name, language: load_frontend(name, "en-us"))
+    monkeypatch.setattr(
+        sys.modules["sonorant.audit.texts"], "load_frontend", lambda name, language: load_frontend(name, "en-us")
+    )
     write_manifest(tmp_path / "prepared/manifest.jsonl", [replace(row, language="de-de") for row in rows])
     summary = run_stage(tmp_path, replace(CONFIG, sources=("pocketsphinx",)))
     assert "pocketsphinx hears English only" in summary["sources"]["pocketsphinx"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import alignment, quantization, streaming
+from benchmarks import alignment, audit_worth, quantization, streaming
 from benchmarks.alignment import AS_IT_IS, NEEDED, PREFIX, UNCORRUPTED
 from benchmarks.latency import PRECISIONS
 from benchmarks.quantization import System, race
@@ -46,6 +46,12 @@ def test_alignment_is_measured_on_the_first_project_that_holds_a_language_model(
     assert alignment.project_of(projects) == projects[2]
     with pytest.raises(SonorantError, match="no codec language model with its data; run `make demo FAMILY=codec_lm`"):
         alignment.project_of(projects[:2])
+
+
+@pytest.mark.parametrize(("interval", "expected"), [([-3.0, 1.0], []), ([0.5, 3.0], [audit_worth.CLAIM])])
+def test_an_audited_voice_is_worse_where_the_whole_interval_says_so(interval: list[float], expected: list[str]) -> None:
+    speech = {"audited": {"above_faulty": {"wer_ci95": interval}}}
+    assert broken(audit_worth.claims_of(speech)) == expected
 
 
 FASTER = "int8 as shipped: certainly faster than float on one thread"

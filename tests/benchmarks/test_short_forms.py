@@ -15,7 +15,13 @@ from tests.support.machines import why_not
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 [RUN] = re.findall(r"for name in ([\w ]+); do python -m benchmarks", MAKEFILE)
 BENCHMARKS = [*RUN.split(), "gpu_check"]
-NEEDS = {"quantization": "flite", "alignment": "flite", "audit": "flite", "long_recordings": "flite"}
+NEEDS = {
+    "quantization": "flite",
+    "alignment": "flite",
+    "audit": "flite",
+    "audit_worth": "flite",
+    "long_recordings": "flite",
+}
 LONG = {"two_nodes"}
 """These are the only proof of what they claim, so `make test-long` runs them too."""
 

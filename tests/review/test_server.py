@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sonorant.audio.conditioning import Conditioning, apply, measure_level
-from sonorant.audit.findings import AuditedWord
+from sonorant.audit.findings import AuditedWord, Fault, Reading, read_audit, write_audit
 from sonorant.data.decisions import Decision, read_decisions, write_decision
 from sonorant.data.manifest import read_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
@@ -73,6 +73,18 @@ def test_without_an_audit_the_order_is_the_manifests(start: Start, folder: Path)
     listed = get(start(), "/clips")
     assert not listed["audited"]
     assert [clip["id"] for clip in listed["clips"]] == list(TEXTS)
+
+
+def test_a_number_that_was_read_otherwise_says_how(start: Start, folder: Path, names: dict[str, str]) -> None:
+    reading = Reading(written="1984", expected="nineteen eighty four", heard="one nine eight four")
+    rows = read_audit(folder / "audit/audit.jsonl")
+    told = [replace(row, fault=Fault.READING, reading=reading) if row.id == "two" else row for row in rows]
+    write_audit(folder / "audit/audit.jsonl", told)
+    assert read_audit(folder / "audit/audit.jsonl") == told
+    server = start()
+    said = '"1984", expected "nineteen eighty four", likely "one nine eight four"'
+    assert get(server, f"/clips/{quote(names['two'])}")["reading"] == said
+    assert get(server, f"/clips/{quote(names['three'])}")["reading"] is None
 
 
 def test_a_clip_is_named_by_its_file_and_tells_all_that_is_known(start: Start, names: dict[str, str]) -> None:
