@@ -183,10 +183,15 @@ def _audited(
                     Span(start=round(start, 2), end=round(end, 2)) for start, end, gain in row["gaps"] if gain > _GAIN
                 ),
                 heard={name: said[place] for name, said in heard.items()},
-                figures={key: round(value, 3) for key, value in row["figures"].items()},
+                figures={key: round(value, 3) for key, value in row["figures"].items()} | _confidence(utterance),
             )
         )
     return rows
+
+
+def _confidence(utterance: Utterance) -> dict[str, float]:
+    """How sure the recogniser was that gave the utterance its text; nothing where a person did."""
+    return {} if utterance.confidence is None else {"confidence in the text": round(utterance.confidence, 3)}
 
 
 def _write(

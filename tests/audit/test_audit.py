@@ -173,6 +173,14 @@ def test_what_is_too_small_or_needs_no_judge_says_so_and_passes(tmp_path: Path, 
     assert run_stage(tmp_path, replace(config, sources=()))["sources"] == {}
 
 
+def test_where_a_recogniser_gave_the_text_its_confidence_is_shown(tmp_path: Path) -> None:
+    rows = corpus_of(tmp_path, 3)
+    write_manifest(tmp_path / "prepared/manifest.jsonl", [rows[0], replace(rows[1], confidence=0.4321), rows[2]])
+    run_stage(tmp_path, replace(CONFIG, sources=()))
+    figures = [row.figures for row in read_audit(tmp_path / "out/audit.jsonl")]
+    assert figures == [{}, {"confidence in the text": 0.432}, {}]
+
+
 @pytest.mark.usefixtures("smaller")
 def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
