@@ -43,7 +43,7 @@ SENTENCES = {
 SPEAKERS = ("rms", "slt")
 WHY = "not run: pocketsphinx hears English only"
 SETTINGS: dict[str, dict[str, Any]] = {
-    "prepare": {"validation": 0.1, "test": 0.25, "max_rejected": 0.5, "min_characters_per_second": 1.0,
+    "prepare": {"validation": 0.15, "test": 0.25, "max_rejected": 0.5, "min_characters_per_second": 1.0,
                 "max_characters_per_second": 60.0},
     "audit": {"steps": 30},
     "train_acoustic": {"steps": 10, "validate_every": 10}, "train_vocoder": {"steps": 10, "validate_every": 10},

@@ -95,7 +95,7 @@ def test_the_stage_writes_both_models_and_says_which_way_each_went(features: Pat
     for name in ("sonorant", "tasks", "dvc.yaml"):
         (tmp_path / name).symlink_to(ROOT / name)
     text = (ROOT / "params.yaml").read_text(encoding="utf-8")
-    few = {"calibration_utterances: 24": 2, "sensitivity_utterances: 8": 2, "steps: 150": 2, "max_loss: 1.0": -100}
+    few = {"calibration_utterances: 24": 2, "sensitivity_utterances: 8": 2, "steps: 150 ": 2, "max_loss: 1.0": -100}
     for setting, value in few.items():  # no calibration keeps to -100 %: both models are trained
         assert text.count(setting) == 1
         text = text.replace(setting, f"{setting.split(':')[0]}: {value}")
