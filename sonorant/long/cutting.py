@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from rapidfuzz import fuzz
+
 from sonorant.long.listening import Heard
 from sonorant.long.placing import NOWHERE
 from sonorant.long.script import Script
@@ -23,6 +25,7 @@ _PER_SENTENCE = 0.8  # what each end of a sentence costs that is not cut at
 _LEFT_OUT = 20.0  # what leaving out an atom costs
 _PUT_IN_SECONDS = 0.3  # heard and not written, within an atom: a breath taken for a word
 _HEARD = 0.6  # share of an atom's words that are heard as written
+_ALIKE = 60  # percent of the letters of an atom that are heard as written, where the text goes on before and after it
 _UNHEARD = 2  # words in a row that a recogniser may miss
 
 
@@ -44,6 +47,8 @@ class _Atom:
     first: int
     last: int
     good: bool
+    alike: bool
+    """Whether it may be the text misheard: it is good if what is around it is."""
     alone: bool = False
     """Whether it goes not on where the atom before ended."""
     divided: bool = True
@@ -94,18 +99,24 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
     in_order = all(0 < step <= _UNHEARD + 1 for step in steps)
     put_in = sum(word[2] - word[1] for word, place in zip(heard, places, strict=True) if place == NOWHERE)
     right = sum(place != NOWHERE and word[0] == script.words[place] for word, place in zip(heard, places, strict=True))
-    good = in_order and put_in <= _PUT_IN_SECONDS and right >= _HEARD * (last - first)
-    return _Atom(heard[0][1], heard[-1][2], first, last, good=good)
+    may_be = in_order and put_in <= _PUT_IN_SECONDS
+    good = may_be and right >= _HEARD * (last - first)
+    alike = may_be and fuzz.ratio(" ".join(word for word, _, _ in heard), " ".join(script.words[first:last])) >= _ALIKE
+    return _Atom(heard[0][1], heard[-1][2], first, last, good=good, alike=alike)
 
 
 def _join(atoms: list[_Atom], script: Script) -> None:
-    """Note which atoms go on where the one before ended."""
+    """Note which atoms go on where the one before ended, and where may be cut."""
+    missed = [later.first - earlier.last for earlier, later in pairwise(atoms)]
+    for before, atom, after, *words in zip(atoms, atoms[1:], atoms[2:], missed, missed[1:]):
+        atom.good |= atom.alike and before.good and after.good and words == [0, 0]
     for atom in atoms[:1]:
         atom.alone = True
-    for before, atom in pairwise(atoms):
-        missed = atom.first - before.last
-        atom.alone = not 0 <= missed <= _UNHEARD
-        atom.divided = missed == 0 and script.begins(atom.first)
+    for (before, atom), words in zip(pairwise(atoms), missed, strict=True):
+        atom.alone = not 0 <= words <= _UNHEARD
+        # Within a sentence, a neighbour that is not as written may hold a word of this side.
+        sure = (before.good and atom.good) or atom.first in script.sentence_ends
+        atom.divided = words == 0 and script.begins(atom.first) and sure
 
 
 def _whole(run: list[_Atom], script: Script) -> list[_Atom]:

@@ -73,6 +73,23 @@ def test_a_word_that_was_missed_at_a_pause_is_not_cut_at() -> None:
 pauses = st.lists(st.floats(0.0, 1.0), min_size=12, max_size=12)
 
 
+def test_an_atom_that_was_misheard_is_kept_where_the_text_goes_on_around_it() -> None:
+    text = ["One two three, four five.", "Six seven eight.", "Nine ten eleven twelve."]
+    heard, places = read({0: 0.5, 5: 0.5, 8: 0.5})
+    misheard = [(word.replace("seven", "severn").replace("eight", "ate"), *at) for word, *at in heard]
+    assert texts(cut(misheard, places, SCRIPT, 1.0, 12.0)) == text, "like what is written"
+    other = [("moon" if word in ("six", "seven", "eight") else word, *at) for word, *at in heard]
+    assert texts(cut(other, places, SCRIPT, 1.0, 12.0)) == [text[0], text[2]], "nothing like it"
+    last = [("moan", *at) if word in ("eleven", "twelve") else (word, *at) for word, *at in read({0: 0.5, 10: 0.3})[0]]
+    assert texts(cut(last, places, SCRIPT, 1.0, 12.0)) == [], "at the end nothing says that the text goes on"
+
+
+def test_no_cut_is_within_a_sentence_beside_what_is_not_as_written() -> None:
+    heard, places = read({0: 0.5, 1: 0.3, 5: 0.5, 8: 0.5})
+    misheard = [("moon", *at) if word == "one" else (word, *at) for word, *at in heard]
+    assert texts(cut(misheard, places, SCRIPT, 0.5, 12.0)) == ["Six seven eight.", "Nine ten eleven twelve."]
+
+
 @given(pauses, st.floats(0.3, 1.5), st.floats(2.0, 6.0))
 def test_whatever_the_pauses_cuts_keep_the_rules(given_pauses: list[float], shortest: float, longest: float) -> None:
     heard, places = read(dict(enumerate(given_pauses)))

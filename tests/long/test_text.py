@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from sonorant.long.placing import NOWHERE, place_words
 from sonorant.long.script import Script, plain_words, read_script
 
-WORDS = [f"{a}{b}{c}" for a in ("ba", "de", "fi", "go", "lu") for b in ("na", "ri", "so") for c in ("k", "m", "st")]
+_CHANCE = np.random.default_rng(0)
+# Unlike each other: a sentence said again must not be taken for a misheard other one.
+WORDS = ["".join(_CHANCE.choice(list("abcdefghijklmnopqrstuvwxyz"), 8)) for _ in range(45)]
 
 
 def script_of(sentences: list[list[str]]) -> Script:

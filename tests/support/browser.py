@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = (
@@ -36,6 +36,9 @@ class Browser:
         for log in ("browser", "performance"):
             self.driver.get_log(log)
         self.driver.get(address.resolve().as_uri() if isinstance(address, Path) else address)
+        # On a busy machine `get` may return while the blank page is still there.
+        loaded = "return location.href !== 'about:blank' && document.readyState === 'complete'"
+        wait_until(lambda: self.run(loaded))
 
     def run(self, script: str, *arguments: Any) -> Any:
         """What the JavaScript returns. It runs in the page; `arguments[0]` and so on are the arguments."""
