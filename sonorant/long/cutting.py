@@ -108,8 +108,9 @@ def _atom(heard: Sequence[Heard], places: Sequence[int], script: Script) -> _Ato
 def _join(atoms: list[_Atom], script: Script) -> None:
     """Note which atoms go on where the one before ended, and where may be cut."""
     missed = [later.first - earlier.last for earlier, later in pairwise(atoms)]
-    for before, atom, after, *words in zip(atoms, atoms[1:], atoms[2:], missed, missed[1:]):
-        atom.good |= atom.alike and before.good and after.good and words == [0, 0]
+    for place in range(1, len(atoms) - 1):
+        around = atoms[place - 1].good and atoms[place + 1].good and missed[place - 1] == missed[place] == 0
+        atoms[place].good |= atoms[place].alike and around
     for atom in atoms[:1]:
         atom.alone = True
     for (before, atom), words in zip(pairwise(atoms), missed, strict=True):

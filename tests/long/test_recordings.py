@@ -2,6 +2,7 @@
 new is worked on; bad input is one line."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sonorant.arrays import Floats
 from sonorant.audio.wav import read_audio
 from sonorant.data.corpora import CorpusConfig, import_corpus
 from sonorant.data.manifest import Utterance, read_manifest
+from sonorant.data.preparation import PrepareConfig, prepare
 from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.files import read_json, read_jsonl
@@ -20,6 +22,7 @@ from sonorant.long import listening, recording, stretches
 from sonorant.long.cutting import MARGIN
 from sonorant.long.script import plain_words
 from tests.long.spoken import RATE, SENTENCES, Part, write_chapter
+from tests.support.conditions import UNCONDITIONED
 
 LATE = 0.2
 """Seconds that an edge may err."""
@@ -90,7 +93,9 @@ def test_without_a_text_a_recogniser_says_what_it_heard_and_how_sure_it_is(
     assert all(one.confidence is not None and 0 < one.confidence <= 1 for one in utterances)
 
 
-def test_what_belongs_to_nothing_is_listed(speech: list[Floats], tmp_path: Path) -> None:
+def test_what_belongs_to_nothing_is_listed_also_on_the_page_of_prepare(
+    speech: list[Floats], tmp_path: Path, prepare_config: PrepareConfig
+) -> None:
     source = tmp_path / "in"
     write_chapter(source / "good.wav", speech, [1, 2])
     write_chapter(source / "empty.wav", speech, [3])
@@ -106,6 +111,15 @@ def test_what_belongs_to_nothing_is_listed(speech: list[Floats], tmp_path: Path)
     }
     assert rows["alone", "no recording has this name"]["words"] == len(plain_words(SENTENCES[4]))
     assert rows["empty", "its text is empty"]["end"] - rows["empty", "its text is empty"]["start"] > 1
+
+    settings = {"split_by": "id", "validation": 0.0, "test": 0.0, "min_speaker_seconds": 0.0}
+    prepare(
+        tmp_path / "out", tmp_path / "prepared", replace(prepare_config, **settings), "gruut", condition=UNCONDITIONED
+    )
+    lost = read_json(tmp_path / "prepared/summary.json")["unplaced"]
+    assert lost["words"] == len(plain_words(f"{SENTENCES[4]} {SENTENCES[5]}")) and lost["seconds"] > 1
+    page = (tmp_path / "prepared/summary.html").read_text(encoding="utf-8")
+    assert SENTENCES[4] in page and "its text is empty" in page
 
 
 def test_another_text_places_nothing_and_says_so(speech: list[Floats], tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from sonorant.data.preparation.outcomes import (
 )
 from sonorant.data.preparation.speakers import summarize_speakers
 from sonorant.data.preparation.summary import summarize, summary_page
+from sonorant.data.preparation.unplaced import read_unplaced, summarize_unplaced
 from sonorant.data.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
@@ -91,7 +92,7 @@ def prepare(
     if len(defective) > config.max_rejected * examined_ones or not accepted:
         write_jsonl(refused_report, [outcome.row for outcome in rejected])
         raise SonorantError(_too_many(defective, examined_ones, config, refused_report))
-    _write(out, accepted, rejected, decided, config, condition)
+    _write(out, accepted, rejected, decided, read_unplaced(corpus), config, condition)
 
 
 def _write(
@@ -99,6 +100,7 @@ def _write(
     accepted: list[Outcome],
     rejected: list[Outcome],
     decided: Decided,
+    unplaced: list[dict[str, Any]] | None,
     config: PrepareConfig,
     condition: ConditionConfig,
 ) -> None:
@@ -109,6 +111,8 @@ def _write(
     summary = summarize(sound, Counter(str(outcome.reason) for outcome in rejected), condition)
     summary["by_speaker"] = summarize_speakers(sound, [outcome.utterance.speaker for outcome in rejected])
     summary |= {"warnings": [warning for warning in warnings if warning], "decisions": decided.counts}
+    if unplaced is not None:
+        summary["unplaced"] = summarize_unplaced(unplaced)
     with atomic_folder(out) as folder:
         write_manifest(folder / "manifest.jsonl", sound)
         write_jsonl(folder / "rejected.jsonl", [outcome.row for outcome in rejected])
@@ -117,6 +121,7 @@ def _write(
             summary,
             accepted=[(outcome.utterance, outcome.finding.level_db) for outcome in accepted],
             rejected=[outcome.row for outcome in rejected],
+            unplaced=unplaced,
             condition=condition,
         )
         write_text(folder / "summary.html", page)

@@ -10,6 +10,7 @@ from sonorant.audio.conditioning import ConditionConfig
 from sonorant.data.manifest import SPLITS, Utterance
 from sonorant.data.preparation.sound_summary import sound_sections, summarize_sound
 from sonorant.data.preparation.speakers import speakers_section
+from sonorant.data.preparation.unplaced import unplaced_section
 from sonorant.data.splits import describe_texts
 from sonorant.html.blocks import Section, Table, render
 from sonorant.html.charts import Chart, Charts, columns, histogram
@@ -82,10 +83,11 @@ def summary_page(
     *,
     accepted: list[tuple[Utterance, float]],
     rejected: list[dict[str, str | None]],
+    unplaced: list[dict[str, Any]] | None,
     condition: ConditionConfig,
 ) -> str:
-    """Return the page for the figures `summary`, the accepted utterances with their levels in dB, the rejected rows and
-    what was asked of conditioning."""
+    """Return the page for the figures `summary`, the accepted utterances with their levels in dB, the rejected rows,
+    what had no place in a corpus of long recordings (None: it is none), and what was asked of conditioning."""
     utterances = [utterance for utterance, _ in accepted]
     seconds = np.array([utterance.seconds or 0.0 for utterance in utterances])
     frequent = list(summary["characters"].items())[:CHARACTERS]
@@ -114,6 +116,7 @@ def summary_page(
         *sound_sections(summary["sound"], utterances, condition),
         _texts(summary["texts"]),
         Section(anchor="rejected", title=f"Rejected: {summary['rejected']['utterances']}", parts=[*parts, *more]),
+        *([] if unplaced is None else [unplaced_section(unplaced)]),
     ]
     title = f"Corpus: {summary['utterances']} utterances, {summary['hours']:.2f} hours"
     return render(__package__, "summary.html", title=title, sections=sections)
