@@ -44,6 +44,10 @@ def corpus(summary: Document, audit: Document) -> Section:
         f"{longest:.1f} s long, median {median:.1f} s. Rejected: {rejected['utterances'].number():.0f}"
         f"{f' ({reasons})' if reasons else ''}."
     )
+    unplaced = summary.get("unplaced")
+    if unplaced:
+        seconds, words = unplaced["seconds"].number(), unplaced["words"].number()
+        note += f" Of the long recordings {seconds:.0f} s of speech and {words:.0f} words of the texts had no place."
     table = Table(caption="Utterances", head=["", "utterances", "hours"], rows=rows)
     sources = [[name, said.text()] for name, said in audit["sources"].items()]
     faults = [[f"likely fault: {fault}", f"{count.number():.0f}"] for fault, count in audit["faults"].items()]

@@ -173,6 +173,7 @@ def summary() -> dict[str, Any]:
         "languages": {"en-us": share},
         "sample_rates": {"16000": share},
         "seconds": {"min": 1.0, "median": 1.5, "max": 2.0},
+        "unplaced": {"seconds": 12.4, "words": 7},
     }
 
 

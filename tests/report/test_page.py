@@ -257,6 +257,13 @@ def test_what_the_audit_found_stands_with_the_corpus(own: ReportInputs) -> None:
     assert "not run: too few" in page and "likely fault" not in page, "what did not run found nothing"
 
 
+def test_what_had_no_place_in_long_recordings_stands_with_the_corpus(own: ReportInputs) -> None:
+    assert "Of the long recordings 12 s of speech and 7 words of the texts had no place." in drawn(own)
+    with edited(own.summary) as found:
+        del found["unplaced"]
+    assert "long recordings" not in drawn(own)
+
+
 def test_sentences_that_training_read_are_not_called_held_out(own: ReportInputs) -> None:
     assert "held-out sentences" in drawn(own)
     with edited(own.metrics) as metrics:
