@@ -1,53 +1,33 @@
 """The recipe that training is compared with: the one that people write first.
 
-    python -m benchmarks.plain_training JOB STEPS WARMUP
+    python -m benchmarks.plain_training JOB STEPS WARMUP [--precision bf16] [--random]
 
-The same model, losses and data in torch's own layers, in fp32, with random batches of 32 padded to the longest, a plain
-loader, AdamW with its defaults, one process with a thread a core. It averages no weights and writes no checkpoints: it
-may be as fast as it likes. The alignment search is the compiled one.
+The same model, losses and data in torch's own layers and autograd, a plain loader, AdamW with its defaults, one
+process. It averages no weights, watches nothing and writes no checkpoints: it may be as fast as it likes. The alignment
+search is the compiled one. Its batches are those of this project's plan; with --random they are 32 utterances drawn at
+random and padded to the longest.
 """
 
-import sys
+import argparse
+import contextlib
 import time
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, count, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
-from sonorant.data.batches import Batch
+from benchmarks.plain_layers import plain_layers, plain_losses
 from sonorant.data.plan import MicroBatch
 from sonorant.files import read_json, write_json
-from sonorant.layers.convnext import GELU, DepthwiseConv, Dropout
 from sonorant.training.recipe import Recipe, weighted
 from sonorant.training.worker import Job, recipe_of
 
 BATCH = 32
-
-
-class PlainDepthwise(nn.Conv1d):
-    """torch's convolution in the place of `DepthwiseConv`."""
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """(B, T, C) -> (B, T, C)."""
-        return super().forward(input.transpose(1, 2)).transpose(1, 2)
-
-
-def plain_layers(module: nn.Module) -> None:
-    """Replace `module`'s faster layers by torch's own."""
-    for name, child in module.named_children():
-        if isinstance(child, DepthwiseConv):
-            kernel = child.kernel_size[0]
-            channels = (child.in_channels, child.out_channels)
-            setattr(module, name, PlainDepthwise(*channels, kernel, padding=kernel // 2, groups=child.groups))
-        elif isinstance(child, Dropout):
-            setattr(module, name, nn.Dropout(child.p))
-        elif isinstance(child, GELU):
-            setattr(module, name, nn.GELU(approximate="tanh"))
-        else:
-            plain_layers(child)
 
 
 def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
@@ -63,33 +43,47 @@ def random_batches(recipe: Recipe, seed: int = 7) -> list[MicroBatch]:
     ]
 
 
-def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
-    """Take `warmup` and then `steps` steps; the speed of the latter."""
-    phase = recipe.phases[0]
-    plain_layers(phase.module)
-    optimizer = torch.optim.AdamW(phase.module.parameters(), lr=recipe.config.learning_rate)
-    plan = random_batches(recipe)
-    if len(plan) < (needed := warmup + steps):
-        raise SystemExit(f"{len(plan)} batches of {BATCH} utterances are too few for {needed} steps: lower --steps")
-    dataset: Dataset[Batch] = recipe.dataset(plan)
-    batches = enumerate(zip(plan, DataLoader(dataset, batch_size=None), strict=True))
+def planned(recipe: Recipe, steps: int, random: bool) -> list[list[MicroBatch]]:
+    """The micro-batches of so many steps."""
+    if random:
+        every = chain.from_iterable(random_batches(recipe, seed) for seed in count(7))
+        return [[batch] for batch in islice(every, steps)]
+    return list(islice(chain.from_iterable(recipe.plan.steps(epoch) for epoch in count()), steps))
 
-    def take(count: int) -> float:
-        """Frames that so many steps are computed from."""
-        frames = 0.0
-        for number, (micro_batch, batch) in islice(batches, count):
-            counts = recipe.units(micro_batch)
-            loss = weighted(phase, phase.module(batch, number), counts)
+
+def train(recipe: Recipe, steps: int, warmup: int, precision: str, random: bool) -> dict[str, float]:
+    """Take `warmup` and then `steps` steps; the speed of the latter."""
+    plain_losses()
+    for phase in recipe.phases:
+        plain_layers(phase.module)
+    learning_rate = recipe.config.learning_rate
+    optimizers = [torch.optim.AdamW(phase.module.parameters(), lr=learning_rate) for phase in recipe.phases]
+    plan = planned(recipe, warmup + steps, random)
+    dataset = recipe.dataset([batch for step in plan for batch in step])
+    batches = iter(DataLoader(dataset, batch_size=None))
+
+    def take(step: list[MicroBatch], number: int) -> float:
+        """Frames that the step is computed from."""
+        counted = [recipe.units(micro_batch) for micro_batch in step]
+        totals = {name: sum(counts[name] for counts in counted) for name in counted[0]}
+        for optimizer in optimizers:
             optimizer.zero_grad()
-            loss.backward()
+        for _ in step:
+            batch = next(batches)
+            for phase in recipe.phases:
+                with autocast(precision):
+                    losses = phase.module(batch, number)
+                weighted(phase, losses, totals).backward()
+        for phase, optimizer in zip(recipe.phases, optimizers, strict=True):
             nn.utils.clip_grad_norm_(phase.module.parameters(), recipe.config.clip_norm)
             optimizer.step()
-            frames += counts["frames"]
-        return frames
+        return totals["frames"]
 
-    take(warmup)
+    numbered: Iterator[Any] = enumerate(plan)
+    for number, step in islice(numbered, warmup):
+        take(step, number)
     start = time.perf_counter()
-    frames = take(steps)
+    frames = sum(take(step, number) for number, step in numbered)
     seconds = time.perf_counter() - start
     return {
         "audio_seconds_per_second": frames * recipe.seconds_per_frame / seconds,
@@ -98,6 +92,23 @@ def train(recipe: Recipe, steps: int, warmup: int) -> dict[str, float]:
     }
 
 
+def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
+    """Autocast to bf16 on this CPU, or nothing."""
+    return torch.autocast("cpu", dtype=torch.bfloat16) if precision == "bf16" else contextlib.nullcontext()
+
+
+def main() -> None:
+    """Train, and write the figures beside the job."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", type=Path)
+    parser.add_argument("steps", type=int)
+    parser.add_argument("warmup", type=int)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    parser.add_argument("--random", action="store_true", help="random batches of 32")
+    given = parser.parse_args()
+    reached = train(recipe_of(Job(**read_json(given.job))), given.steps, given.warmup, given.precision, given.random)
+    write_json(given.job.with_name("reached.json"), reached)
+
+
 if __name__ == "__main__":
-    file, steps, warmup = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    write_json(file.with_name("reached.json"), train(recipe_of(Job(**read_json(file))), steps, warmup))
+    main()

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from sonorant.files import read_json, write_json
 from sonorant.training.distributed.ranks import join
+from sonorant.training.precision import find_precision
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import Job, recipe_of
@@ -24,6 +25,8 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
     is to stop. What it does now and then is left out: rows of metrics (one is read, within the time), proofs,
     validation, checkpoints.
     """
+    if trainer.trained.precision is None:
+        find_precision(trainer.trained)
     stream = _loop(trainer)
     for _ in range(warmup):
         next(stream)
@@ -40,6 +43,7 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
         "audio_seconds_per_second": speed,
         "mel_frames_per_second": speed / trainer.recipe.seconds_per_frame,
         "steps_per_second": steps / seconds,
+        "chosen": trainer.trained.precision,
         "shares": {name.removeprefix("time/"): value for name, value in shares.items()},
     }
 

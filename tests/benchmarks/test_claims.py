@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks import alignment, audit_worth, quantization, streaming
+from benchmarks import alignment, audit_worth, quantization, streaming, training
 from benchmarks.alignment import AS_IT_IS, NEEDED, PREFIX, UNCORRUPTED
 from benchmarks.latency import PRECISIONS
 from benchmarks.quantization import System, race
 from benchmarks.streaming import FIRST_AUDIO_MS
+from benchmarks.training_cases import PLAIN, Case
 from sonorant.errors import SonorantError
 from tests.registry.planted import slowed
 
@@ -97,3 +98,20 @@ def test_a_voice_that_decodes_is_judged_by_its_first_audio_alone_on_the_machine(
     for first, expected in ((FIRST_AUDIO_MS, []), (FIRST_AUDIO_MS + 1, [heard])):
         listeners = {"1": {"first_p95_ms": first}, "8": {"first_p95_ms": 999.0}}
         assert broken(claims_of_streaming("codec_lm", "int8", listeners=listeners)) == expected
+
+
+def test_training_is_compared_round_by_round_and_a_missed_aim_is_told() -> None:
+    def speeds(*each: float) -> list[dict[str, Any]]:
+        return [{"audio_seconds_per_second": speed} for speed in each]
+
+    rows = {
+        Case(model="vocoder"): speeds(30.0, 60.0, 45.0),
+        Case(model="vocoder", by=PLAIN): speeds(20.0, 40.0, 15.0),
+        Case(model="adversarial"): speeds(10.0, 20.0),  # a round fewer
+    }
+    found = training.compared(rows, ["vocoder", "adversarial"], 2)
+    assert found["vocoder"] == {"equal terms, fp32": {"ratio": 1.5, "rounds": [1.5, 1.5, 3.0]}}
+    aims = training.beside_aims(found)
+    assert aims["vocoder: equal terms, fp32"] == {"aim": "at least 2", "reached": 1.5, "met": False}
+    assert aims["an adversarial step in plain ones, fp32"] == {"aim": "at most 3", "reached": 3.0, "met": True}
+    assert aims["flow: Matcha of equal size, fp32"]["reached"] == "not run"
