@@ -53,7 +53,7 @@ def _trains(job_file: Path, content: dict[str, Any], codec: dict[str, Any] | Non
             "recipe": job["recipe"],
             "version": job.get("version", 1),
             "model": {CODEBOOKS.get(key, key): value for key, value in job["model"].items()},
-            "train": job["train"] | {"init_from": None},
+            "train": in_use(job["train"]) | {"init_from": None},
             "initial": (provenance.get("init_from") or {}).get("sha256"),
             "data": provenance["data"],
             "codes": codes,
@@ -77,6 +77,13 @@ def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
         return False
     learned = {CODEBOOKS.get(key, key): value for key, value in learned.items()}
     return {"sha256": codec["sha256"], **learned} == codec
+
+
+def in_use(train: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a training without those of discriminators that it has not, which decide nothing."""
+    if train.get("adversarial", True):
+        return train
+    return {name: value for name, value in train.items() if not name.startswith("adversarial_")}
 
 
 def move_aside(run: Path) -> Path:

@@ -18,7 +18,7 @@ from sonorant.training.run_directory import RunDirectory
 from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.worker import Job
 from tasks import params
-from tasks.fingerprint import code_in_use, find_run, fingerprint, move_aside
+from tasks.fingerprint import code_in_use, find_run, fingerprint, in_use, move_aside
 from tasks.initial import find_initial
 from tasks.origin import origin_tags
 from tasks.stage import add_inputs, stage_params
@@ -123,7 +123,7 @@ def _content(recipe: str, model: Fields, settings: Fields, data: str, codes: str
         "recipe": recipe,
         "version": model_kind(recipe).VERSION,
         "model": model,
-        "train": settings | {"init_from": None},
+        "train": in_use(settings) | {"init_from": None},
         "initial": initial,
         "data": data,
         "codes": codes,

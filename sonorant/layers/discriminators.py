@@ -9,6 +9,10 @@ from torch.nn.utils.parametrizations import weight_norm
 
 Scores = list[tuple[Tensor, list[Tensor]]]
 """For each discriminator its scores (B, any) and its layers' feature maps."""
+PERIODS = (2, 3, 5, 7, 11)
+TRANSFORMS = (512, 1024)
+LONGEST_TRANSFORM = max(TRANSFORMS)
+"""Samples, more than half of which a signal to be judged must have."""
 
 
 class PeriodDiscriminator(nn.Module):
@@ -53,12 +57,13 @@ class ResolutionDiscriminator(nn.Module):
 class Discriminators(nn.Module):
     """All of them in one module."""
 
-    def __init__(self, width: int = 32) -> None:
+    def __init__(self, width: int) -> None:
+        """`width`: channels of each one's first layer."""
         super().__init__()
         self.each = nn.ModuleList(
             [
-                *(PeriodDiscriminator(period, width) for period in (2, 3, 5, 7, 11)),
-                *(ResolutionDiscriminator(n, width) for n in (512, 1024)),
+                *(PeriodDiscriminator(period, width) for period in PERIODS),
+                *(ResolutionDiscriminator(n, width) for n in TRANSFORMS),
             ]
         )
 

@@ -3,6 +3,7 @@
 The recipes of the vocoder and the codec derive from the one here.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,7 +20,7 @@ from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch, Plan, segment_plan
 from sonorant.errors import SonorantError
-from sonorant.layers.discriminators import Discriminators
+from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
 from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
@@ -41,20 +42,28 @@ class WaveformTrainConfig(TrainConfig):
     """Length of a segment in mel frames."""
     adversarial: bool
     """Train against discriminators too: for real corpora and long trainings."""
+    adversarial_width: int
+    """Channels of the discriminators' first layers."""
+    adversarial_frames: int
+    """Mel frames that they judge of each segment, a random window in every step; at least segment_frames: all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
             given = self.segments_per_micro_batch
             raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {given}")
+        for name in ("adversarial_width", "adversarial_frames"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 class GeneratorLosses(nn.Module):
     """Losses of a model from mel (B, M, T) to samples (B, T * hop), summed over segments."""
 
-    def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None) -> None:
+    def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None, judged: int) -> None:
+        """`judged`: samples of a segment that the adversaries hear."""
         super().__init__()
-        self.model, self.audio = model, audio
+        self.model, self.audio, self.judged = model, audio, judged
         # In a list, so that their weights are not among those to train.
         self._adversaries = [adversaries] if adversaries else []
 
@@ -68,10 +77,11 @@ class GeneratorLosses(nn.Module):
                 "spectrum": spectral_distance(fake_BS.float(), real_BS),
             }
         for adversaries in self._adversaries:
+            fake_BW, real_BW = windows((fake_BS, real_BS), self.judged)
             adversaries.requires_grad_(False)
-            judged = adversaries(fake_BS)
+            judged = adversaries(fake_BW)
             with torch.no_grad():
-                wanted = adversaries(real_BS)
+                wanted = adversaries(real_BW)
             adversaries.requires_grad_(True)
             fooled = [_sum_of_means(F.relu(1 - score.float())) for score, _ in judged]
             losses["adversarial"] = torch.stack(fooled).mean()
@@ -83,18 +93,31 @@ class GeneratorLosses(nn.Module):
 class DiscriminatorLosses(nn.Module):
     """Hinge loss of the discriminators on recordings and on the generator's output, summed over segments."""
 
-    def __init__(self, discriminators: Discriminators) -> None:
+    def __init__(self, discriminators: Discriminators, judged: int) -> None:
+        """`judged`: samples of a segment that they hear."""
         super().__init__()
-        self.discriminators = discriminators
+        self.discriminators, self.judged = discriminators, judged
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
         """Batch with the generator's output under `FAKE` -> `discriminator`."""
-        real, fake = self.discriminators(batch["samples"]), self.discriminators(batch[FAKE])
+        real, fake = (self.discriminators(x_BW) for x_BW in windows((batch["samples"], batch[FAKE]), self.judged))
         terms = [
             _sum_of_means(F.relu(1 - a.float())) + _sum_of_means(F.relu(1 + b.float()))
             for (a, _), (b, _) in zip(real, fake, strict=True)
         ]
         return {"discriminator": torch.stack(terms).mean()}
+
+
+def windows(signals: Sequence[torch.Tensor], samples: int) -> list[torch.Tensor]:
+    """The same random stretch of each row of all `signals` (B, S): (B, samples), or all of it where it is no longer.
+    Random windows judge as well as whole sounds (Bińkowski et al. 2020, "GAN-TTS", section 3.2), for less."""
+    rows, length = signals[0].shape
+    if samples >= length:
+        return list(signals)
+    device = signals[0].device
+    starts_B1 = torch.randint(length - samples + 1, (rows, 1), device=device)
+    place_BW = starts_B1 + torch.arange(samples, device=device)
+    return [signal.gather(1, place_BW) for signal in signals]
 
 
 def _sum_of_means(x: torch.Tensor) -> torch.Tensor:
@@ -120,14 +143,21 @@ class WaveformRecipe:
         self._description = describe(self.name, self.sizes(**sizes), self.store.header, model.get("quantization"))
         torch.manual_seed(self.config.seed)
         self.model = build(self._description)
-        adversaries = Discriminators() if self.config.adversarial else None
+        adversaries = Discriminators(self.config.adversarial_width) if self.config.adversarial else None
+        self._judged = self.config.adversarial_frames * self.store.audio.hop
+        if adversaries and self._judged <= LONGEST_TRANSFORM // 2:
+            least = LONGEST_TRANSFORM // 2 // self.store.audio.hop + 1
+            raise SonorantError(
+                f"train_{self.name}.adversarial_frames must be at least {least}, not {self.config.adversarial_frames}: "
+                f"a discriminator's transform is {LONGEST_TRANSFORM} samples long"
+            )
         terms = dict(SPECTRAL)
         if adversaries:
             terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
-        self.phases = [Phase("generator", GeneratorLosses(self.model, self.store.audio, adversaries), terms)]
+        self.phases = [Phase("generator", self._losses(self.model, adversaries), terms)]
         if adversaries:
             hinge = {"discriminator": Term(1.0, "segments")}
-            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries), hinge))
+            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries, self._judged), hinge))
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
@@ -172,7 +202,10 @@ class WaveformRecipe:
 
     def losses(self, model: nn.Module) -> Phase:
         """Spectral losses alone: the adversaries' losses change as they learn, so they are no measure."""
-        return Phase("generator", GeneratorLosses(model, self.store.audio, None), SPECTRAL)
+        return Phase("generator", self._losses(model, None), SPECTRAL)
+
+    def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
+        return GeneratorLosses(model, self.store.audio, adversaries, self._judged)
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:

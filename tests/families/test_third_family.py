@@ -33,7 +33,14 @@ SECTIONS = {
     "toy_hummer": {"width": 16, "frames": 4},
     "train_toy_hummer": TRAIN | {"frames_per_micro_batch": 2000, "diagonal_steps": 0},
     "toy_buzzer": {"width": 16},
-    "train_toy_buzzer": TRAIN | {"segments_per_micro_batch": 2, "segment_frames": 32, "adversarial": False},
+    "train_toy_buzzer": TRAIN
+    | {
+        "segments_per_micro_batch": 2,
+        "segment_frames": 32,
+        "adversarial": False,
+        "adversarial_width": 32,
+        "adversarial_frames": 32,
+    },
 }
 
 

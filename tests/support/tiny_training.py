@@ -83,6 +83,12 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     else:
         model |= {"blocks": 2, "kernel": 3}
     if kind not in ("acoustic", "language_model"):
-        train |= {"segments_per_micro_batch": 4, "segment_frames": 32, "adversarial": False}
+        train |= {
+            "segments_per_micro_batch": 4,
+            "segment_frames": 32,
+            "adversarial": False,
+            "adversarial_width": 32,
+            "adversarial_frames": 32,
+        }
     model_changes = {name: value for name, value in changes.items() if name in model or name == "quantization"}
     return model | model_changes, train | {name: value for name, value in changes.items() if name in train}
