@@ -68,14 +68,14 @@ def count(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def train(model: Any, steps: list[list[dict[str, torch.Tensor]]], warmup: int, precision: str) -> float:
-    """Seconds of the steps after `warmup`; each is a list of micro-batches."""
+def train(model: Any, steps: list[list[dict[str, torch.Tensor]]], warmup: int, precision: str) -> tuple[float, float]:
+    """Seconds by the clock and of CPU time of the steps after `warmup`; each is a list of micro-batches."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     half = precision == "bf16"
-    start = 0.0
+    start = started = 0.0
     for number, step in enumerate(steps):
         if number == warmup:
-            start = time.perf_counter()
+            start, started = time.perf_counter(), time.process_time()
         optimizer.zero_grad()
         for batch in step:
             with torch.autocast("cpu", dtype=torch.bfloat16) if half else contextlib.nullcontext():
@@ -83,7 +83,7 @@ def train(model: Any, steps: list[list[dict[str, torch.Tensor]]], warmup: int, p
             ((durations + prior + flow) / len(step)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimizer.step()
-    return time.perf_counter() - start
+    return time.perf_counter() - start, time.process_time() - started
 
 
 def main() -> None:
@@ -109,8 +109,8 @@ def main() -> None:
     torch.manual_seed(1)
     model = sized(given.parameters, arrays["0/0/y"].shape[1])
     frames = sum(int(batch["y_lengths"].sum()) for step in steps[given.warmup :] for batch in step)
-    seconds = train(model, steps, given.warmup, given.precision)
-    print(json.dumps({"frames": frames, "seconds": seconds, "parameters": count(model)}))
+    seconds, cpu = train(model, steps, given.warmup, given.precision)
+    print(json.dumps({"frames": frames, "seconds": seconds, "cpu": cpu, "parameters": count(model)}))
 
 
 if __name__ == "__main__":

@@ -82,11 +82,12 @@ def train(recipe: Recipe, steps: int, warmup: int, precision: str, random: bool)
     numbered: Iterator[Any] = enumerate(plan)
     for number, step in islice(numbered, warmup):
         take(step, number)
-    start = time.perf_counter()
+    start, started = time.perf_counter(), time.process_time()
     frames = sum(take(step, number) for number, step in numbered)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, time.process_time() - started
     return {
         "audio_seconds_per_second": frames * recipe.seconds_per_frame / seconds,
+        "audio_seconds_per_cpu_second": frames * recipe.seconds_per_frame / cpu,
         "mel_frames_per_second": frames / seconds,
         "steps_per_second": steps / seconds,
     }

@@ -24,7 +24,6 @@ from sonorant.families.parallel.acoustic import AcousticConfig
 from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import read_json
-from sonorant.processes import usable_cores
 from sonorant.training.distributed.launch import environment
 from sonorant.training.worker import Job, recipe_of
 from tasks import params
@@ -41,7 +40,7 @@ SLOW = {"adversarial": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A model trained by somebody. One process has a thread a core; several share them."""
+    """A model trained by somebody. A process has one thread; by a recipe of others' own, torch's default."""
 
     model: str
     by: str = OURS
@@ -126,7 +125,7 @@ class Runner:
             job.write(file)
             given = {name: value for name, value in os.environ.items() if name not in THREADS}
             given["PET_NPROC_PER_NODE"] = str(case.processes)
-            env = environment(given, job.train["micro_batches_per_step"])
+            env = environment(given, job.train["micro_batches_per_step"]) | {"OMP_NUM_THREADS": "1"}
             if case.by == OURS:
                 command = torchrun(file, steps, WARMUP, worker="benchmarks.training_worker")
             else:
@@ -155,11 +154,12 @@ class Runner:
         command += [str(steps), str(OTHERS_WARMUP), "--precision", case.precision]
         command += ["--parameters", str(parameters)] if case.by == MATCHA else []
         given = {name: value for name, value in os.environ.items() if name not in (*THREADS, "PYTHONPATH")}
-        done = _finished(command, given | {"OMP_NUM_THREADS": str(usable_cores())}, case)
+        done = _finished(command, given | ({"OMP_NUM_THREADS": "1"} if case.by == MATCHA else {}), case)
         row = json.loads(done.splitlines()[-1])
         frames = row["frames"] / row["seconds"]
         return {
             "audio_seconds_per_second": frames * recipe.seconds_per_frame,
+            "audio_seconds_per_cpu_second": row["frames"] * recipe.seconds_per_frame / row["cpu"],
             "mel_frames_per_second": frames,
             "steps_per_second": steps / row["seconds"],
             "parameters": row["parameters"],
@@ -184,23 +184,35 @@ def cases(model: str, processes: int, against: bool) -> tuple[list[Case], list[C
     return equal, once
 
 
-def ratios(model: str, processes: int) -> Iterator[tuple[str, Case, Case]]:
-    """What is compared: name, and the case whose speed is divided by the other's."""
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A comparison: how many times as fast the first is."""
+
+    name: str
+    first: Case
+    second: Case
+    speed: str
+    """By the clock, or by CPU time, which other work on the machine hardly touches: one thread each."""
+
+
+CLOCK, CPU = "audio_seconds_per_second", "audio_seconds_per_cpu_second"
+
+
+def ratios(model: str, processes: int) -> Iterator[Ratio]:
+    """What is compared of a model."""
     for half in ("fp32", "bf16"):
         ours = Case(model=model, precision=half)
-        yield f"equal terms, {half}", ours, replace(ours, by=PLAIN)
-        yield f"Matcha of equal size, {half}", ours, replace(ours, by=MATCHA)
-        yield f"{processes} processes to one, {half}", replace(ours, processes=processes), ours
-    as_shipped = Case(model=model, precision="auto", processes=processes)
-    yield "own recipes", as_shipped, Case(model=model, by=FIRST)
-    yield "Matcha as published, own recipes", as_shipped, Case(model=model, by=PUBLISHED)
-
-
-def adversarial_cost() -> Iterator[tuple[str, Case, Case]]:
-    """How many plain steps an adversarial one takes."""
-    for half in ("fp32", "bf16"):
-        plain, adversarial = (Case(model=model, precision=half) for model in ("vocoder", "adversarial"))
-        yield f"an adversarial step in plain ones, {half}", plain, adversarial
+        yield Ratio(name=f"equal terms, {half}", first=ours, second=replace(ours, by=PLAIN), speed=CPU)
+        yield Ratio(name=f"Matcha of equal size, {half}", first=ours, second=replace(ours, by=MATCHA), speed=CPU)
+        more = replace(ours, processes=processes)
+        yield Ratio(name=f"{processes} processes to one, {half}", first=more, second=ours, speed=CLOCK)
+        if model == "adversarial":  # as much audio in a step
+            plain = replace(ours, model="vocoder")
+            yield Ratio(name=f"an adversarial step in plain ones, {half}", first=plain, second=ours, speed=CPU)
+    shipped = Case(model=model, precision="auto", processes=processes)
+    yield Ratio(name="own recipes", first=shipped, second=Case(model=model, by=FIRST), speed=CLOCK)
+    published = Case(model=model, by=PUBLISHED)
+    yield Ratio(name="Matcha as published, own recipes", first=shipped, second=published, speed=CLOCK)
 
 
 def in_turn(rounds: list[list[float]]) -> list[float]:

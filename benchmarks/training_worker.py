@@ -32,15 +32,17 @@ def train(trainer: Trainer, steps: int, warmup: int) -> dict[str, Any]:
         next(stream)
     dist.barrier()
     trainer.meter.restart()
-    start = time.perf_counter()
+    start, started = time.perf_counter(), time.process_time()
     for _ in range(steps):
         taken = next(stream)
     row = trainer.meter.read(trainer.step, trainer.epoch, taken["losses"], taken["norms"])
     seconds = time.perf_counter() - start  # only now has a GPU finished
+    cpu = time.process_time() - started
     speed = row["speed/audio_seconds_per_second"]
     shares = {name: value for name, value in row.items() if name.startswith("time/") and name.count("/") == 1}
     return {
         "audio_seconds_per_second": speed,
+        "audio_seconds_per_cpu_second": speed * seconds / (cpu * trainer.ranks.world_size),
         "mel_frames_per_second": speed / trainer.recipe.seconds_per_frame,
         "steps_per_second": steps / seconds,
         "chosen": trainer.trained.precision,
