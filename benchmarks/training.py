@@ -89,7 +89,7 @@ def summary(measured: list[dict[str, Any]]) -> dict[str, Any]:
 def compared(rows: Rows, models: list[str], processes: int) -> dict[str, dict[str, Any]]:
     """By model the ratios of speeds that were measured: the median over the rounds, and each."""
     found: dict[str, dict[str, Any]] = {}
-    for model, pair in ((model, pair) for model in models for pair in ratios(model, processes)):
+    for model, pair in ((name, pair) for name in models for pair in ratios(name, processes)):
         if pair.first != pair.second and pair.first in rows and pair.second in rows:
             by_round = in_turn([[row[pair.speed] for row in rows[case]] for case in (pair.first, pair.second)])
             found.setdefault(model, {})[pair.name] = {
