@@ -1,21 +1,17 @@
 """Phonemes by gruut (MIT), offline: a lexicon, a CRF for words it lacks, numbers and dates as words."""
 
-import importlib
 import importlib.util
 import logging
 import re
-import sqlite3
-import sys
 import threading
 import unicodedata
-from contextlib import closing
 from functools import cached_property
 from importlib.metadata import version as installed_version
-from types import ModuleType
 from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
+from sonorant.text.processor import import_gruut, new_processor
 from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown, written_out
 
 RULES = 1
@@ -33,7 +29,7 @@ class GruutFrontend:
     name = "gruut"
 
     def __init__(self, language: str) -> None:
-        _import_gruut()
+        import_gruut()
         from gruut.const import KNOWN_LANGS
         from gruut.utils import resolve_lang
         from gruut_ipa import Phonemes
@@ -91,7 +87,7 @@ class GruutFrontend:
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
         """gruut's sentences. A word that makes gruut raise is spelt out; a character that does is unknown."""
-        processor = _processor(self._resolved)
+        processor = _processor(self._resolved, self._data)
         try:
             graph, root = processor(text, lang=self._resolved)
             return list(processor.sentences(graph, root))
@@ -121,56 +117,18 @@ class GruutFrontend:
         return [Phoneme(symbol, stress, word_start=number == 0) for number, (symbol, stress) in enumerate(known)]
 
 
-def _import_gruut() -> None:
-    """Import gruut without dateparser, which takes as long as all the rest and is needed for dates alone."""
-    if "gruut" in sys.modules or "dateparser" in sys.modules:
-        return
-    stand_in = ModuleType("dateparser")
-    stand_in.parse = _parse_date  # type: ignore[attr-defined]
-    sys.modules["dateparser"] = stand_in
-    try:
-        importlib.import_module("gruut.text_processor")
-    finally:
-        del sys.modules["dateparser"]
-
-
-def _parse_date(*arguments: Any, **options: Any) -> Any:
-    import dateparser
-
-    return dateparser.parse(*arguments, **options)
-
-
 def _install(data: str) -> str:
     """How to get a language's data: by the extra that holds them, or by their own package."""
     extra = data.removeprefix("gruut_lang_") in ("de", "fr", "es")
     return "pip install 'sonorant[languages]'" if extra else f"pip install {data.replace('_', '-')}"
 
 
-def _processor(language: str) -> Any:
+def _processor(language: str, data: str) -> Any:
     """gruut's processor of a language for this thread: its database connections and models cannot be shared."""
     processors = _LOCAL.__dict__.setdefault("processors", {})
     if language not in processors:
-        from gruut import TextProcessor
-
-        processor = TextProcessor(default_lang=language)
-        _index_lexicon(processor.get_settings(language).lookup_phonemes)
-        processors[language] = processor
+        processors[language] = new_processor(language, data)
     return processors[language]
-
-
-def _index_lexicon(lookup: Any) -> None:
-    """Let gruut look words up in an indexed copy of its lexicon in memory. The file has no index: every new word costs
-    four scans of it (50 ms in English). The copy costs 50 ms once."""
-    from gruut.lang import DelayedSqlitePhonemizer
-    from gruut.phonemize import SqlitePhonemizer
-
-    if not isinstance(lookup, DelayedSqlitePhonemizer):
-        return
-    copy = sqlite3.connect(":memory:")
-    with closing(sqlite3.connect(lookup.db_path)) as file:
-        file.backup(copy)
-    copy.execute("CREATE INDEX word_index ON word_phonemes (word)")
-    lookup.phonemizer = SqlitePhonemizer(db_conn=copy, **lookup.phonemizer_args)
 
 
 def _split_stress(phone: str) -> tuple[str, int]:

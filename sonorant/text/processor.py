@@ -1,0 +1,117 @@
+"""gruut's text processor without what most sentences do not need: what it says is the same, in less time and memory.
+
+Dates, amounts of money and numbers need packages that take longer to import than all the rest; they are imported for
+words with digits alone. A part of speech is asked for only where a word is pronounced by it.
+"""
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version as installed_version
+from types import ModuleType
+from typing import Any
+
+from sonorant.text import word_tree
+from sonorant.text.lexicon import open_lexicon
+
+_DIGIT = re.compile(r"\d")
+_NO_CURRENCIES = {"\0": ""}
+_LETTER = "gruut:letter"
+
+Tagger = Callable[[Sequence[str]], Sequence[str]]
+"""Words of a sentence to their parts of speech."""
+
+
+def new_processor(language: str, data: str) -> Any:
+    """gruut's processor of a language (as gruut calls it) whose data are the package `data`; for one thread."""
+    import_gruut()
+    from gruut.lang import DelayedSqlitePhonemizer
+    from gruut.phonemize import SqlitePhonemizer
+
+    processor = _quick_processor()(default_lang=language, currencies=_NO_CURRENCIES)
+    settings = processor.get_settings(language)
+    lookup = settings.lookup_phonemes
+    if isinstance(lookup, DelayedSqlitePhonemizer):
+        lexicon = open_lexicon(lookup.db_path, f"{data} {installed_version(data)}")
+        lookup.phonemizer = SqlitePhonemizer(db_conn=lexicon, **lookup.phonemizer_args)
+        if settings.get_parts_of_speech and not settings.post_process_sentence:  # which may ask for any word's
+            settings.get_parts_of_speech = _where_needed(settings.get_parts_of_speech, lookup)
+    return processor
+
+
+def import_gruut() -> None:
+    """Import gruut with stand-ins for the packages that it imports at once and needs seldom."""
+    if "gruut" in sys.modules:
+        return
+    stand_ins = {
+        "dateparser": {"parse": _parse_date},
+        "num2words": {"num2words": _in_words},
+        "networkx": {"DiGraph": word_tree.DiGraph, "dfs_preorder_nodes": word_tree.dfs_preorder_nodes},
+    }
+    imported = {name: sys.modules[name] for name in stand_ins if name in sys.modules}
+    for name, attributes in stand_ins.items():
+        sys.modules[name] = ModuleType(name)
+        vars(sys.modules[name]).update(attributes)
+    try:
+        importlib.import_module("gruut.text_processor")
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
+        sys.modules |= imported
+
+
+def _parse_date(*arguments: Any, **options: Any) -> Any:
+    import dateparser
+
+    importlib.import_module("babel.dates")  # which gruut needs to write a date and does not import
+
+    return dateparser.parse(*arguments, **options)
+
+
+def _in_words(*arguments: Any, **options: Any) -> Any:
+    from num2words import num2words
+
+    return num2words(*arguments, **options)
+
+
+def _quick_processor() -> Any:
+    """The class of processors. A word without a digit is neither a number nor an amount, whatever gruut tries; and as
+    it says of each such word that it changed it, it would go over every text five times."""
+    from gruut import TextProcessor
+    from gruut.utils import get_currency_names
+
+    class QuickProcessor(TextProcessor):
+        def _transform_number(self, graph: Any, node: Any) -> bool:
+            return _has_digit(node) and super()._transform_number(graph, node)
+
+        def _transform_currency(self, graph: Any, node: Any) -> bool:
+            if not _has_digit(node):
+                return False
+            settings = self.get_settings(node.lang)
+            if settings.currencies == _NO_CURRENCIES:
+                settings.currencies = get_currency_names(settings.babel_locale)
+                settings.currency_symbols = sorted(settings.currencies, key=len, reverse=True)
+            return super()._transform_currency(graph, node)
+
+    return QuickProcessor
+
+
+def _has_digit(node: Any) -> bool:
+    return _DIGIT.search(getattr(node, "text", "")) is not None
+
+
+def _where_needed(
+    tag: Callable[[Sequence[str]], Sequence[str]], lookup: Any
+) -> Callable[[Sequence[str]], Sequence[str]]:
+    """`tag`, asked only about sentences with a word whose pronunciations differ by part of speech."""
+
+    def differs(word: str) -> bool:
+        lookup(word)  # which leaves what it found
+        roles = list(lookup.phonemizer.lexicon.get(word, ()))
+        return len(roles) > 1 and roles[1:] != [_LETTER]  # spelt letters are known as such, whatever the sentence
+
+    def tagged(words: Sequence[str]) -> Sequence[str]:
+        return tag(words) if any(map(differs, words)) else [""] * len(words)
+
+    return tagged
