@@ -5,7 +5,7 @@ import logging
 import re
 import threading
 import unicodedata
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import version as installed_version
 from typing import Any
 
@@ -131,6 +131,7 @@ def _processor(language: str, data: str) -> Any:
     return processors[language]
 
 
+@cache
 def _split_stress(phone: str) -> tuple[str, int]:
     """Split a phone into its symbol and its stress (0, 1, 2); marks of pitch accent count as stress."""
     stress = min((_STRESS[mark] for mark in phone if mark in _STRESS), default=0)

@@ -54,7 +54,8 @@ def import_gruut() -> None:
         sys.modules[name] = ModuleType(name)
         vars(sys.modules[name]).update(attributes)
     try:
-        importlib.import_module("gruut.text_processor")
+        for user in ("gruut.text_processor", "gruut.utils"):
+            vars(importlib.import_module(user))["leaves"] = word_tree.leaves
     finally:
         for name in stand_ins:
             del sys.modules[name]

@@ -19,6 +19,7 @@ class DiGraph:
         self._after: dict[int, dict[int, None]] = {}
         self._before: dict[int, dict[int, None]] = {}
         self._walks: dict[int, Sequence[int]] = {}
+        self._leaves: dict[int, Sequence[Any]] = {}
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -27,12 +28,13 @@ class DiGraph:
         if node not in self.nodes:
             self.nodes[node], self._after[node], self._before[node] = {}, {}, {}
         self.nodes[node].update(attributes)
+        self._forget()
 
     def add_edge(self, start: int, end: int) -> None:
         self.add_node(start)
         self.add_node(end)
         self._after[start][end] = self._before[end][start] = None
-        self._walks = {}
+        self._forget()
 
     def add_edges_from(self, edges: Iterable[Edge]) -> None:
         for start, end in edges:
@@ -43,7 +45,7 @@ class DiGraph:
         for start, end in edges:
             if end in self._after.get(start, {}):
                 del self._after[start][end], self._before[end][start]
-        self._walks = {}
+        self._forget()
 
     def out_degree(self, node: int) -> int:
         return len(self._after[node])
@@ -70,6 +72,22 @@ class DiGraph:
             self._walks[source] = tuple(order)
         return self._walks[source]
 
+    def leaves(self, source: int) -> Sequence[Any]:
+        """What the nodes hold, as `data`, from which no edge leads on, in the order of `walk`."""
+        if source not in self._leaves:
+            self._leaves[source] = tuple(
+                self.nodes[node]["data"] for node in self.walk(source) if not self._after[node]
+            )
+        return self._leaves[source]
+
+    def _forget(self) -> None:
+        self._walks, self._leaves = {}, {}
+
 
 def dfs_preorder_nodes(graph: DiGraph, source: int) -> Sequence[int]:
     return graph.walk(source)
+
+
+def leaves(graph: DiGraph, node: Any) -> Sequence[Any]:
+    """In place of `gruut.utils.leaves`."""
+    return graph.leaves(node.node)

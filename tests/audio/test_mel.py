@@ -104,6 +104,14 @@ def test_gradients_are_those_of_differences_and_finite_in_silence() -> None:
     assert silence.grad is not None and silence.grad.isfinite().all()
 
 
+@CONFIGS
+def test_values_are_the_same_where_a_gradient_is_asked_for(config: MelConfig) -> None:
+    samples = torch.from_numpy(speechlike(1.0, config.sample_rate))
+    asked = log_mel(samples.clone().requires_grad_(), config)
+    torch.testing.assert_close(log_mel(samples, config), asked.detach(), atol=2e-5, rtol=0)
+    assert log_mel(torch.zeros(999), config).unique().tolist() == asked.new_tensor([1e-5]).log().tolist()
+
+
 def test_autocast_and_half_precision_input_compute_in_float32() -> None:
     samples = torch.from_numpy(speechlike(0.3, DEMO.sample_rate))
     plain = log_mel(samples, DEMO)

@@ -128,7 +128,8 @@ edges = st.tuples(st.integers(0, 9), st.integers(0, 9))
 def test_the_tree_is_walked_as_networkx_walks_it(changes: list[tuple[bool, tuple[int, int]]]) -> None:
     ours, theirs = word_tree.DiGraph(), networkx.DiGraph()
     for graph in (ours, theirs):
-        graph.add_node(0, data="root")
+        for node in range(10):
+            graph.add_node(node, data=node)
     for added, edge in changes:
         for graph in (ours, theirs):
             graph.add_edges_from([edge]) if added else graph.remove_edges_from([edge])
@@ -136,8 +137,10 @@ def test_the_tree_is_walked_as_networkx_walks_it(changes: list[tuple[bool, tuple
         assert set(ours.nodes) == set(theirs.nodes)
         for node in ours.nodes:
             assert list(word_tree.dfs_preorder_nodes(ours, node)) == list(networkx.dfs_preorder_nodes(theirs, node))
+            ends = [end for end in networkx.dfs_preorder_nodes(theirs, node) if theirs.out_degree(end) == 0]
+            assert list(ours.leaves(node)) == ends
             assert ours.out_degree(node) == theirs.out_degree(node)
             assert ours.out_edges(node) == list(theirs.out_edges(node))
             assert list(ours.predecessors(node)) == list(theirs.predecessors(node))
             assert list(ours.successors(node)) == list(theirs.successors(node))
-    assert ours.nodes[0] == theirs.nodes[0] == {"data": "root"}
+    assert ours.nodes == dict(theirs.nodes)
