@@ -9,12 +9,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sonorant.errors import SonorantError
+from sonorant.plain import DoubtError, built
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -121,11 +122,15 @@ def parse_checked(data: Any, kind: type[Value], file: Path, *, key: str = "", hi
     `file` and `key` say where the data stands, `hint` what to do if it is wrong. Raises SonorantError naming file
     and key, also for a ValueError from a dataclass's `__post_init__`.
     """
+    text = json.dumps([data], default=str)
+    with suppress(DoubtError):
+        value: Value = built(kind, json.loads(text)[0])
+        return value
     from pydantic import ValidationError
 
     try:
         # Lists become tuples only when pydantic reads JSON.
-        return _checker(kind).validate_json(json.dumps([data], default=str))[0]  # type: ignore[arg-type]  # is hashable
+        return _checker(kind).validate_json(text)[0]  # type: ignore[arg-type]  # is hashable
     except ValidationError as error:
         problems = error.errors()
         lines = [_one_line(problem, key, kind) for problem in problems[:3]]

@@ -6,12 +6,11 @@ import re
 import threading
 import unicodedata
 from functools import cache, cached_property
-from importlib.metadata import version as installed_version
 from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
-from sonorant.text.processor import import_gruut, new_processor
+from sonorant.text.processor import import_gruut, installed_version, new_processor
 from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown, written_out
 
 RULES = 1
