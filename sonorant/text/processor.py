@@ -18,6 +18,9 @@ from sonorant.text.lexicon import open_lexicon
 
 _DIGIT = re.compile(r"\d")
 _NO_CURRENCIES = {"\0": ""}
+_WITHOUT_DIGITS = {
+    f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
+}
 _LETTER = "gruut:letter"
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
@@ -100,6 +103,11 @@ def _quick_processor() -> Any:
     from gruut.utils import get_currency_names
 
     class QuickProcessor(TextProcessor):
+        def process(self, text: str, *arguments: Any, **options: Any) -> Any:
+            if self.default_lang.startswith("en-") and not _DIGIT.search(text):
+                options |= _WITHOUT_DIGITS  # in other languages a date may be a word
+            return super().process(text, *arguments, **options)
+
         def _transform_number(self, graph: Any, node: Any) -> bool:
             return _has_digit(node) and super()._transform_number(graph, node)
 

@@ -26,6 +26,7 @@ TEXTS = {
         "He does use the houses, but the use of does is close: 'a' or an \"x\"? (II and VIII) optimised at 3 p.m.",
         "Project records were minute. A minute later they did project and record; a well-known snake_case was absent.",
         "A$ and R$ are signs. 100,000,000 and 3.14, 2,020 and 0; one two three. AED CHF EUR",
+        "A$ and R$ are signs, nan and inf are words; Dr. Smith and Ms. II, vs. the TTS at noon p.m. and may?",
     ],
     "de-de": ["Am 3. Mai 2020 kostete es 5,50 € und 12 % mehr, CHF5 um 16:30 Uhr; heute II. z. B. 1.234,5 Meter!"],
     "fr-fr": [
