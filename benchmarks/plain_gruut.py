@@ -2,6 +2,7 @@
 would take 50 ms. Imports nothing of the project that changes gruut."""
 
 import time
+from typing import Any
 
 from gruut import TextProcessor
 from gruut.phonemize import SqlitePhonemizer
@@ -13,7 +14,7 @@ from sonorant.text.lexicon import open_lexicon
 def speak(texts: list[str], language: str) -> float:
     """CPU seconds to make phonemes of the texts, once everything is loaded."""
     processor = TextProcessor(default_lang=language)
-    lookup = processor.get_settings(language).lookup_phonemes
+    lookup: Any = processor.get_settings(language).lookup_phonemes
     copy = open_lexicon(lookup.db_path, "in a copy")
     lookup.phonemizer = SqlitePhonemizer(db_conn=copy, **lookup.phonemizer_args)
     list(processor.sentences(*processor("Warm.", lang=language)))

@@ -57,23 +57,22 @@ def import_gruut() -> None:
     """Import gruut with stand-ins for the packages that it imports at once and needs seldom."""
     if "gruut" in sys.modules:
         return
-    stand_ins = {
+    stand_ins: dict[str, dict[str, Any]] = {
         "dateparser": {"parse": _parse_date},
         "num2words": {"num2words": _in_words},
         "urllib.request": {"urlopen": _fetch},
-        "networkx": {"DiGraph": word_tree.DiGraph, "dfs_preorder_nodes": word_tree.dfs_preorder_nodes},
+        "networkx": {},
     }
-    imported = {name: sys.modules[name] for name in stand_ins if name in sys.modules}
-    for name, attributes in stand_ins.items():
+    absent = [name for name in stand_ins if name not in sys.modules]
+    for name in absent:
         sys.modules[name] = ModuleType(name)
-        vars(sys.modules[name]).update(attributes)
+        vars(sys.modules[name]).update(stand_ins[name])
     try:
-        for user in ("gruut.text_processor", "gruut.utils"):
-            vars(importlib.import_module(user))["leaves"] = word_tree.leaves
+        for user in ("text_processor", "lang", "utils"):
+            vars(importlib.import_module(f"gruut.{user}")).update(nx=word_tree, leaves=word_tree.leaves)
     finally:
-        for name in stand_ins:
+        for name in absent:
             del sys.modules[name]
-        sys.modules |= imported
 
 
 def _parse_date(*arguments: Any, **options: Any) -> Any:
@@ -116,7 +115,7 @@ def _quick_processor() -> Any:
                 return False
             settings = self.get_settings(node.lang)
             if settings.currencies == _NO_CURRENCIES:
-                settings.currencies = get_currency_names(settings.babel_locale)
+                settings.currencies = get_currency_names(str(settings.babel_locale))
                 settings.currency_symbols = sorted(settings.currencies, key=len, reverse=True)
             return super()._transform_currency(graph, node)
 
