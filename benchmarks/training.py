@@ -112,8 +112,8 @@ def beside_aims(ratio: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
             }
     for name, taken in ratio.get("adversarial", {}).items():
         if name.startswith("an adversarial step"):
-            aim = f"at most {MOST_ADVERSARIAL:g}"
-            found[name] = {"aim": aim, "reached": taken["ratio"], "met": taken["ratio"] <= MOST_ADVERSARIAL}
+            met = taken["ratio"] <= MOST_ADVERSARIAL
+            found[name] = {"aim": f"at most {MOST_ADVERSARIAL:g}", "reached": taken["ratio"], "met": met}
     return found
 
 

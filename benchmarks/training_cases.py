@@ -148,7 +148,7 @@ class Runner:
                 own = {"x": batch["tokens"][..., 0], "x_lengths": batch["token_lengths"], "y": mel_BMT}
                 for name, value in (own | {"y_lengths": batch["mel_lengths"]}).items():
                     arrays[f"{step}/{place}/{name}"] = np.ascontiguousarray(value.numpy())
-        np.savez(batches, **arrays)
+        np.savez(batches, **arrays)  # type: ignore[arg-type]
         parameters = sum(parameter.numel() for parameter in recipe.model.parameters())
         command = [self.python, str(ROOT / "benchmarks" / "matcha_training.py"), str(self.matcha), str(batches)]
         command += [str(steps), str(OTHERS_WARMUP), "--precision", case.precision]
