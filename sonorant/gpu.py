@@ -15,6 +15,16 @@ class NoNvml(Exception):
     """NVML cannot be asked; the message says why, in a few words without a full stop."""
 
 
+SLOWED = {
+    0x08: "hardware slowdown",
+    0x20: "heat, by the driver",
+    0x40: "heat, by the hardware",
+    0x80: "power supply, by the hardware",
+}
+"""Bits of NVML's clocks event reasons (`nvml.h`, nvmlClocksEventReasons) that are a fault. The power cap (0x04) is not
+one: a GPU that is used well reaches it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
     """Properties of a GPU that do not change in use. None: the GPU or its driver does not report it."""
@@ -50,6 +60,12 @@ class GpuLoad:
     """Degrees Celsius."""
     power: float | None
     """Watts."""
+    memory_total: int | None
+    """Bytes."""
+    clock: float | None
+    """MHz of its streaming multiprocessors."""
+    slowed: tuple[str, ...] | None
+    """Why its clocks are held down by heat or for want of power, names of SLOWED; empty: they are not."""
 
 
 class Nvml:
@@ -96,9 +112,14 @@ class Nvml:
         """Load of the GPU or instance with this UUID; its prefix, which torch omits, is optional. Raises NoNvml."""
         ask, handle = self._library, self._handle(uuid)
         milliwatts = self._told(lambda: ask.nvmlDeviceGetPowerUsage(handle))
+        memory = self._told(lambda: ask.nvmlDeviceGetMemoryInfo(handle))
+        reasons = self._told(lambda: ask.nvmlDeviceGetCurrentClocksThrottleReasons(handle))  # known to old drivers too
         return GpuLoad(
             utilization=self._told(lambda: float(ask.nvmlDeviceGetUtilizationRates(handle).gpu)),
-            memory_used=self._told(lambda: int(ask.nvmlDeviceGetMemoryInfo(handle).used)),
+            memory_used=None if memory is None else int(memory.used),
+            memory_total=None if memory is None else int(memory.total),
+            clock=self._told(lambda: float(ask.nvmlDeviceGetClockInfo(handle, ask.NVML_CLOCK_SM))),
+            slowed=None if reasons is None else tuple(name for bit, name in SLOWED.items() if reasons & bit),
             temperature=self._told(lambda: float(ask.nvmlDeviceGetTemperature(handle, ask.NVML_TEMPERATURE_GPU))),
             power=None if milliwatts is None else milliwatts / 1000,
         )

@@ -105,11 +105,12 @@ def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
     shapes = _grid(y_ticks, up)
     shapes += [_text(_said(tick), across(tick), BOTTOM + 15, "middle") for tick in x_ticks]
     shapes.append(_text(unit, RIGHT, BOTTOM + 30, "end"))
+    apart = min(110.0, (RIGHT - LEFT) / len(curves))
     for number, curve in enumerate(curves):
-        path, start = " ".join(f"{_n(across(x))},{_n(up(y))}" for x, y in curve.points), LEFT + 110 * number
+        path, start = " ".join(f"{_n(across(x))},{_n(up(y))}" for x, y in curve.points), LEFT + apart * number
         shapes.append(Shape("polyline", {"class": f"line line{number}", "points": path}))
-        shapes.append(_rule(f"line line{number}", start, 10, start + 20, 10))
-        shapes.append(_text(curve.name, start + 26, 14, "start"))
+        shapes.append(_rule(f"line line{number}", start, 10, start + min(20, apart / 2), 10))
+        shapes.append(_text(curve.name, start + min(26, apart / 2 + 4), 14, "start"))
     return Chart(title=title, height=BOTTOM + 34, shapes=shapes)
 
 

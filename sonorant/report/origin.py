@@ -11,6 +11,10 @@ from sonorant.html.charts import Chart, ChartLine, Charts, lines
 from sonorant.report.document import Document
 
 CURVES = {"train/loss": "training", "validation/loss": "validation"}
+PROCESSES = "train/loss_by_rank/rank"
+"""Columns of each process's own loss begin so; a training of one process has none."""
+SHOWN = 8
+"""Processes whose curves one chart can tell apart."""
 SHARES = {"splits": "split", "speakers": "speaker", "languages": "language", "sample_rates": "sample rate, Hz"}
 AGAIN = "run the stage that trains the model again"
 
@@ -21,7 +25,7 @@ def training(models: Mapping[str, Document]) -> Section:
     for name, model in models.items():
         taken = model.get("pretrained")
         if taken is None:
-            charts.append(_loss(f"Loss of the {name}", model.file.parent / "curves.csv"))
+            charts += _loss(f"Loss of the {name}", model.file.parent / "curves.csv")
             continue
         revision = taken.get("revision")  # a copy of a hub's model may have none
         version = f" ({revision.text().removeprefix('sha256 ')[:12]})" if revision else ""
@@ -86,13 +90,22 @@ def _trained(name: str, description: Document) -> list[Cell]:
     return [name, known, trained["data"].text()[:12], steps, trained.figure("validation_loss", ".4f")]
 
 
-def _loss(title: str, file: Path) -> Chart:
-    """Training and validation loss over steps. Raises SonorantError naming file and column if there is none."""
+def _loss(title: str, file: Path) -> list[Chart]:
+    """Training and validation loss over steps, and each process's own loss where there were several.
+
+    Raises SonorantError naming file and column if there is none.
+    """
     rows = _rows(file)
     curves = [ChartLine(name=name, points=_points(file, rows, column)) for column, name in CURVES.items()]
     if not any(curve.points for curve in curves):
         raise SonorantError(f"{file}: holds no loss; {AGAIN}")
-    return lines(title, "step", [curve for curve in curves if curve.points])
+    charts = [lines(title, "step", [curve for curve in curves if curve.points])]
+    numbers = sorted(int(column.removeprefix(PROCESSES)) for column in rows[0] if column.startswith(PROCESSES))
+    own = [ChartLine(name=f"{n}", points=_points(file, rows, f"{PROCESSES}{n}")) for n in numbers[:SHOWN]]
+    if drawn := [curve for curve in own if curve.points]:
+        which = "by process" if len(numbers) <= SHOWN else f"by process, the first {SHOWN} of {len(numbers)}"
+        charts.append(lines(f"{title}, {which}", "step", drawn))
+    return charts
 
 
 def _rows(file: Path) -> list[dict[str, str]]:

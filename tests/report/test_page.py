@@ -210,6 +210,18 @@ def test_curves_that_cannot_be_drawn_are_one_line(own: ReportInputs, text: str, 
     assert message in refusal(own)
 
 
+def test_processes_have_curves_of_their_own_and_one_alone_has_none(own: ReportInputs) -> None:
+    assert "by process" not in drawn(own)
+    columns = ",".join(f"train/loss_by_rank/rank{rank}" for rank in range(10))
+    losses = ",".join(str(1 + rank / 10) for rank in range(10))
+    write_text(
+        own.waveform / "curves.csv", f"step,{columns},train/loss,validation/loss\n1,{losses},1.5,\n2{',' * 12}\n"
+    )
+    page = drawn(own)
+    assert "Loss of the vocoder, by process, the first 8 of 10" in page
+    assert all(f'class="line line{rank}"' in page for rank in range(8)) and 'line8"' not in page
+
+
 @pytest.mark.parametrize(
     ("revision", "named"), [(f"sha256 {'5' * 64}", f"dac_16khz ({'5' * 12})"), (None, "dac_16khz")]
 )

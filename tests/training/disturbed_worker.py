@@ -80,6 +80,18 @@ def hanging_loader() -> None:
     AcousticRecipe.dataset = hanging
 
 
+def slow_loader() -> None:
+    """Rank 1's loader is slow in its first SLOW_EPOCHS epochs."""
+    dataset, epochs = AcousticRecipe.dataset, int(os.environ["SLOW_EPOCHS"])
+
+    def slow(self: AcousticRecipe, batches: list[MicroBatch]) -> Dataset[Batch]:
+        whole = dataset(self, batches)
+        planted = os.environ["RANK"] == "1" and bool(batches) and batches[0].epoch < epochs
+        return Delayed(whole, lambda index: time.sleep(0.3)) if planted else whole
+
+    AcousticRecipe.dataset = slow
+
+
 def scarce_passes() -> None:
     """Rank 1 fails in passes over more than SCARCE_LIMIT values of mels: backward, over twice as many forward."""
     forward, limit = AcousticLosses.forward, scarce()
@@ -166,7 +178,16 @@ def slow_disk() -> None:
 
 DISTURBANCES: dict[str, Callable[[], None]] = {
     plant.__name__: plant
-    for plant in (held, impatient, hanging_loader, scarce_passes, scarce_address_space, scarce_budget, slow_disk)
+    for plant in (
+        held,
+        impatient,
+        hanging_loader,
+        slow_loader,
+        scarce_passes,
+        scarce_address_space,
+        scarce_budget,
+        slow_disk,
+    )
 }
 
 

@@ -14,13 +14,14 @@ from sonorant.errors import SonorantError
 from sonorant.families.parallel.training import AcousticRecipe
 from sonorant.training.config import DataConfig
 from sonorant.training.run_directory import RunDirectory, read_metrics
+from sonorant.training.step import totals_of
 from sonorant.training.telemetry import loading, meter
+from sonorant.training.telemetry.device import DeviceLoad
 from sonorant.training.telemetry.loading import Cost
-from sonorant.training.telemetry.meter import DeviceLoad, fragmentation_warning
 from sonorant.training.telemetry.profile import parse_steps
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
-from tests.support.tiny_training import settings, tiny_recipe
+from tests.support.tiny_training import RECIPES, settings, tiny_recipe
 from tests.support.trainings import Training
 from tests.training.disturbed_worker import Delayed
 from tests.training.trainings import ALONE
@@ -47,6 +48,41 @@ def test_two_ranks_account_for_all_their_time_and_trace_the_steps_asked_for(feat
         steps = {event["name"] for event in trace["traceEvents"] if re.match(r"ProfilerStep#", event.get("name", ""))}
         assert len(steps) == 2
     assert len(list((tmp_path / "copies").glob("*/mels.npy"))) == 1
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+def test_the_losses_of_processes_are_means_of_their_own_samples_that_make_up_the_whole(
+    kind: str, features: Path
+) -> None:
+    recipe = tiny_recipe(kind, features, micro_batches_per_step=4)
+    step = recipe.plan.steps(0)[0]
+    assert len(step) > 1
+    terms, totals = recipe.phases[0].terms, totals_of(recipe, step)
+    sums = [{name: 10.0 * place + len(name) for name in terms} for place in range(len(step))]
+    shares = [{name: row[name] / totals[terms[name].unit] for name in terms} for row in sums]
+    for place, micro_batch in enumerate(step):
+        count = totals_of(recipe, [micro_batch])
+        expected = sum(term.weight * sums[place][name] / count[term.unit] for name, term in terms.items())
+        assert meter.own_loss(recipe, shares[place], step, [micro_batch]) == pytest.approx(expected)
+    together = {name: sum(row[name] for row in shares) for name in terms}
+    whole = sum(term.weight * together[name] for name, term in terms.items())
+    assert meter.own_loss(recipe, together, step, step) == pytest.approx(whole), "one process has the step's loss"
+    assert meter.own_loss(recipe, shares[0], step, []) is None
+
+
+def test_each_of_several_processes_has_a_loss_curve_and_one_alone_has_none(features: Path, tmp_path: Path) -> None:
+    for processes in (1, 3):
+        training = Training("vocoder", features, tmp_path / f"{processes}", steps=4, micro_batches_per_step=2)
+        training.finish(processes)
+        rows = [row["metrics"] for row in read_metrics(training.run.metrics) if "train/loss" in row["metrics"]]
+        assert len(rows) == 4
+        for row in rows:
+            losses = [row[name] for name in sorted(row) if name.startswith("train/loss_by_rank/")]
+            if processes == 1:
+                assert losses == []
+            else:  # as many segments in each micro-batch; the third process has nothing to do
+                assert len(losses) == 2 and losses[0] != losses[1]
+                assert row["train/loss"] == pytest.approx(sum(losses) / 2)
 
 
 class Slow(AcousticRecipe):
@@ -97,12 +133,6 @@ def test_many_ranks_have_one_largest_value_and_its_owner_each() -> None:
     assert meter.mean_over_ranks(figures) == {"data": pytest.approx(0.04)}
 
 
-def test_a_cpu_says_nothing_of_a_gpu_and_fragments_are_worth_a_warning_above_the_limit() -> None:
-    assert DeviceLoad(torch.device("cpu")).read() == {}
-    assert fragmentation_warning({"fragmentation": 0.30, "reserved_gib": 10.0}) is None
-    assert "expandable_segments" in str(fragmentation_warning({"fragmentation": 0.31, "reserved_gib": 10.0}))
-
-
 @pytest.mark.parametrize("steps", ["5", "5:4", "0:3", "a:b", "1:51", ""])
 def test_a_range_of_steps_that_is_none_is_refused(steps: str) -> None:
     with pytest.raises(SonorantError, match="give FIRST:LAST"):
@@ -126,3 +156,4 @@ def test_a_gpus_own_clock_times_what_the_host_does_not_wait_for() -> None:
     assert wall > 0
     row = DeviceLoad(torch.device("cuda")).read()
     assert row["reserved_gib"] > 0 and 0 <= row["fragmentation"] < 1
+    assert 0 < row["memory_share"] < 1 and row["memory_gib"] >= row["reserved_gib"] and 0 <= row["utilization"] <= 100

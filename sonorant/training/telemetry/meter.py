@@ -8,22 +8,20 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from sonorant.data.plan import MicroBatch
-from sonorant.gpu import NoNvml, Nvml
+from sonorant.data.plan import MicroBatch, shard
 from sonorant.processes import usable_cores
 from sonorant.training import memory
-from sonorant.training.recipe import Tensors
-from sonorant.training.step import TrainStep
+from sonorant.training.recipe import Recipe, Tensors
+from sonorant.training.step import TrainStep, totals_of
 from sonorant.training.telemetry import loading
+from sonorant.training.telemetry.device import DeviceLoad
+from sonorant.training.telemetry.judgement import Judgement, Reading, judge
 from sonorant.training.telemetry.loading import Cost
 
 DETAILED = 8
 """Ranks up to which each has metrics of its own; of more, only the largest value is kept, and whose it is."""
-FRAGMENTED = 0.3
-"""Share of the reserved memory that nothing ever used, above which it is worth a warning."""
 NANOSECONDS = 1e-9
 
 
@@ -45,6 +43,20 @@ def by_rank(group: str, figures: list[dict[str, float]]) -> dict[str, float]:
 
 def _names(figures: list[dict[str, float]]) -> list[str]:
     return list(dict.fromkeys(name for row in figures for name in row))
+
+
+def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], own: list[MicroBatch]) -> float | None:
+    """The loss over a rank's own micro-batches, or None if it has none.
+
+    Args:
+        shares: what the rank adds to each loss of the step, which is divided by the step's count of its unit.
+        step: the global batch; `own`: those of it that the rank computed.
+    """
+    if not own:
+        return None
+    totals, counted = totals_of(recipe, step), totals_of(recipe, own)
+    terms = recipe.phases[0].terms.items()
+    return sum(term.weight * shares[name] * totals[term.unit] / max(counted[term.unit], 1) for name, term in terms)
 
 
 class Communication:
@@ -86,50 +98,8 @@ class Communication:
             self.hidden += steps * hidden
 
 
-class DeviceLoad:
-    """Reads a GPU at this moment; silent on CPUs."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.missing: str | None = None
-        """Why NVML could not be asked."""
-        self._nvml: Nvml | None = None
-        if device.type == "cuda":
-            try:
-                self._nvml = Nvml()
-            except NoNvml as error:
-                self.missing = str(error)
-
-    def read(self) -> dict[str, float]:
-        """What is known: utilization (percent), temperature (Celsius), power (watts), memory (GiB), fragmentation."""
-        if self.device.type != "cuda":
-            return {}
-        reserved, used = torch.cuda.max_memory_reserved(self.device), torch.cuda.max_memory_allocated(self.device)
-        row = {"reserved_gib": reserved / 2**30, "fragmentation": 1.0 - used / reserved if reserved else 0.0}
-        if self._nvml is not None:
-            try:
-                load = self._nvml.load(str(torch.cuda.get_device_properties(self.device).uuid))
-            except NoNvml as error:
-                self._nvml, self.missing = None, str(error)
-                return row
-            held = None if load.memory_used is None else load.memory_used / 2**30
-            told = {"utilization": load.utilization, "temperature": load.temperature, "power": load.power}
-            row |= {name: value for name, value in {**told, "memory_gib": held}.items() if value is not None}
-        return row
-
-
-def fragmentation_warning(row: dict[str, float]) -> str | None:
-    """The warning that a row of `DeviceLoad.read` is worth, if any."""
-    if row.get("fragmentation", 0.0) <= FRAGMENTED:
-        return None
-    return (
-        f"{row['fragmentation']:.0%} of the {row['reserved_gib']:.1f} GiB of reserved GPU memory was never in use "
-        "(fragmentation); set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-    )
-
-
 class Meter:
-    """Turns the steps since it was last read into a row of metrics, equal on all ranks; warns of what slows them."""
+    """Turns the steps since it was last read into a row of metrics, equal on all ranks; says what slows them."""
 
     def __init__(self, trained: TrainStep, workers: int) -> None:
         self.recipe, self.ranks, self.stopwatch = trained.recipe, trained.ranks, trained.stopwatch
@@ -138,29 +108,44 @@ class Meter:
         self.load = DeviceLoad(self.ranks.device)
         wrapped = [module for module in trained.wrapped.values() if isinstance(module, DistributedDataParallel)]
         self.communication = Communication(wrapped, self.recipe.config.log_every, self.ranks.device.type == "cuda")
-        self.frames = self.padded = 0.0
-        self._warned: set[tuple[int, str]] = set()
+        self.judgement = Judgement()
+        """What is wrong with the ranks, the same on all."""
+        self.frames = self.padded = self.own_frames = 0.0
+        self._step: list[MicroBatch] = []
+        """The global batch of the last step."""
 
     def count(self, micro_batches: list[MicroBatch]) -> None:
         """A step over this global batch was taken."""
         self.communication.note()
+        self._step = micro_batches
         for units in map(self.recipe.units, micro_batches):
             self.frames += units["frames"]
             self.padded += units["padded_frames"]
+        self.own_frames += sum(self.recipe.units(micro_batch)["frames"] for micro_batch in self._own())
 
     def restart(self) -> None:
         """Forget what was counted: the time since was not spent on steps."""
         self.stopwatch.read()
         self.communication.read()
+        self._forget()
+
+    def _forget(self) -> None:
         self.cost.forget()
-        self.frames = self.padded = 0.0
+        self.frames = self.padded = self.own_frames = 0.0
+
+    def _own(self) -> list[MicroBatch]:
+        """This rank's micro-batches of the last step."""
+        return [batch for batch, weight in shard(self._step, self.ranks.rank, self.ranks.world_size) if weight]
 
     def read(self, step: int, epoch: int, losses: Tensors, norms: Tensors) -> dict[str, float]:
         """The row after `step` steps, from this rank's share of the losses; every rank must call it. Starts anew."""
-        summed = self.ranks.sum(floats(losses))
+        added = floats(losses)
+        summed = self.ranks.sum(added)
         wall, shares = self._shares()
         load = self.load.read()
-        figures = self.ranks.gather({"time": shares, "gpu": load, "warnings": self._warnings(wall, shares, load)})
+        loss = own_loss(self.recipe, added, self._step, self._own())
+        reading = self._reading(wall, shares, load)
+        figures = self.ranks.gather({"gpu": load, "loss": loss, "speed": self._speed(wall, shares), "reading": reading})
         row = {f"train/{name}": value for name, value in summed.items()}
         row["train/loss"] = sum(term.weight * summed[name] for name, term in self.recipe.phases[0].terms.items())
         row |= {f"train/gradient_norm_{name}": value for name, value in floats(norms).items()}
@@ -173,10 +158,11 @@ class Meter:
         if self.recipe.budget is not None:
             row["batch/budget"] = float(self.recipe.budget)
         row["memory/peak_gib"] = memory.peak(self.ranks.device) / 2**30
-        self.frames = self.padded = 0.0
-        self.cost.forget()
-        self._warn([found["warnings"] for found in figures])
-        return row
+        for line in self.judgement.take(step, judge([found["reading"] for found in figures])):
+            if self.ranks.first:
+                print(line, file=sys.stderr, flush=True)
+        self._forget()
+        return row | self.judgement.row()
 
     def _shares(self) -> tuple[float, dict[str, float]]:
         """Wall seconds since the last reading, and where they went on this rank."""
@@ -190,34 +176,31 @@ class Meter:
         return wall, {**shares, "communication_hidden": hidden}
 
     def _of_ranks(self, figures: list[dict[str, Any]]) -> dict[str, float]:
-        times, loads = [found["time"] for found in figures], [found["gpu"] for found in figures]
+        times, loads = [found["reading"].times for found in figures], [found["gpu"] for found in figures]
         row = {f"time/{name}": value for name, value in mean_over_ranks(times).items()}
         row |= {f"gpu/{name}": value for name, value in mean_over_ranks(loads).items()}
         if self.ranks.world_size > 1:
             row |= by_rank("time", times) | by_rank("gpu", loads)
+            row |= by_rank("speed", [found["speed"] for found in figures])
+            # One curve a process, of however many. Not below `train/loss/`: a curve of MLflow is no folder too.
+            own = {f"train/loss_by_rank/rank{rank}": found["loss"] for rank, found in enumerate(figures)}
+            row |= {name: loss for name, loss in own.items() if loss is not None}
         return row
 
-    def _warnings(self, wall: float, shares: dict[str, float], load: dict[str, float]) -> dict[str, str]:
-        """This rank's warnings, by kind."""
-        found = {}
-        waited = shares.get("data", 0.0)
+    def _speed(self, wall: float, shares: dict[str, float]) -> dict[str, float]:
+        """How fast this rank computes: audio seconds for each second in which it did not wait for another."""
+        worked = wall * max(1.0 - shares["communication"], 1e-9)
+        return {"audio_seconds_per_working_second": self.own_frames * self.recipe.seconds_per_frame / worked}
+
+    def _reading(self, wall: float, shares: dict[str, float], load: dict[str, float]) -> Reading:
+        """What this rank tells the others of itself, with what it finds wrong."""
+        found, waited = {}, shares.get("data", 0.0)
         if waited > loading.LIMIT:
             cores = max(1, usable_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
             kind, sentence = loading.cause_of_waiting(self.cost, wall, self.workers, cores)
             found[f"waiting for {kind}"] = f"{waited:.1%} of the steps' time went into waiting for data. {sentence}"
-        if fragmented := fragmentation_warning(load):
-            found["fragmentation"] = fragmented
-        if self.load.missing:
-            found["nvml"] = f"GPU utilization and temperature are not known: {self.load.missing}"
-        return found
-
-    def _warn(self, warnings: list[dict[str, str]]) -> None:
-        """Print each kind once for each rank, all from rank 0."""
-        for rank, found in enumerate(warnings):
-            for kind, sentence in found.items():
-                if self.ranks.first and (rank, kind) not in self._warned:
-                    self._warned.add((rank, kind))
-                    print(f"warning: rank {rank}: {sentence}", file=sys.stderr, flush=True)
+        own = found | self.load.findings(load)
+        return Reading(host=self.ranks.host, times=shares, frames=self.own_frames, own=own)
 
 
 def floats(values: Tensors) -> dict[str, float]:
