@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from sonorant.errors import SonorantError
@@ -16,6 +16,14 @@ PAGE_EXAMPLES = """\
 examples:
   sonorant demo-page --voice artifacts/voice
   sonorant demo-page --voice models:/sonorant-demo@champion --port 0
+"""
+WATCH_EXAMPLES = """\
+examples:
+  sonorant watch                                     the training at work below runs/, or the newest
+  sonorant watch runs/train_acoustic --interval 5    the newest of this model
+  sonorant watch --once                              one line
+
+exit status: 0 it finished, 75 it was stopped and may be resumed, 1 it failed or was killed
 """
 DOCTOR_EXAMPLES = """\
 examples:
@@ -45,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     description = "Use a voice that Sonorant trained, and check the machine that trains it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (add_say, _add_demo_page, _add_doctor, _add_sync_tracking, _add_plan, _add_review):
+    for add in (add_say, _add_demo_page, _add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review):
         add(commands)
     return parser
 
@@ -105,6 +113,37 @@ def _run_doctor(arguments: argparse.Namespace) -> None:
     print(as_json(findings) if arguments.json else table(findings))
     if counts(findings)["problem"]:
         raise SystemExit(1)
+
+
+def _add_watch(commands: argparse._SubParsersAction) -> None:
+    watch = commands.add_parser(
+        "watch",
+        help="how a training stands: step, time left, loss, each rank's speed, what is wrong",
+        description="Show a training from its run directory until it ends; without a terminal, a line each time.",
+        epilog=WATCH_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run = "run directory, or a folder above run directories (default: runs)"
+    watch.add_argument("folder", nargs="?", type=Path, default=Path("runs"), metavar="RUN", help=run)
+    seconds = "between looks (default: 2, without a terminal 10)"
+    watch.add_argument("--interval", type=_above_zero, metavar="SECONDS", help=seconds)
+    watch.add_argument("--once", action="store_true", help="print one line and end")
+    watch.set_defaults(run=_watch)
+
+
+def _above_zero(text: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+
+
+def _watch(arguments: argparse.Namespace) -> None:
+    try:
+        from sonorant.training.watch.terminal import watch
+    except ModuleNotFoundError as error:
+        raise SonorantError(f"sonorant watch needs {error.name}: pip install 'sonorant[pipeline]'") from None
+    raise SystemExit(watch(arguments.folder, arguments.interval, arguments.once))
 
 
 def _add_sync_tracking(commands: argparse._SubParsersAction) -> None:

@@ -72,6 +72,17 @@ class RunDirectory:
                 say(f"waiting for the trainer that is at work in {self.path} (process {_owner(lock)})")
                 fcntl.flock(lock, fcntl.LOCK_EX)
 
+    def at_work(self) -> bool:
+        """Whether a trainer is at work here now; to ask creates nothing."""
+        try:
+            with (self.path / "lock").open(encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            pass
+        return False
+
     def _open_lock(self) -> IO[str]:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
