@@ -1,19 +1,16 @@
-"""From measurements to a forecast: time, energy, cost, advice, and a lower bound for GPUs that are not at hand.
+"""From measurements to a forecast of a training here: memory, time, energy, cost, advice.
 
 What was not given or measured is a sentence, never a number.
 """
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict
 from typing import Any
 
-from sonorant.errors import SonorantError
 from sonorant.planning.probe import Needs, Speed
-from sonorant.planning.work import Work
 from sonorant.processes import usable_cores
 from sonorant.training.worker import Job
 
-SECONDS_AN_OPERATION = 5e-6
-"""Seconds the host needs to issue an operation in eager mode: assumed; it bounds small models on a fast GPU."""
 TITLES = {
     "parameters": "parameters",
     "memory_mib": "memory a process, MiB",
@@ -21,78 +18,24 @@ TITLES = {
     "speed": "speed, measured here",
     "until_the_end": "until the last step",
     "work_a_step": "work a step, counted",
-    "estimate": "ESTIMATE, at best",
+    "estimate": "ESTIMATE for hardware that is not here",
+    "recommended": "RECOMMENDED, by an estimate",
+    "against": "held against a training that was measured",
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuModel:
-    """Published peaks of a GPU, dense, without sparsity."""
-
-    fp32: float
-    """FLOP/s outside tensor cores, torch's default for fp32."""
-    half: float
-    """FLOP/s of tensor cores in bf16 (fp16 if there is no bf16), accumulated in fp32."""
-    bandwidth: float
-    """Bytes/s of its memory."""
-    memory: float
-    """Bytes."""
-    watts: float
-    """Highest board power."""
-    bf16: bool = True
-    """Whether tensor cores support it."""
-    source: str
-    """The vendor's document."""
-
-
-GPUS: dict[str, GpuModel] = {
-    "a100-80gb": GpuModel(fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400,
-                          source="NVIDIA A100 datasheet, SXM 80GB"),
-    "h100": GpuModel(fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700,
-                     source="NVIDIA H100 datasheet, SXM"),
-    "h200": GpuModel(fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700,
-                     source="NVIDIA H200 datasheet, SXM"),
-    "l4": GpuModel(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72,
-                   source="NVIDIA L4 datasheet"),
-    "t4": GpuModel(fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, bf16=False,
-                   source="NVIDIA T4 datasheet (fp16)"),
-    "rtx4090": GpuModel(fp32=82.6e12, half=165.2e12, bandwidth=1008e9, memory=24e9, watts=450,
-                        source="NVIDIA Ada GPU architecture whitepaper"),
-}  # fmt: skip
-
-
-def gpu_named(name: str) -> GpuModel:
-    """A GPU of the table. Raises SonorantError listing those that are known."""
-    if name not in GPUS:
-        raise SonorantError(f"no GPU '{name}' is in the table; known: {', '.join(GPUS)}")
-    return GPUS[name]
-
-
-def least_seconds(gpu: GpuModel, work: Work, precision: str) -> dict[str, float]:
-    """Seconds that each part of `work` takes at the GPU's peak: arithmetic, memory traffic, issuing operations.
-
-    The roofline of Williams et al. 2009, but arithmetic and traffic add up, as eager operations do one after the other.
-    """
-    peak = gpu.fp32 if precision == "fp32" else gpu.half
-    return {
-        "arithmetic": work.flops / peak,
-        "memory": work.bytes / gpu.bandwidth,
-        "issuing": work.operations * SECONDS_AN_OPERATION,
-    }
-
-
 def forecast(
-    job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None, gpu: str | None
+    job: Job, needs: Needs, speed: Speed, *, steps: int, price: float | None, watts: float | None
 ) -> dict[str, Any]:
-    """Everything that `sonorant plan` reports, as plain data.
+    """What `sonorant plan` reports of this machine, as plain data.
 
     Args:
         steps: optimizer steps to plan for.
-        price: of an hour of the named GPU, or else of this machine, in any currency.
+        price: of an hour of this machine, in any currency.
         watts: power that this machine draws.
-        gpu: key of GPUS to estimate for as well.
     """
-    hours = steps * speed.seconds_per_step / 3600
+    parts = seconds_of(job, speed, steps)
+    hours = sum(parts.values()) / 3600
     return {
         "model": job.recipe,
         "parameters": {**needs.parameters, "all": sum(needs.parameters.values())},
@@ -113,39 +56,24 @@ def forecast(
         "until_the_end": {
             "steps": steps,
             "hours": hours,
+            "seconds": parts,
             "kwh": hours * watts / 1000 if watts is not None else "not given: --watts",
-            "cost": hours * price if price is not None and gpu is None else "not given: --price",
+            "cost": hours * price if price is not None else "not given: --price",
         },
         "work_a_step": asdict(needs.work),
         "would_help": advice(job, needs, speed) or ["nothing that these rules know"],
-        **({"estimate": estimate(job, needs, gpu, steps, price)} if gpu else {}),
     }
 
 
-def estimate(job: Job, needs: Needs, name: str, steps: int, price: float | None) -> dict[str, Any]:
-    """The fastest step on a GPU of the table: a bound from counted work and published peaks, not a measurement."""
-    gpu, precision = gpu_named(name), job.train["precision"]
-    if precision == "auto":
-        precision = "bf16" if gpu.bf16 else "fp16"
-    limits = least_seconds(gpu, needs.work, precision)
-    seconds = max(limits["arithmetic"] + limits["memory"], limits["issuing"])
-    hours = steps * seconds / 3600
-    fixed = sum(size for part, size in needs.bytes.items() if part != "activations")
-    room = job.machine.get("memory_share", 0.85) * gpu.memory - fixed
-    largest = int(needs.budget * room / needs.bytes["activations"])
-    unsuited = "bf16 is not for this GPU's tensor cores: set precision: fp16"
+def seconds_of(job: Job, speed: Speed, steps: int) -> dict[str, float]:
+    """Seconds of each part of a training of so many steps: steps, validations, checkpoints, start."""
+    times = {"validate_every": speed.validation, "checkpoint_every": speed.checkpoint}
+    often = {every: math.ceil(steps / job.train[every]) for every in times}  # the last step is due too
     return {
-        "kind": "estimate",
-        "gpu": name,
-        "source": gpu.source,
-        "steps_per_second": 1 / seconds,
-        "bound_by": max(limits, key=lambda limit: limits[limit]),
-        "milliseconds_a_step": {limit: 1000 * value for limit, value in limits.items()},
-        "largest_micro_batch": largest if largest > 0 else "none: does not fit into its memory",
-        "hours": hours,
-        "kwh_at_most": hours * gpu.watts / 1000,
-        "cost": hours * price if price is not None else "not given: --price",
-        "note": unsuited if precision == "bf16" and not gpu.bf16 else "",
+        "steps": steps * speed.seconds_per_step,
+        "validations": often["validate_every"] * times["validate_every"],
+        "checkpoints": often["checkpoint_every"] * times["checkpoint_every"],
+        "start": speed.start,
     }
 
 
@@ -187,6 +115,9 @@ def table(forecast: dict[str, Any]) -> str:
 def _rows(values: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for name, value in values.items():
+        if isinstance(value, list):  # a line each
+            rows += [(name.replace("_", " ") if place == 0 else "", str(line)) for place, line in enumerate(value)]
+            continue
         parts = value.items() if isinstance(value, dict) else [("", value)]
         if value != "":
             shown = ", ".join(f"{key} {_short(part, name)}".lstrip() for key, part in parts)

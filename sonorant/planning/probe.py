@@ -5,16 +5,16 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from sonorant.planning.work import Work, bytes_by_component, parameter_counts, work_of
-from sonorant.training import memory
+from sonorant.training import checkpoint, memory
 from sonorant.training.config import MachineConfig
 from sonorant.training.distributed.launch import environment, launch
 from sonorant.training.distributed.ranks import Ranks
@@ -58,8 +58,17 @@ class Speed:
 
     processes: int
     seconds_per_step: float
+    """Of a step of average length."""
     shares: dict[str, float]
     """Shares of a step's time, named as in `metrics.jsonl`."""
+    core_seconds: float
+    """Seconds of a step that the processes had a core, all together: what is left of other work's influence."""
+    validation: float
+    """Seconds of a validation, its sample and the best checkpoint with it."""
+    checkpoint: float
+    """Seconds of a checkpoint and the proof before it."""
+    start: float
+    """Seconds until the first step: processes, data, the proofs before it."""
 
 
 def needs_of(job: Job) -> Needs:
@@ -97,21 +106,30 @@ def _needs(job: Job, device: torch.device) -> Needs:
     )
 
 
-def speed_of(job: Job, steps: int) -> Speed:
+def speed_of(job: Job, needs: Needs, steps: int) -> Speed:
     """Train `steps` steps after a warm-up, under torchrun as a stage would, in a temporary folder."""
     total = steps + WARM_UP
     train = job.train | {"steps": total, "log_every": 1, "validate_every": total, "checkpoint_every": total}
     with tempfile.TemporaryDirectory() as folder, _output_to_stderr():
-        run = RunDirectory(Path(folder) / "run")
+        run, begun = RunDirectory(Path(folder) / "run"), time.time()
         launch(replace(job, train=train, run=str(run.path), out=str(Path(folder) / "model")))
-        rows = [row for row in read_metrics(run.metrics) if "train/loss" in row["metrics"]]
-    times = [row["time"] for row in rows[WARM_UP - 1 :]]
-    measured = [row["metrics"] for row in rows[WARM_UP:]]
+        rows = read_metrics(run.metrics)
+        saved = checkpoint.path_of(run.checkpoints, total).stat().st_mtime
+    taken = [row for row in rows if "train/loss" in row["metrics"]]
+    [validated] = [row["time"] for row in rows if "validation/loss" in row["metrics"]]
+    measured = [row["metrics"] for row in taken[WARM_UP:]]
     names = [name for name in measured[0] if name.startswith("time/") and name.count("/") == 1]
+    # Steps differ in length, and few are measured: what they share is audio a second.
+    pace = statistics.median(row["speed/audio_seconds_per_second"] for row in measured)
+    seconds = needs.frames_a_step * needs.seconds_per_frame / pace
     return Speed(
         processes=int(environment(os.environ, train["micro_batches_per_step"])["PET_NPROC_PER_NODE"]),
-        seconds_per_step=statistics.median(after - before for before, after in pairwise(times)),
+        seconds_per_step=seconds,
         shares={name[5:]: statistics.fmean(row.get(name, 0.0) for row in measured) for name in names},
+        core_seconds=statistics.fmean(row["speed/core_seconds_per_step"] for row in measured),
+        validation=validated - taken[-1]["time"],
+        checkpoint=max(0.0, saved - validated),
+        start=max(0.0, taken[0]["time"] - begun - seconds),
     )
 
 

@@ -5,6 +5,7 @@ Knows nothing of files or MLflow.
 
 import os
 import sys
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -111,6 +112,7 @@ class Meter:
         self.judgement = Judgement()
         """What is wrong with the ranks, the same on all."""
         self.frames = self.padded = self.own_frames = 0.0
+        self.steps, self._worked = 0, time.process_time()
         self._step: list[MicroBatch] = []
         """The global batch of the last step."""
 
@@ -118,6 +120,7 @@ class Meter:
         """A step over this global batch was taken."""
         self.communication.note()
         self._step = micro_batches
+        self.steps += 1
         for units in map(self.recipe.units, micro_batches):
             self.frames += units["frames"]
             self.padded += units["padded_frames"]
@@ -132,6 +135,7 @@ class Meter:
     def _forget(self) -> None:
         self.cost.forget()
         self.frames = self.padded = self.own_frames = 0.0
+        self.steps, self._worked = 0, time.process_time()
 
     def _own(self) -> list[MicroBatch]:
         """This rank's micro-batches of the last step."""
@@ -145,13 +149,15 @@ class Meter:
         load = self.load.read()
         loss = own_loss(self.recipe, added, self._step, self._own())
         reading = self._reading(wall, shares, load)
-        figures = self.ranks.gather({"gpu": load, "loss": loss, "speed": self._speed(wall, shares), "reading": reading})
+        told = {"gpu": load, "loss": loss, "speed": self._speed(wall, shares), "reading": reading}
+        figures = self.ranks.gather({**told, "cores": time.process_time() - self._worked})
         row = {f"train/{name}": value for name, value in summed.items()}
         row["train/loss"] = sum(term.weight * summed[name] for name, term in self.recipe.phases[0].terms.items())
         row |= {f"train/gradient_norm_{name}": value for name, value in floats(norms).items()}
         row["train/learning_rate"] = self.recipe.config.learning_rate_at(step - 1)
         row["train/epoch"] = float(epoch)
         row["speed/audio_seconds_per_second"] = self.frames * self.recipe.seconds_per_frame / wall
+        row["speed/core_seconds_per_step"] = sum(found["cores"] for found in figures) / max(self.steps, 1)
         row |= self._of_ranks(figures)
         if self.padded:
             row["batch/padding"] = 1.0 - self.frames / self.padded

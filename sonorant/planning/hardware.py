@@ -1,0 +1,137 @@
+"""What vendors publish of GPUs and links, and how long averaging gradients takes over them."""
+
+import math
+from dataclasses import dataclass
+
+from sonorant.errors import SonorantError
+
+BUCKET = 25 * 2**20
+"""Bytes of gradients that DistributedDataParallel averages at a time, torch's default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A way between GPUs, or between machines."""
+
+    bandwidth: float
+    """Bytes/s in one direction, as published, without what protocols take."""
+    latency: float
+    """Seconds from one end to the other for a message of no length; assumed, vendors publish none."""
+
+
+LINKS: dict[str, Link] = {
+    "nvlink2": Link(bandwidth=150e9, latency=5e-6),
+    "nvlink3": Link(bandwidth=300e9, latency=5e-6),
+    "nvlink4": Link(bandwidth=450e9, latency=5e-6),
+    "pcie3": Link(bandwidth=15.75e9, latency=10e-6),
+    "pcie4": Link(bandwidth=31.5e9, latency=10e-6),
+    "ethernet-1g": Link(bandwidth=0.125e9, latency=50e-6),
+    "ethernet-10g": Link(bandwidth=1.25e9, latency=30e-6),
+    "ethernet-25g": Link(bandwidth=3.125e9, latency=30e-6),
+    "ethernet-100g": Link(bandwidth=12.5e9, latency=20e-6),
+    "infiniband-ndr": Link(bandwidth=50e9, latency=3e-6),
+}
+"""NVLink: NVIDIA's datasheets of V100 (300 GB/s both ways together), A100 (600) and H100 (900); PCIe of 16 lanes:
+PCI-SIG, 8 and 16 GT/s with 128b/130b; Ethernet and InfiniBand NDR: their line rates."""
+BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))]
+"""Those that join machines."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuModel:
+    """Published peaks of a GPU, dense, without sparsity."""
+
+    fp32: float
+    """FLOP/s outside tensor cores, torch's default for fp32."""
+    half: float
+    """FLOP/s of tensor cores in bf16 (fp16 if there is no bf16), accumulated in fp32."""
+    bandwidth: float
+    """Bytes/s of its memory."""
+    memory: float
+    """Bytes."""
+    watts: float
+    """Highest board power."""
+    link: str
+    """Name in LINKS of the way to the other GPUs of its machine."""
+    bf16: bool = True
+    """Whether tensor cores support it."""
+    source: str
+    """The vendor's document."""
+
+
+GPUS: dict[str, GpuModel] = {
+    "v100": GpuModel(fp32=15.7e12, half=125e12, bandwidth=900e9, memory=32e9, watts=300, link="nvlink2", bf16=False,
+                     source="NVIDIA V100 datasheet, SXM2 32GB (fp16)"),
+    "a100-80gb": GpuModel(fp32=19.5e12, half=312e12, bandwidth=2039e9, memory=80e9, watts=400, link="nvlink3",
+                          source="NVIDIA A100 datasheet, SXM 80GB"),
+    "h100": GpuModel(fp32=67e12, half=989e12, bandwidth=3350e9, memory=80e9, watts=700, link="nvlink4",
+                     source="NVIDIA H100 datasheet, SXM"),
+    "h200": GpuModel(fp32=67e12, half=989e12, bandwidth=4800e9, memory=141e9, watts=700, link="nvlink4",
+                     source="NVIDIA H200 datasheet, SXM"),
+    "a6000": GpuModel(fp32=38.7e12, half=154.8e12, bandwidth=768e9, memory=48e9, watts=300, link="pcie4",
+                      source="NVIDIA RTX A6000 datasheet and Ampere GA102 whitepaper (half of 309.7, with sparsity)"),
+    "l4": GpuModel(fp32=30.3e12, half=121e12, bandwidth=300e9, memory=24e9, watts=72, link="pcie4",
+                   source="NVIDIA L4 datasheet (half of 242, with sparsity)"),
+    "t4": GpuModel(fp32=8.1e12, half=65e12, bandwidth=300e9, memory=16e9, watts=70, link="pcie3", bf16=False,
+                   source="NVIDIA T4 datasheet (fp16)"),
+    "rtx4090": GpuModel(fp32=82.6e12, half=165.2e12, bandwidth=1008e9, memory=24e9, watts=450, link="pcie4",
+                        source="NVIDIA Ada GPU architecture whitepaper"),
+}  # fmt: skip
+
+
+def gpu_named(name: str) -> GpuModel:
+    """A GPU of the table. Raises SonorantError listing those that are known."""
+    if name not in GPUS:
+        raise SonorantError(f"no GPU '{name}' is in the table; known: {', '.join(GPUS)}")
+    return GPUS[name]
+
+
+def link_named(name: str) -> Link:
+    """A link between machines. Raises SonorantError listing those that are known."""
+    if name not in BETWEEN:
+        raise SonorantError(f"no link '{name}' between machines is in the table; known: {', '.join(BETWEEN)}")
+    return LINKS[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """GPUs of one model, as many in each of some machines. Raises SonorantError for names or numbers that are none."""
+
+    gpu: str
+    """Name in GPUS."""
+    gpus: int = 1
+    """In a machine."""
+    machines: int = 1
+    link: str = "ethernet-10g"
+    """Name in BETWEEN."""
+
+    def __post_init__(self) -> None:
+        gpu_named(self.gpu), link_named(self.link)
+        if self.gpus < 1 or self.machines < 1:
+            raise SonorantError(f"{self.gpus} GPUs in each of {self.machines} machines: both must be at least 1")
+
+    @property
+    def model(self) -> GpuModel:
+        """The GPU's published figures."""
+        return GPUS[self.gpu]
+
+    @property
+    def count(self) -> int:
+        """GPUs in all."""
+        return self.gpus * self.machines
+
+    def __str__(self) -> str:
+        inside = f"{self.gpus} x {self.gpu}"
+        return inside if self.machines == 1 else f"{self.machines} machines of {inside} over {self.link}"
+
+    def averaging(self, size: float) -> float:
+        """Seconds to average `size` bytes of gradients over all GPUs, bucket by bucket, nothing hidden.
+
+        In a ring of n each sends 2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009,
+        with Hockney's latency and bandwidth); first the GPUs of a machine, then the machines by one link each.
+        """
+        buckets = max(1, math.ceil(size / BUCKET))
+        rings = ((self.gpus, LINKS[self.model.link]), (self.machines, LINKS[self.link]))
+        return sum(
+            2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency for n, link in rings if n > 1
+        )
