@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -93,7 +93,7 @@ def drawn(view: View) -> Group:
     bar = ProgressBar(total=max(view.steps, 1), completed=view.step, width=60)
     progress = Table.grid(padding=(0, 1))
     progress.add_row(bar, f"{view.step}/{view.steps}")
-    parts = [title, progress, Text(", ".join(figures(view)))]
+    parts: list[RenderableType] = [title, progress, Text(", ".join(figures(view)))]
     if view.ranks:
         parts.append(_ranks(view))
     parts += [Text(sentence(one), style="yellow") for one in view.findings]
