@@ -262,6 +262,8 @@ def test_a_plan_is_held_against_the_time_that_a_run_took(tmp_path: Path) -> None
     found = compare(measured, SPEED)
     assert found["predicted_seconds"] == pytest.approx(45 + 2 * 3 + 2 * 1)
     assert found["predicted_over_measured"] == pytest.approx(53 / 51)
+    assert found["cores_predicted_over_measured"] == pytest.approx(0.9)
+    assert compare(replace(measured, core_seconds=None), SPEED)["cores_predicted_over_measured"] == "not logged"
     with pytest.raises(SonorantError, match="ran 2 processes, this plan 1: set PET_NPROC_PER_NODE=2"):
         compare(measured, replace(SPEED, processes=1))
 

@@ -94,7 +94,7 @@ def compare(measured: Measured, speed: Speed) -> dict[str, Any]:
         "validations": measured.validations * speed.validation,
         "checkpoints": measured.checkpoints * speed.checkpoint,
     }
-    predicted = sum(parts.values())
+    predicted, cores = sum(parts.values()), measured.core_seconds
     return {
         "steps": measured.steps,
         "measured_seconds": measured.seconds,
@@ -102,6 +102,7 @@ def compare(measured: Measured, speed: Speed) -> dict[str, Any]:
         "predicted_over_measured": predicted / measured.seconds,
         "predicted_parts": parts,
         "seconds_a_step": {"measured": measured.seconds_per_step, "predicted": speed.seconds_per_step},
-        "core_seconds_a_step": {"measured": measured.core_seconds or "not logged", "predicted": speed.core_seconds},
+        "core_seconds_a_step": {"measured": cores or "not logged", "predicted": speed.core_seconds},
+        "cores_predicted_over_measured": speed.core_seconds / cores if cores else "not logged",
         "interruptions": measured.interruptions,
     }

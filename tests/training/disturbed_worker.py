@@ -87,7 +87,7 @@ def slow_loader() -> None:
     def slow(self: AcousticRecipe, batches: list[MicroBatch]) -> Dataset[Batch]:
         whole = dataset(self, batches)
         planted = os.environ["RANK"] == "1" and bool(batches) and batches[0].epoch < epochs
-        return Delayed(whole, lambda index: time.sleep(0.3)) if planted else whole
+        return Delayed(whole, lambda index: time.sleep(0.5)) if planted else whole
 
     AcousticRecipe.dataset = slow
 
