@@ -37,6 +37,16 @@ BETWEEN = [name for name in LINKS if name.startswith(("ethernet", "infiniband"))
 """Those that join machines."""
 
 
+def ring(n: int, size: float, link: Link) -> float:
+    """Seconds to average `size` bytes of gradients in a ring of `n`, bucket by bucket, nothing hidden.
+
+    Each sends 2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009, with Hockney's
+    latency and bandwidth). `benchmarks.links` holds it against trainings over shaped links.
+    """
+    buckets = max(1, math.ceil(size / BUCKET))
+    return 2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency
+
+
 @dataclass(frozen=True, kw_only=True)
 class GpuModel:
     """Published peaks of a GPU, dense, without sparsity."""
@@ -125,13 +135,6 @@ class Fleet:
         return inside if self.machines == 1 else f"{self.machines} machines of {inside} over {self.link}"
 
     def averaging(self, size: float) -> float:
-        """Seconds to average `size` bytes of gradients over all GPUs, bucket by bucket, nothing hidden.
-
-        In a ring of n each sends 2 (n - 1) / n of the bytes and waits for 2 (n - 1) messages (Patarasuk and Yuan 2009,
-        with Hockney's latency and bandwidth); first the GPUs of a machine, then the machines by one link each.
-        """
-        buckets = max(1, math.ceil(size / BUCKET))
-        rings = ((self.gpus, LINKS[self.model.link]), (self.machines, LINKS[self.link]))
-        return sum(
-            2 * (n - 1) / n * size / link.bandwidth + buckets * 2 * (n - 1) * link.latency for n, link in rings if n > 1
-        )
+        """Seconds to average `size` bytes of gradients over all GPUs, nothing hidden: first those of a machine, then the
+        machines by one link each."""
+        return ring(self.gpus, size, LINKS[self.model.link]) + ring(self.machines, size, LINKS[self.link])

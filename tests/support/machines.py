@@ -75,6 +75,10 @@ class Machine:
                 preexec_fn=_end_with_us,
             )
 
+    def run(self, *command: str, check: bool = True) -> None:
+        """Run a command on it to its end. Raises CalledProcessError if it fails and `check` says so."""
+        subprocess.run([*self._inside(), *command], check=check, capture_output=True)
+
     def processes(self) -> list[psutil.Process]:
         """All that runs on it."""
         found = []
