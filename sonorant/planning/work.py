@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from sonorant.data.batches import Batch
 from sonorant.training.recipe import Recipe
@@ -27,22 +27,27 @@ class Work:
 
 def work_of(call: Callable[[], object]) -> Work:
     """Run `call` and count its work, backward passes included."""
-    traffic, flops = _Traffic(), FlopCounterMode(display=False)
-    with flops, traffic:
+    counter = _Counter()
+    with counter:
         call()
-    return Work(flops=flops.get_total_flops(), bytes=traffic.bytes, operations=traffic.operations)
+    return Work(flops=counter.flops, bytes=counter.bytes, operations=counter.operations)
 
 
-class _Traffic(TorchDispatchMode):
+class _Counter(TorchDispatchMode):
+    """Counts what reaches the device. torch's `FlopCounterMode` also follows modules, by hooks that `autograd.grad`
+    refuses where a module is given a parameter; its formulas are used alone."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.bytes = self.operations = 0
+        self.flops = self.bytes = self.operations = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if not func.is_view:
             self.operations += 1
             self.bytes += sum(tensor.nbytes for tensor in _tensors((args, kwargs, out)))
+        if formula := flop_registry.get(func._overloadpacket):
+            self.flops += formula(*args, **(kwargs or {}), out_val=out)
         return out
 
 
