@@ -42,6 +42,22 @@ def test_work_is_counted_as_it_is() -> None:
     assert work_of(lambda: b.t()[0]) == Work(flops=0, bytes=0, operations=0), "views move nothing"
 
 
+class OfAParameter(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.inner = torch.nn.Parameter(torch.ones(4, 8)), torch.nn.Linear(8, 16, bias=False)
+
+    def forward(self) -> torch.Tensor:
+        """(4, 16)."""
+        return self.inner(self.weight)
+
+
+def test_work_is_counted_where_a_module_is_given_a_parameter() -> None:
+    module = OfAParameter()
+    work = work_of(lambda: torch.autograd.grad(module().sum(), list(module.parameters())))
+    assert work.flops == 3 * 2 * 4 * 8 * 16, "the product, and its gradient for both factors"
+
+
 @pytest.mark.parametrize(
     ("kind", "budget"),
     [

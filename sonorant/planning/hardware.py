@@ -135,6 +135,6 @@ class Fleet:
         return inside if self.machines == 1 else f"{self.machines} machines of {inside} over {self.link}"
 
     def averaging(self, size: float) -> float:
-        """Seconds to average `size` bytes of gradients over all GPUs, nothing hidden: first those of a machine, then the
-        machines by one link each."""
+        """Seconds to average `size` bytes of gradients over all GPUs, nothing hidden: first those of a machine, then
+        the machines by one link each."""
         return ring(self.gpus, size, LINKS[self.model.link]) + ring(self.machines, size, LINKS[self.link])
