@@ -15,6 +15,8 @@ from sonorant.text.written_forms import plain_characters, signs_written_out, spl
 
 RULES = 1
 """Revision of the rules here and in `written_forms`; raise it when the same text would get other phonemes."""
+RULES_OF = {"fr-fr": 2}
+"""Of languages whose texts alone got other phonemes: liaison no longer stays with a word for the sentences after."""
 
 _DIGIT = re.compile(r"\d")
 _NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
@@ -55,7 +57,8 @@ class GruutFrontend:
     @cached_property
     def version(self) -> str:
         """Versions of gruut, the language data and the rules of this package."""
-        return f"gruut {installed_version('gruut')}, {self._data} {installed_version(self._data)}, rules {RULES}"
+        rules = RULES_OF.get(self._resolved, RULES)
+        return f"gruut {installed_version('gruut')}, {self._data} {installed_version(self._data)}, rules {rules}"
 
     def speak(self, text: str) -> SpokenText:
         parts, unknown = self._analyse(text)

@@ -31,14 +31,13 @@ def new_processor(language: str, data: str) -> Any:
     """gruut's processor of a language (as gruut calls it) whose data are the package `data`; for one thread."""
     import_gruut()
     from gruut.lang import DelayedSqlitePhonemizer
-    from gruut.phonemize import SqlitePhonemizer
 
     processor = _quick_processor()(default_lang=language, currencies=_NO_CURRENCIES)
     settings = processor.get_settings(language)
     lookup = settings.lookup_phonemes
     if isinstance(lookup, DelayedSqlitePhonemizer):
         lexicon = open_lexicon(lookup.db_path, f"{data} {installed_version(data)}")
-        lookup.phonemizer = SqlitePhonemizer(db_conn=lexicon, **lookup.phonemizer_args)
+        lookup.phonemizer = _phonemizer_class()(db_conn=lexicon, **lookup.phonemizer_args)
         if settings.get_parts_of_speech and not settings.post_process_sentence:  # which may ask for any word's
             settings.get_parts_of_speech = _where_needed(settings.get_parts_of_speech, lookup)
     return processor
@@ -120,6 +119,19 @@ def _quick_processor() -> Any:
             return super()._transform_currency(graph, node)
 
     return QuickProcessor
+
+
+def _phonemizer_class() -> Any:
+    """The class that looks words up. It gives each word phonemes of its own: French liaison adds to them, and gruut
+    would find the longer ones the next time."""
+    from gruut.phonemize import SqlitePhonemizer
+
+    class OwnPhonemes(SqlitePhonemizer):
+        def __call__(self, *arguments: Any, **options: Any) -> Any:
+            found = super().__call__(*arguments, **options)
+            return None if found is None else list(found)
+
+    return OwnPhonemes
 
 
 def _has_digit(node: Any) -> bool:

@@ -15,7 +15,7 @@ from gruut.lang import find_lang_dir
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.text import word_tree
+from sonorant.text import load_frontend, word_tree
 from sonorant.text.lexicon import SORTED, SortedLexicon, open_lexicon
 
 TEXTS = {
@@ -70,6 +70,16 @@ def test_words_and_phonemes_are_those_of_gruut_as_it_is() -> None:
     quick, plain = (json.loads(printed(code + SPOKEN, TEXTS)) for code in (QUICK, PLAIN))
     assert all(plain)
     assert quick == plain
+
+
+@pytest.mark.skipif("fr-fr" not in TEXTS, reason="gruut_lang_fr is not installed (extra languages)")
+def test_liaison_does_not_stay_with_a_word() -> None:
+    french = load_frontend("gruut", "fr-fr")
+    texts = ["Les chats.", "Les amis ont eu.", "Vous.", "Vous avez.", "Les chats dorment.", "Vous partez."]
+    there = [french.speak(text).phonemes for text in texts]
+    back = [french.speak(f"{text} ").phonemes for text in reversed(texts)][::-1]  # not the text that was kept
+    assert there == back
+    assert [phoneme.symbol for phoneme in there[4]][:3] == ["l", "e", "ʃ"]
 
 
 def test_a_text_without_digits_needs_none_of_the_slow_packages() -> None:
