@@ -13,7 +13,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -62,11 +62,11 @@ def operators(call: Callable[[], object]) -> dict[str, float]:
         start = time.perf_counter()
         call()
         seconds = time.perf_counter() - start
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for event in profiled.key_averages():
         if event.key.startswith("aten::"):
             found[kind_of(event.key)] += event.self_cpu_time_total / 1e6 / seconds
-    shares = {kind: round(share, 3) for kind, share in found.most_common()}
+    shares = {kind: round(share, 3) for kind, share in sorted(found.items(), key=lambda pair: -pair[1])}
     return shares | {"no operator": round(1 - sum(found.values()), 3)}
 
 
