@@ -124,15 +124,15 @@ class Runner:
             file, reached = Path(folder) / "job.json", Path(folder) / "reached.json"
             job.write(file)
             given = {name: value for name, value in os.environ.items() if name not in THREADS}
-            given["PET_NPROC_PER_NODE"] = str(case.processes)
-            env = environment(given, job.train["micro_batches_per_step"]) | {"OMP_NUM_THREADS": "1"}
             if case.by == OURS:
+                ours = given | {"PET_NPROC_PER_NODE": str(case.processes), "OMP_NUM_THREADS": "1"}
+                env = environment(ours, job.train["micro_batches_per_step"])
                 command = torchrun(file, steps, WARMUP, worker="benchmarks.training_worker")
             else:
                 words = [str(max(2, steps // 2)), str(OTHERS_WARMUP), "--precision", case.precision]
                 random = ["--random"] if case.by == FIRST else []
                 command = [sys.executable, "-m", "benchmarks.plain_training", str(file), *words, *random]
-                env = env if case.by == PLAIN else given  # what people write first leaves threads to torch
+                env = given | ({"OMP_NUM_THREADS": "1"} if case.by == PLAIN else {})  # or as many as torch likes
             _finished(command, env, case)
             return read_json(reached)
 

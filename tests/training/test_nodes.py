@@ -108,6 +108,8 @@ def test_the_micro_batches_of_a_step_are_shared_by_all_nodes(monkeypatch: pytest
     assert [environment(TWO, most)["PET_NPROC_PER_NODE"] for most in (1, 2, 4, 64)] == ["1", "1", "2", "8"]
     assert environment(TWO, 4)["SONORANT_WORLD_SIZE"] == "4"
     assert environment({}, 4)["PET_NPROC_PER_NODE"] == "4"
+    kept = environment({"MALLOC_TRIM_THRESHOLD_": "1"}, 4)
+    assert (kept["MALLOC_TRIM_THRESHOLD_"], kept["MALLOC_MMAP_THRESHOLD_"]) == ("1", str(2**30)), "what is set stays"
 
 
 def test_torchruns_words_for_processes_are_resolved_so_that_the_world_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
