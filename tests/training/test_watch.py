@@ -21,6 +21,7 @@ from sonorant.training.watch.terminal import clock, drawn, line, watch
 from sonorant.training.watch.view import QUIET, Watched, find_run
 from tests.support.command import error_line, run_command
 from tests.support.imports import ROOT
+from tests.support.processes import start
 from tests.support.trainings import Training
 from tests.support.waiting import PATIENCE
 
@@ -173,7 +174,7 @@ def test_watching_needs_no_torch_and_is_ended_by_ctrl_c(tmp_path: Path) -> None:
     run.write_status("running", 20)
     code = "import sys; sys.modules['torch'] = None; from sonorant.cli import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, "watch", str(tmp_path), "--interval", "0.1"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as watching:
+    with start(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline().startswith("acoustic 50/200 running")
         watching.send_signal(signal.SIGINT)
