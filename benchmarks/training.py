@@ -46,8 +46,8 @@ AIMS = {
 MOST_ADVERSARIAL = 3.0
 """Plain steps that an adversarial one is to take at most."""
 LEAST = {
-    "regression": 1.2,
-    "flow": 1.2,
+    "regression": 1.1,
+    "flow": 1.1,
     "vocoder": 1.1,
     "adversarial": 0.9,
     "codec": 1.1,
