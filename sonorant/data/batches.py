@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows
 from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
 
@@ -22,7 +23,7 @@ DRAWN = "drawn"
 class UtteranceBatches(Dataset[Batch]):
     """Whole utterances, padded.
 
-    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) float32, mel_lengths (B,), speaker (B,).
+    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) and pitch (B, T, 2) float32, mel_lengths (B,), speaker (B,).
     """
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:
@@ -37,14 +38,15 @@ class UtteranceBatches(Dataset[Batch]):
         token_lengths, mel_lengths = self.store.tokens_count[items], self.store.frames[items]
         tokens = np.zeros((len(items), round_up(token_lengths.max(), TOKENS_MULTIPLE), 3), dtype=np.int64)
         frames = round_up(mel_lengths.max(), FRAMES_MULTIPLE)
-        mel = np.zeros((len(items), frames, self.store.audio.n_mels), dtype=np.float32)
+        known = np.zeros((len(items), frames, self.store.audio.n_mels + ROWS), dtype=np.float32)
         for row, item in enumerate(items):
             tokens[row, : token_lengths[row]] = self.store.tokens(int(item))
-            mel[row, : mel_lengths[row]] = self.store.mel(int(item))
+            known[row, : mel_lengths[row]] = self.store.mel_and_pitch(int(item))
         arrays = {
             "tokens": tokens,
             "token_lengths": token_lengths,
-            "mel": mel,
+            "mel": known[..., :-ROWS],
+            "pitch": known[..., -ROWS:],
             "mel_lengths": mel_lengths,
             "speaker": self.store.speaker[items],
             DRAWN: np.stack([items, np.zeros_like(items)], axis=1),
@@ -53,7 +55,8 @@ class UtteranceBatches(Dataset[Batch]):
 
 
 class SegmentBatches(Dataset[Batch]):
-    """Segments of equal length: mel (B, M, T) float32, samples (B, T * hop) float32 between -1 and 1."""
+    """Segments of equal length: frames (B, R, T) float32, as a vocoder takes them (`sonorant.audio.pitch`), samples (B,
+    T * hop) float32 between -1 and 1."""
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch], length: int) -> None:
         self.store = store
@@ -66,14 +69,15 @@ class SegmentBatches(Dataset[Batch]):
     def __getitem__(self, index: int) -> Batch:
         batch = self.batches[index]
         assert batch.starts is not None
-        hop = self.store.audio.hop
+        audio = self.store.audio
         drawn = np.stack([batch.items, batch.starts], axis=1)
-        mel = np.empty((len(batch.items), self.store.audio.n_mels, self.length), dtype=np.float32)
-        samples = np.empty((len(batch.items), self.length * hop), dtype=np.float32)
+        frames = np.empty((len(batch.items), audio.n_mels + ROWS + SOURCE_ROWS, self.length), dtype=np.float32)
+        samples = np.empty((len(batch.items), self.length * audio.hop), dtype=np.float32)
         for row, (item, start) in enumerate(drawn.tolist()):
-            mel[row] = self.store.mel(item, start, self.length).T
+            known = self.store.mel_and_pitch(item, start, self.length).T[None]
+            frames[row] = SourceRows(audio.sample_rate, audio.hop, item + start).append(known)[0]
             samples[row] = self.store.samples(item, start, self.length) / np.float32(32768)
-        return {"mel": torch.from_numpy(mel), "samples": torch.from_numpy(samples), DRAWN: torch.from_numpy(drawn)}
+        return {"frames": torch.from_numpy(frames), "samples": torch.from_numpy(samples), DRAWN: torch.from_numpy(drawn)}
 
 
 def prefetched(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:

@@ -24,7 +24,8 @@ import torch
 from tqdm import tqdm
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
-from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, content_hash
+from sonorant.audio.pitch import ROWS, track_pitch
+from sonorant.data.features import AUDIO, MELS, PITCH, TOKENS, VERSION, content_hash
 from sonorant.data.manifest import Utterance
 from sonorant.data.short_clips import ShortClip, cut, phonemes_of
 from sonorant.data.sound import read_sound
@@ -47,6 +48,7 @@ class _Job:
 @dataclass(frozen=True)
 class _Features:
     mel: np.ndarray  # float16 (T, M)
+    pitch: np.ndarray  # float16 (T, 2)
     samples: np.ndarray  # int16 (T * hop,)
     tokens: np.ndarray  # int16 (N, 3)
 
@@ -75,6 +77,7 @@ def write_features(
     statistics = _Statistics()
     with atomic_folder(out) as folder, ExitStack() as stack:
         mels = stack.enter_context(_ArrayWriter(folder / MELS, np.dtype(np.float16), (audio.n_mels,)))
+        pitch = stack.enter_context(_ArrayWriter(folder / PITCH, np.dtype(np.float16), (ROWS,)))
         samples = stack.enter_context(_ArrayWriter(folder / AUDIO, np.dtype(np.int16), ()))
         tokens = stack.enter_context(_ArrayWriter(folder / TOKENS, np.dtype(np.int16), (3,)))
         rows: list[_Row] = [*utterances, *short_clips]
@@ -88,6 +91,7 @@ def write_features(
             if utterance.split == "train":
                 statistics.add(features.mel)
             mels.append(features.mel)
+            pitch.append(features.pitch)
             samples.append(features.samples)
             tokens.append(features.tokens)
         stack.close()
@@ -99,7 +103,7 @@ def write_features(
             "speakers": speakers,
             "mel_mean": statistics.mean,
             "mel_std": statistics.std,
-            "content": content_hash([array.sha256 for array in (mels, samples, tokens)]),
+            "content": content_hash([array.sha256 for array in (mels, pitch, samples, tokens)]),
         }
         write_json(folder / "index.json", index)
         write_json(folder / "header.json", header)
@@ -183,7 +187,8 @@ def _features_of(corpus: Path, row: _Row, audio: MelConfig, speaking: tuple[Fron
     samples = np.zeros(frames_of(len(heard), audio) * audio.hop, dtype=np.int16)
     samples[: len(heard)] = np.clip(np.rint(heard * 32768.0), -32768, 32767)
     mel = log_mel(torch.from_numpy(samples.astype(np.float32) / 32768.0), audio)
-    return _Features(mel.T.numpy().astype(np.float16), samples, symbols.to_tokens(phonemes))
+    pitch = track_pitch(heard, audio.sample_rate, audio.hop, mel.shape[1])
+    return _Features(mel.T.numpy().astype(np.float16), pitch.astype(np.float16), samples, symbols.to_tokens(phonemes))
 
 
 class _Statistics:

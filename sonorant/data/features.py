@@ -1,4 +1,5 @@
-"""The feature store: mels, samples and tokens of a corpus in memory-mapped arrays, and copies of it on a local disk.
+"""The feature store: mels, pitch, samples and tokens of a corpus in memory-mapped arrays, and copies of it on a local
+disk.
 
 Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is the number of utterances.
 """
@@ -18,12 +19,13 @@ from typing import Any
 import numpy as np
 
 from sonorant.audio.mel import MelConfig
+from sonorant.audio.pitch import ROWS
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree
 
-VERSION = 1
+VERSION = 2
 """Version of the store's layout; a reader refuses any other."""
-MELS, AUDIO, TOKENS = "mels.npy", "audio.npy", "tokens.npy"
+MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels.npy", "pitch.npy", "audio.npy", "tokens.npy")
 _REPAIR = "run: dvc repro features"
 _HEADER_KEYS = ("version", "audio", "frontend", "symbols", "speakers", "mel_mean", "mel_std", "content")
 _INDEX_KEYS = ("id", "split", "speaker", "language", "first_frame", "frames", "first_token", "tokens")
@@ -54,6 +56,7 @@ class FeatureStore:
             raise ValueError("index.json names a speaker that header.json lacks")
         total = int(self.frames.sum())
         self._mels = _open_array(path / MELS, np.float16, (total, self.audio.n_mels))
+        self._pitch = _open_array(path / PITCH, np.float16, (total, ROWS))
         self._audio = _open_array(path / AUDIO, np.int16, (total * self.audio.hop,))
         self._tokens = _open_array(path / TOKENS, np.int16, (int(self.tokens_count.sum()), 3))
         self.seconds_reading = 0.0
@@ -95,17 +98,23 @@ class FeatureStore:
 
         Raises SonorantError if they exceed `room` bytes, this rank's share of free memory: each rank holds them all.
         """
-        needed = sum(array.nbytes for array in (self._mels, self._audio, self._tokens))
+        arrays = self._mels, self._pitch, self._audio, self._tokens
+        needed = sum(array.nbytes for array in arrays)
         if needed > room:
             raise SonorantError(
                 f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's share of free memory, "
                 f"{room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
-        self._mels, self._audio, self._tokens = (np.array(array) for array in (self._mels, self._audio, self._tokens))
+        self._mels, self._pitch, self._audio, self._tokens = (np.array(array) for array in arrays)
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
         return self._read(self._mels, self._first_frame[i] + start, self._frames_of(i, start, frames))
+
+    def mel_and_pitch(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
+        """Log-mel, then the rows of `sonorant.audio.pitch.track_pitch`, float16 (T, M + 2), of the same frames."""
+        first, count = self._first_frame[i] + start, self._frames_of(i, start, frames)
+        return np.concatenate([self._read(self._mels, first, count), self._read(self._pitch, first, count)], axis=1)
 
     def samples(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Samples int16 (T * hop,), full scale 32768, of the same frames; the end of an utterance is zeros."""
@@ -132,7 +141,7 @@ class FeatureStore:
 
     def verify(self) -> None:
         """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
-        if content_hash([array_hash(self.path / name) for name in (MELS, AUDIO, TOKENS)]) != self.header["content"]:
+        if content_hash([array_hash(self.path / name) for name in ARRAYS]) != self.header["content"]:
             raise SonorantError(f"{self.path}: the arrays are not those the header was written for; {_REPAIR}")
 
 
@@ -152,7 +161,7 @@ def array_hash(path: Path) -> str:
 
 
 def content_hash(hashes: list[str]) -> str:
-    """Hex SHA-256 over the hashes of mels, audio and tokens, in this order."""
+    """Hex SHA-256 over the hashes of `ARRAYS`, in this order."""
     return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
 
 
@@ -180,7 +189,7 @@ def _difference(found: Any, wanted: dict[str, Any]) -> str:
     return ", ".join(f"audio.{key} {found.get(key)} (now {wanted.get(key)})" for key in keys)
 
 
-FILES = ("header.json", "index.json", MELS, AUDIO, TOKENS)
+FILES = ("header.json", "index.json", *ARRAYS)
 _NO_ROOM = "make room there, name another folder or set data.preload to none"
 
 

@@ -36,6 +36,8 @@ class Case:
     states: Floats
     ends: Ints
     mel: Floats
+    frames: Floats
+    """The mel as the vocoder takes it, with what it is told of pitch."""
     samples: Floats
 
     @property
@@ -71,6 +73,7 @@ class Case:
             self.states[one, :tokens],
             self.ends[one, :tokens],
             self.mel[one, :, :frames],
+            self.frames[one, :, :frames],
             self.samples[one, : frames * hop],
         )
 

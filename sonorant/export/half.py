@@ -103,7 +103,7 @@ class _Conversion:
         if makes_floats:
             del node.attribute[:]
             node.attribute.append(helper.make_attribute("to", target))
-        elif gives:
+        elif takes:  # those that give none, comparisons, take float32
             node.input[:] = [self._as(tensor, target) if tensor in self.element else tensor for tensor in node.input]
         self.element |= {outputs.get(tensor, tensor): target for tensor in gives}
         node.input[:] = [outputs.get(tensor, tensor) for tensor in node.input]

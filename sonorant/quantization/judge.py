@@ -61,7 +61,7 @@ class WaveformJudge:
     def run(self, model: nn.Module) -> None:
         """Send the utterances' mels through the model."""
         for batch in self.batches:
-            self.sounding(model, batch)(batch["mel"])
+            self.sounding(model, batch)(batch["frames"])
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> Judged:

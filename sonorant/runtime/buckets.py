@@ -67,10 +67,14 @@ class Counters:
 class Bucketed:
     """Makes a runtime of fixed shapes one of any shape. Any number of threads may use it."""
 
-    def __init__(self, fixed: Runtime, free: Runtime, buckets: Buckets, prepared: Callable[[], int]) -> None:
+    def __init__(
+        self, fixed: Runtime, free: Runtime, buckets: Buckets, prepared: Callable[[], int], rows: int | None = None
+    ) -> None:
         """`fixed`: only ever given the shapes of `buckets`, prepares something for each at its first call; `free`:
-        computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far."""
+        computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far;
+        `rows`: of a vocoder's frame, None = as many as a decoder's."""
         self.buckets = buckets
+        self._rows = rows
         self._prepared_so_far = prepared
         self._fixed = fixed
         self._free = free
@@ -128,7 +132,8 @@ class Bucketed:
                 ends = np.repeat(np.arange(1, shape[1] + 1)[None], rows, axis=0)
                 mel[rows, shape[2]] = self.decode(states[rows], ends, np.arange(shape[2]))
             else:
-                self.vocode(mel[shape], np.full(rows, shape[1]))
+                frames = mel[shape] if self._rows is None else np.zeros((rows, self._rows, shape[1]), np.float32)
+                self.vocode(frames, np.full(rows, shape[1]))
         with self._counting:
             self._hits = self._misses = 0
             self._warmed = self._prepared_so_far()

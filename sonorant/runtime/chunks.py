@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.arrays import Floats, Ints
-from sonorant.runtime.bundle import ReceptiveField
 from sonorant.runtime.runtimes import Runtime
 
 
@@ -70,16 +69,6 @@ def vocode_chunks(
         hop = samples.shape[1] // (end - start)
         yield samples[:, (first - start) * hop : (last - start) * hop]
         first, number, after = last, number + 1, receptive_field
-
-
-def speak(runtime: Runtime, states: Floats, ends: Ints, receptive_field: ReceptiveField, limit: int) -> Floats:
-    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames, all rows together, at once."""
-    lengths = ends[:, -1]
-    size = max(1, limit // len(ends))
-    if lengths.max() <= size:
-        return runtime.vocode(runtime.decode(states, ends, np.arange(lengths.max())), lengths)
-    mel = decode_chunks(runtime, states, ends, receptive_field.decoder, [size])
-    return np.concatenate(list(vocode_chunks(runtime, mel, lengths, receptive_field.vocoder, [size])), axis=1)
 
 
 def _borders(frames: int, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.audio.pitch import SourceRows
 from sonorant.audio.wav import write_wav
 from sonorant.data.batches import Batch, SegmentBatches
 from sonorant.data.features import FeatureStore
@@ -58,7 +59,7 @@ class WaveformTrainConfig(TrainConfig):
 
 
 class GeneratorLosses(nn.Module):
-    """Losses of a model from mel (B, M, T) to samples (B, T * hop), summed over segments."""
+    """Losses of a model from frames (B, R, T) to samples (B, T * hop), summed over segments."""
 
     def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None, judged: int) -> None:
         """`judged`: samples of a segment that the adversaries hear."""
@@ -69,7 +70,7 @@ class GeneratorLosses(nn.Module):
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
         """Batch of `SegmentBatches` -> `mel`, `spectrum` and, with adversaries, `adversarial` and `features`."""
-        real_BS, fake_BS = batch["samples"], self.model(batch["mel"])
+        real_BS, fake_BS = batch["samples"], self.model(batch["frames"])
         batch[FAKE] = fake_BS.detach()
         with torch.autocast(real_BS.device.type, enabled=False):
             losses = {
@@ -211,10 +212,11 @@ class WaveformRecipe:
     def write_sample(self, model: nn.Module, folder: Path) -> None:
         """Write the first validation utterance through the model: audio, and its mel beside the recording's."""
         item = int(self.validation_items[0])
-        target_MT = torch.from_numpy(np.array(self.store.mel(item).T, dtype=np.float32))
-        samples_S = model(target_MT[None].to(next(model.parameters()).device))[0].cpu()
         audio = self.store.audio
-        np.savez_compressed(folder / "mel.npz", predicted=log_mel(samples_S, audio).numpy(), target=target_MT.numpy())
+        frames_1RT = SourceRows(audio.sample_rate, audio.hop).append(self.store.mel_and_pitch(item).T[None])
+        samples_S = model(torch.from_numpy(frames_1RT).to(next(model.parameters()).device))[0].cpu()
+        predicted_MT, target_MT = log_mel(samples_S, audio).numpy(), frames_1RT[0, : audio.n_mels]
+        np.savez_compressed(folder / "mel.npz", predicted=predicted_MT, target=target_MT)
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
 
     def start_from(self, initial: Initial) -> Taken:

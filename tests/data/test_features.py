@@ -143,7 +143,7 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("audio.npy", Path.unlink, "audio.npy: no such file"),
         ("mels.npy", lambda path: path.write_bytes(b"not numpy"), "mels.npy: truncated or damaged"),
         ("index.json", Path.unlink, "index.json: no such file"),
-        ("header.json", edit(lambda header: header.update(version=99)), "version 99, this code reads 1"),
+        ("header.json", edit(lambda header: header.update(version=99)), "version 99, this code reads 2"),
         ("header.json", edit(lambda header: header.pop("speakers")), "header.json: key 'speakers' is missing"),
         ("index.json", edit(lambda index: index.pop()), "mels.npy: holds float16 .*, the index says"),
         ("index.json", edit(lambda index: index.reverse()), "do not follow each other"),

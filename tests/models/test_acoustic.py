@@ -13,10 +13,11 @@ CONFIG = AcousticConfig(
 )  # fmt: skip
 
 
-@pytest.fixture(params=["regression", "flow"])
+@pytest.fixture(params=[("regression", False), ("regression", True), ("flow", True)], ids=str)
 def model(request: pytest.FixtureRequest) -> AcousticModel:
     torch.manual_seed(0)
-    config = replace(CONFIG, decoder=request.param)
+    decoder, pitch = request.param
+    config = replace(CONFIG, decoder=decoder, pitch=pitch)
     return AcousticModel(config, symbols=12, speakers=3, mels=8, mel_mean=-5.0, mel_std=2.0).eval()
 
 
@@ -34,7 +35,8 @@ def test_an_utterance_in_a_batch_equals_itself_alone(model: AcousticModel) -> No
         alone, length = model.synthesize(own, lengths[item : item + 1], torch.tensor([item]), torch.ones(1))
         assert length[0] == mel_lengths[item]
         torch.testing.assert_close(mel[item : item + 1, :, : length[0]], alone, atol=1e-5, rtol=1e-5)
-        assert (mel[item, :, length[0] :] == SILENCE).all()
+        assert (mel[item, : model.mels, length[0] :] == SILENCE).all()
+        assert not mel[item, model.mels :, length[0] :].any()
 
 
 @torch.no_grad()
@@ -66,3 +68,13 @@ def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
 def test_contradictions_are_refused() -> None:
     with pytest.raises(ValueError, match="odd"):
         replace(CONFIG, encoder_kernel=4)
+
+
+@torch.no_grad()
+def test_frames_are_told_as_they_are_stored(model: AcousticModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder that says exactly what it is to learn gives the stored mel, pitch and voicing back."""
+    mel, pitch = torch.randn(1, 6, 8) - 5.0, torch.rand(1, 6, 2)
+    wanted = model.normalized_frames(mel, pitch)
+    monkeypatch.setattr(model.decoder, "forward", lambda *_: wanted)
+    got = model.decode(torch.zeros(1, 3, 16), torch.tensor([[2, 4, 6]]), torch.arange(6))[0].T
+    torch.testing.assert_close(got, torch.cat([mel, pitch], dim=2)[0, :, : 8 + 2 * model.config.pitch])

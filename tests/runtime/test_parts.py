@@ -6,10 +6,11 @@ import torch
 
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
+from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.files import read_json
 from sonorant.models import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
+from sonorant.runtime.chunks import decode_chunks, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.support.runtimes import Replaced
 from tests.support.tiny_voice import CORPUS, write_trained
@@ -37,8 +38,10 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
     mel_parts = list(decode_chunks(runtime, states, ends, receptive_field.decoder, sizes))
     assert mel_parts[0].shape[2] == min(sizes[0], lengths.max())
     np.testing.assert_allclose(np.concatenate(mel_parts, axis=2), whole, atol=1e-5)
-    parts = list(vocode_chunks(runtime, mel_parts, lengths, receptive_field.vocoder, (23, *sizes)))
-    np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole, lengths), atol=1e-5)
+    frames = vocoder_frames(mel_parts, bundle.description)
+    parts = list(vocode_chunks(runtime, frames, lengths, receptive_field.vocoder, (23, *sizes)))
+    (whole_frames,) = vocoder_frames([whole], bundle.description)
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole_frames, lengths), atol=1e-5)
 
 
 @pytest.fixture(scope="module", params=["regression", pytest.param("flow", marks=pytest.mark.long)])
@@ -66,11 +69,12 @@ def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Ru
     states, ends = encoded(runtime)
     lengths = ends[:, -1]
     mel = runtime.decode(states, ends, np.arange(lengths.max()))
-    samples = runtime.vocode(mel, lengths)
+    (frames,) = vocoder_frames([mel], bundle.description)
+    samples = runtime.vocode(frames, lengths)
 
     def differences(less: int) -> list[float]:
         mel_parts = list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,)))
-        parts = list(vocode_chunks(runtime, [mel], lengths, receptive_field.vocoder - less, (20,)))
+        parts = list(vocode_chunks(runtime, [frames], lengths, receptive_field.vocoder - less, (20,)))
         pairs = (np.concatenate(mel_parts, axis=2), mel), (np.concatenate(parts, axis=1), samples)
         return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got, wanted in pairs]
 
@@ -81,7 +85,8 @@ def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Ru
 def test_a_limit_changes_the_work_not_the_speech(voice: tuple[Bundle, Runtime], limit: int) -> None:
     bundle, runtime = voice
     states, ends = encoded(runtime)
-    whole = runtime.vocode(runtime.decode(states, ends, np.arange(ends.max())), ends[:, -1])
+    (frames,) = vocoder_frames([runtime.decode(states, ends, np.arange(ends.max()))], bundle.description)
+    whole = runtime.vocode(frames, ends[:, -1])
     widest = 0
 
     def vocode(mel: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -90,6 +95,6 @@ def test_a_limit_changes_the_work_not_the_speech(voice: tuple[Bundle, Runtime], 
         return runtime.vocode(mel, lengths)
 
     watched = Replaced(runtime, vocode=vocode)
-    spoken = speak(watched, states, ends, bundle.description.receptive_field, limit)
+    spoken = speak(watched, states, ends, bundle.description, limit)
     np.testing.assert_allclose(spoken, whole, atol=1e-5)
     assert widest <= limit + 2 * 2 * bundle.description.receptive_field.vocoder

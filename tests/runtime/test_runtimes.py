@@ -9,11 +9,11 @@ import torch
 
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
+from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.files import read_json
 from sonorant.models import save_model
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.chunks import speak
 from sonorant.runtime.runtimes import RUNTIMES, LoadOptions, Runtime, load_runtime
 from tests.support.runtimes import assert_same_at_once
 
@@ -25,15 +25,16 @@ Speech = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 @pytest.fixture(scope="module")
 def expected(bundle: Bundle, trained: tuple[Path, Path]) -> Speech:
-    return spoken(load_runtime("torch", bundle, LoadOptions(trained=trained)))
+    return spoken(load_runtime("torch", bundle, LoadOptions(trained=trained)), bundle)
 
 
-def spoken(runtime: Runtime) -> Speech:
+def spoken(runtime: Runtime, bundle: Bundle) -> Speech:
     """Ends, mel and samples of two utterances together."""
     tokens = np.random.default_rng(0).integers(0, 2, (2, 30, 3)) + np.array([5, 0, 0])
     states, ends = runtime.encode(tokens, np.array([30, 12]), np.array([0, 1]), np.array([1.0, 1.5], np.float32))
     mel = runtime.decode(states, ends, np.arange(ends.max()))
-    return ends, mel, runtime.vocode(mel, ends[:, -1])
+    (frames,) = vocoder_frames([mel], bundle.description)
+    return ends, mel, runtime.vocode(frames, ends[:, -1])
 
 
 def assert_equal_speech(got: Speech, expected: Speech, mel: float, samples: float) -> None:
@@ -44,7 +45,7 @@ def assert_equal_speech(got: Speech, expected: Speech, mel: float, samples: floa
 
 
 def test_onnx_runtime_answers_as_torch(bundle: Bundle, expected: Speech) -> None:
-    assert_equal_speech(spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1))), expected, 1e-5, 1e-6)
+    assert_equal_speech(spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle), expected, 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "torch"])
@@ -57,7 +58,7 @@ def test_many_requests_at_once_are_answered_as_alone(name: str, bundle: Bundle, 
         lengths = rng.integers(1, longest + 1, rows)
         tokens = rng.integers(0, 2, (rows, longest, 3)) + np.array([5, 0, 0])
         states, ends = runtime.encode(tokens, lengths, rng.integers(0, 2, rows), np.ones(rows, np.float32))
-        return speak(runtime, states, ends, bundle.description.receptive_field, limit=100)
+        return speak(runtime, states, ends, bundle.description, limit=100)
 
     assert_same_at_once(say, range(48))
 
@@ -65,7 +66,7 @@ def test_many_requests_at_once_are_answered_as_alone(name: str, bundle: Bundle, 
 def test_half_precision_keeps_the_timing_and_nearly_the_sound(
     bundle: Bundle, trained: tuple[Path, Path], expected: Speech
 ) -> None:
-    halved = spoken(load_runtime("torch", bundle, LoadOptions(trained=trained, variant="bf16")))
+    halved = spoken(load_runtime("torch", bundle, LoadOptions(trained=trained, variant="bf16")), bundle)
     assert_equal_speech(halved, expected, 0.1, 0.01)
     assert np.abs(halved[1] - expected[1]).max() > 1e-4, "computed in full precision"
 
@@ -98,7 +99,7 @@ def test_quantised_folders_are_not_taken_for_float_ones(
     with pytest.raises(SonorantError, match="hold quantised models; bf16 needs"):
         load_runtime("torch", bundle, LoadOptions(trained=folders, variant="bf16"))
     for variant in (None, "int8"):
-        got = spoken(load_runtime("torch", bundle, LoadOptions(trained=folders, variant=variant)))
+        got = spoken(load_runtime("torch", bundle, LoadOptions(trained=folders, variant=variant)), bundle)
         assert 1e-5 < np.abs(got[1] - expected[1]).max() < 1.0
 
 
@@ -123,14 +124,14 @@ def test_gpu_runtimes_answer_as_torch_on_the_cpu(
 ) -> None:
     runtime = load_runtime(name, bundle, LoadOptions(trained=trained, variant=variant, batches=(2,), warm_up=True))
     mel, samples = (1e-3, 1e-3) if variant == "fp32" else (0.1, 0.01)
-    assert_equal_speech(spoken(runtime), expected, mel, samples)
+    assert_equal_speech(spoken(runtime, bundle), expected, mel, samples)
     if isinstance(runtime, Bucketed):
         assert (runtime.counters().misses, runtime.counters().late) == (0, 0)
 
 
 @pytest.mark.skipif(not CUDA_PROVIDER, reason="no onnxruntime-gpu here")
 def test_gpu_onnx_runtime_answers_as_torch_on_the_cpu(bundle: Bundle, expected: Speech) -> None:
-    assert_equal_speech(spoken(load_runtime("onnxruntime-cuda", bundle, LoadOptions())), expected, 1e-3, 1e-3)
+    assert_equal_speech(spoken(load_runtime("onnxruntime-cuda", bundle, LoadOptions()), bundle), expected, 1e-3, 1e-3)
 
 
 @pytest.mark.parametrize("sizes", [{"batches": ()}, {"batches": (1, 0)}, {"slots": ()}, {"slots": (-64, 64)}], ids=str)

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
-from sonorant.data.features import AUDIO, MELS, TOKENS, VERSION, array_hash, content_hash
+from sonorant.audio.pitch import HIGHEST, REFERENCE
+from sonorant.data.features import ARRAYS, VERSION, array_hash, content_hash
 from sonorant.files import atomic_folder, write_json
 from sonorant.text.frontend import Phoneme, SymbolTable
 
@@ -34,11 +35,11 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
     random = np.random.default_rng(seed)
     table = SymbolTable(SYMBOLS)
     held_out = min(100, max(1, round(VALIDATION * utterances)))
-    mels, samples, tokens, index = [], [], [], []
+    mels, pitch, samples, tokens, index = [], [], [], [], []
     frames = count = 0
     for number in range(utterances):
         spoken = random.integers(0, len(SYMBOLS), max(2, round(random.uniform(*seconds) * TONES_PER_SECOND)))
-        wave = _tones(spoken, audio, random)
+        wave, hertz = _tones(spoken, audio, random)
         mel = log_mel(torch.from_numpy(wave.astype(np.float32) / 32768.0), audio).T.numpy().astype(np.float16)
         phonemes = [Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)]
         ids = table.to_tokens(phonemes)
@@ -49,11 +50,13 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
         })  # fmt: skip
         frames, count = frames + len(mel), count + len(ids)
         mels.append(mel)
+        octaves = np.log2(np.minimum(hertz[:: audio.hop], HIGHEST) / REFERENCE)
+        pitch.append(np.stack([octaves, np.ones(len(mel))], axis=1).astype(np.float16))
         samples.append(wave)
         tokens.append(ids)
     train = np.concatenate(mels[: utterances - held_out]).astype(np.float64)
     with atomic_folder(out) as folder:
-        for name, arrays in ((MELS, mels), (AUDIO, samples), (TOKENS, tokens)):
+        for name, arrays in zip(ARRAYS, (mels, pitch, samples, tokens), strict=True):
             np.save(folder / name, np.concatenate(arrays))
         header = {
             "version": VERSION,
@@ -63,23 +66,25 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
             "speakers": ["high", "low"],
             "mel_mean": float(train.mean()),
             "mel_std": float(train.std()),
-            "content": content_hash([array_hash(folder / name) for name in (MELS, AUDIO, TOKENS)]),
+            "content": content_hash([array_hash(folder / name) for name in ARRAYS]),
         }
         write_json(folder / "index.json", index)
         write_json(folder / "header.json", header)
 
 
-def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) -> np.ndarray:
-    """int16 (S,), S a whole number of hops: a decaying tone a symbol, in a little noise."""
-    phrases = []
+def _tones(spoken: np.ndarray, audio: MelConfig, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """int16 (S,), S a whole number of hops: a decaying tone a symbol, in a little noise; and its pitch in Hz (S,)."""
+    phrases, hertz = [], []
     for symbol in spoken:
         time = np.arange(int(audio.sample_rate / TONES_PER_SECOND * random.uniform(0.7, 1.3))) / audio.sample_rate
         pitch = 0.9 * audio.f_max * (0.05 + 0.95 * symbol / len(SYMBOLS))
         phrases.append(0.3 * np.sin(2 * np.pi * pitch * time) * np.exp(-6.0 * time))
+        hertz.append(np.full(len(time), pitch))
     wave = np.concatenate(phrases)
-    wave = np.concatenate([wave, np.zeros(frames_of(len(wave), audio) * audio.hop - len(wave))])
+    missing = frames_of(len(wave), audio) * audio.hop - len(wave)
+    wave, pitches = np.pad(wave, (0, missing)), np.pad(np.concatenate(hertz), (0, missing), mode="edge")
     noisy = wave + 0.003 * random.standard_normal(len(wave))
-    return np.clip(np.rint(32768.0 * noisy), -32768, 32767).astype(np.int16)
+    return np.clip(np.rint(32768.0 * noisy), -32768, 32767).astype(np.int16), pitches
 
 
 def main() -> None:

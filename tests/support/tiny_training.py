@@ -71,7 +71,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     model: dict[str, Any] = {"channels": 16, "expansion": 2}
     if kind == "acoustic":
         model |= {"decoder": "regression", "encoder_blocks": 1, "encoder_kernel": 3, "decoder_blocks": 2}
-        model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2}
+        model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2, "pitch": True}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
     elif kind == "language_model":
         model |= {"encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24, "dropout": 0.1}
@@ -81,7 +81,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
         model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}
         model |= {"codebook_dropout": 0.3, "pretrained": None}
     else:
-        model |= {"blocks": 2, "kernel": 3}
+        model |= {"kind": "source_filter", "blocks": 2, "kernel": 3}
     if kind not in ("acoustic", "language_model"):
         train |= {
             "segments_per_micro_batch": 4,

@@ -26,10 +26,11 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
     common = _common(audio or AUDIO)
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
-        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2,
+        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "pitch": True,
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
-    vocoder = {**common, "kind": "vocoder", "config": {"channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}}
+    sizes = {"kind": "source_filter", "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}
+    vocoder = {**common, "kind": "vocoder", "config": sizes}
     torch.manual_seed(0)
     for description in (acoustic, vocoder):
         save_model(folder / description["kind"], build(description).state_dict(), description)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sonorant.audio.pitch import SourceRows
 from sonorant.errors import SonorantError
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle
@@ -45,7 +46,7 @@ def speak(runtime: Runtime, batch: int, tokens: int, seed: int = 0) -> tuple[np.
     states, ends = runtime.encode(ids, lengths, np.zeros(batch, np.int64), np.ones(batch, np.float32))
     frames = int(ends[:, -1].max())
     mel = runtime.decode(states, ends, np.arange(frames))
-    return ends, mel, runtime.vocode(mel, ends[:, -1])
+    return ends, mel, runtime.vocode(SourceRows(16000, 256).append(mel), ends[:, -1])
 
 
 @pytest.mark.parametrize(("batch", "tokens"), [(1, 1), (1, 2), (1, 17), (1, 60), (3, 23), (8, 40), (9, 11), (1, 900)])

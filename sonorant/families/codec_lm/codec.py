@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sonorant.arrays import Floats, Ints
-from sonorant.families.parallel.vocoder import ENTER_KERNEL, Vocoder, VocoderConfig
+from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
 
@@ -118,8 +118,10 @@ class Codec(nn.Module):
         self.register_buffer("mel_mean", torch.tensor(mel_mean))
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
-    def forward(self, mel_BMT: Tensor) -> Tensor:
-        """Log-mel (B, M, T) -> samples (B, T * hop), differentiable; in training some rows lose later codebooks."""
+    def forward(self, frames_BRT: Tensor) -> Tensor:
+        """Frames (B, R, T), of which it hears the log-mel, the first M rows -> samples (B, T * hop), differentiable; in
+        training some rows lose later codebooks."""
+        mel_BMT = frames_BRT[:, : self.encoder.enter.in_channels]
         values_BFGD = self._values(mel_BMT)
         if self.training and self.config.codebook_dropout and self.codebooks > 1:
             values_BFGD = values_BFGD * self._kept(values_BFGD)
@@ -210,7 +212,7 @@ class CodecDecoder(nn.Module):
         sizes = VocoderConfig(
             channels=config.channels, expansion=config.expansion, blocks=config.decoder_blocks, kernel=config.kernel
         )
-        self.vocoder = Vocoder(sizes, mels=mels, n_fft=n_fft, hop=hop)
+        self.vocoder = Vocos(sizes, mels=mels, n_fft=n_fft, hop=hop)
 
     def forward(self, values_BFV: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """(B, F, V) float, code frames of each row (B,) int64 (None: all) -> samples (B, F * stride * hop) float32."""

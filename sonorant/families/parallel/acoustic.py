@@ -1,5 +1,6 @@
-"""The parallel acoustic model: tokens in, log-mel out, no recurrence. Two decoders can end it; both have
-`forward(hidden, mask, time) -> mel` and `loss(hidden, mask, mel) -> summed loss`, on normalised mels."""
+"""The parallel acoustic model: tokens in, frames of log-mel and pitch out, no recurrence. Two decoders can end it; both
+have `forward(hidden, mask, time) -> frames` and `errors(hidden, mask, frames)`, on normalised frames of D rows: M mel
+bins, then those of `sonorant.audio.pitch.ROWS` where the model tells pitch."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sonorant.audio.pitch import ROWS
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 
@@ -23,67 +25,66 @@ SIGMA_MIN = 1e-4
 class RegressionDecoder(nn.Module):
     """One pass; L1. Sharp enough where a voice says the same thing the same way."""
 
-    def __init__(self, config: AcousticConfig, mels: int) -> None:
+    def __init__(self, config: AcousticConfig, rows: int) -> None:
         super().__init__()
         self.stack = _stack(config)
-        self.out = nn.Linear(config.channels, mels)
+        self.out = nn.Linear(config.channels, rows)
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor | None = None) -> Tensor:
-        """(B, T, C), mask (B, T, 1) -> (B, T, M); the same at any time."""
+        """(B, T, C), mask (B, T, 1) -> (B, T, D); the same at any time."""
         return self.out(self.stack(hidden_BTC, mask_BT1))
 
-    def loss(self, hidden_BTC: Tensor, mask_BT1: Tensor, mel_BTM: Tensor) -> Tensor:
-        """Sum over real frames of the mean absolute error over mel bins."""
-        return ((self(hidden_BTC, mask_BT1).float() - mel_BTM).abs().mean(2, keepdim=True) * mask_BT1).sum()
+    def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, frames_BTD: Tensor) -> Tensor:
+        """Absolute errors (B, T, D), zero where no frame is real."""
+        return (self(hidden_BTC, mask_BT1).float() - frames_BTD).abs() * mask_BT1
 
 
 class FlowDecoder(nn.Module):
     """Optimal-transport conditional flow matching (Lipman et al. 2023, 4.1; Mehta et al. 2024, "Matcha-TTS")."""
 
-    noise_TM: Tensor
+    noise_TD: Tensor
     frequency: Tensor
 
-    def __init__(self, config: AcousticConfig, mels: int) -> None:
+    def __init__(self, config: AcousticConfig, rows: int) -> None:
         super().__init__()
         self.steps = config.flow_steps
-        self.mels = mels
-        self.enter = nn.Linear(mels + config.channels, config.channels)
+        self.enter = nn.Linear(rows + config.channels, config.channels)
         self.time = nn.Sequential(
             nn.Linear(64, config.channels), nn.SiLU(), nn.Linear(config.channels, config.channels)
         )
         self.stack = _stack(config)
-        self.out = nn.Linear(config.channels, mels)
+        self.out = nn.Linear(config.channels, rows)
         generator = torch.Generator().manual_seed(0)
-        self.register_buffer("noise_TM", torch.randn(NOISE_FRAMES, mels, generator=generator))
+        self.register_buffer("noise_TD", torch.randn(NOISE_FRAMES, rows, generator=generator))
         self.register_buffer(
             "frequency", torch.exp(torch.arange(32) * (-math.log(1000.0) / 31)) * 100.0, persistent=False
         )
 
-    def velocity(self, x_BTM: Tensor, time_B: Tensor, hidden_BTC: Tensor, mask_BT1: Tensor) -> Tensor:
-        """The field that carries noise at time 0 to a mel at time 1: (B, T, M), time (B,) -> (B, T, M)."""
+    def velocity(self, x_BTD: Tensor, time_B: Tensor, hidden_BTC: Tensor, mask_BT1: Tensor) -> Tensor:
+        """The field that carries noise at time 0 to frames at time 1: (B, T, D), time (B,) -> (B, T, D)."""
         angle_BF = time_B[:, None] * self.frequency
         time_BC = self.time(torch.cat([angle_BF.sin(), angle_BF.cos()], dim=1))
-        x_BTC = self.enter(torch.cat([x_BTM, hidden_BTC], dim=2)) + time_BC[:, None]
+        x_BTC = self.enter(torch.cat([x_BTD, hidden_BTC], dim=2)) + time_BC[:, None]
         return self.out(self.stack(x_BTC, mask_BT1))
 
     def forward(self, hidden_BTC: Tensor, mask_BT1: Tensor, time_T: Tensor) -> Tensor:
-        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, M): `flow_steps` Euler steps from fixed
+        """(B, T, C), mask (B, T, 1), frame numbers (T,) int64 -> (B, T, D): `flow_steps` Euler steps from fixed
         noise."""
-        x_BTM = self.noise_TM[time_T % NOISE_FRAMES][None].expand(hidden_BTC.shape[0], -1, -1)
+        x_BTD = self.noise_TD[time_T % NOISE_FRAMES][None].expand(hidden_BTC.shape[0], -1, -1)
         for step in range(self.steps):
             time_B = torch.full((hidden_BTC.shape[0],), step / self.steps, device=hidden_BTC.device)
-            x_BTM = x_BTM + self.velocity(x_BTM, time_B, hidden_BTC, mask_BT1).float() / self.steps
-        return x_BTM
+            x_BTD = x_BTD + self.velocity(x_BTD, time_B, hidden_BTC, mask_BT1).float() / self.steps
+        return x_BTD
 
-    def loss(self, hidden_BTC: Tensor, mask_BT1: Tensor, mel_BTM: Tensor) -> Tensor:
-        """Sum over real frames of the mean squared error of the velocity at a random time."""
-        time_B = torch.rand(mel_BTM.shape[0], device=mel_BTM.device)
-        noise_BTM = torch.randn_like(mel_BTM)
+    def errors(self, hidden_BTC: Tensor, mask_BT1: Tensor, frames_BTD: Tensor) -> Tensor:
+        """Squared errors (B, T, D) of the velocity at a random time, zero where no frame is real."""
+        time_B = torch.rand(frames_BTD.shape[0], device=frames_BTD.device)
+        noise_BTD = torch.randn_like(frames_BTD)
         weight_B11 = time_B[:, None, None]
-        x_BTM = (1 - (1 - SIGMA_MIN) * weight_B11) * noise_BTM + weight_B11 * mel_BTM
-        target_BTM = mel_BTM - (1 - SIGMA_MIN) * noise_BTM
-        predicted_BTM = self.velocity(x_BTM, time_B, hidden_BTC, mask_BT1).float()
-        return (((predicted_BTM - target_BTM) ** 2).mean(2, keepdim=True) * mask_BT1).sum()
+        x_BTD = (1 - (1 - SIGMA_MIN) * weight_B11) * noise_BTD + weight_B11 * frames_BTD
+        target_BTD = frames_BTD - (1 - SIGMA_MIN) * noise_BTD
+        predicted_BTD = self.velocity(x_BTD, time_B, hidden_BTC, mask_BT1).float()
+        return (predicted_BTD - target_BTD).square() * mask_BT1
 
 
 def _stack(config: AcousticConfig) -> ConvNeXtStack:
@@ -96,6 +97,11 @@ DECODERS: dict[str, type[RegressionDecoder] | type[FlowDecoder]] = {
     "regression": RegressionDecoder,
     "flow": FlowDecoder,
 }
+PITCH_STD = 0.25
+"""Octaves: about how far a speaker's pitch goes up and down."""
+MOST_OCTAVES = 1.5
+"""Pitch is kept within so many octaves of its reference: 71 to 566 Hz."""
+VOICING_MEAN = VOICING_STD = 0.5
 LONGEST_TOKEN = 300.0
 """Frames one token may last at synthesis: a guard against a duration predictor gone astray."""
 SILENCE = -11.5129
@@ -124,6 +130,9 @@ class AcousticConfig:
     """Dropout inside the blocks, 0 to below 1."""
     flow_steps: int
     """Euler steps of the flow decoder at synthesis."""
+    pitch: bool = False
+    """Whether the decoder tells pitch and voicing of each frame too, which a vocoder with a source needs. The default is
+    for models of before."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -157,7 +166,8 @@ class AcousticModel(PhonemeEncoder):
         width = config.channels
         self.duration = DurationPredictor(width)
         self.position = nn.Linear(5, width)
-        self.decoder = DECODERS[config.decoder](config, mels)
+        self.mels = mels
+        self.decoder = DECODERS[config.decoder](config, mels + ROWS * config.pitch)
 
     def encode(self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor) -> Encoded:
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
@@ -201,13 +211,26 @@ class AcousticModel(PhonemeEncoder):
         return encoded.states_BNC + self.speaker(speaker_B)[:, None], (duration_BN.cumsum(1) + 0.5).floor().long()
 
     def decode(self, states_BNC: Tensor, ends_BN: Tensor, time_T: Tensor) -> Tensor:
-        """Synthesis on frames: output of `encode_speech`, frame numbers (T,) int64 in a row -> log-mel (B, M, T)
-        float32, silent outside an utterance. A part equals that of the whole if it has `receptive_field` frames around
+        """Synthesis on frames: output of `encode_speech`, frame numbers (T,) int64 in a row -> log-mel and, with
+        `config.pitch`, pitch and voicing (B, D, T) float32, silent outside an utterance. A part equals that of the whole if it has `receptive_field` frames around
         it."""
         hidden_BTC, _, mask_BT1 = self.expand(states_BNC, ends_BN, time_T)
-        mel_BTM = self.decoder(hidden_BTC, mask_BT1, time_T)
-        mel_BTM = (mel_BTM.float() * self.mel_std + self.mel_mean) * mask_BT1 + SILENCE * (1.0 - mask_BT1)
-        return mel_BTM.transpose(1, 2)
+        frames_BTD = self.decoder(hidden_BTC, mask_BT1, time_T).float()
+        mel_BTM = frames_BTD[..., : self.mels] * self.mel_std + self.mel_mean
+        mel_BTM = mel_BTM * mask_BT1 + SILENCE * (1.0 - mask_BT1)
+        if not self.config.pitch:
+            return mel_BTM.transpose(1, 2)
+        octaves_BT1 = (frames_BTD[..., self.mels : self.mels + 1] * PITCH_STD).clamp(-MOST_OCTAVES, MOST_OCTAVES)
+        voicing_BT1 = (frames_BTD[..., self.mels + 1 :] * VOICING_STD + VOICING_MEAN).clamp(0.0, 1.0)
+        return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
+
+    def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor) -> Tensor:
+        """What the decoder is to say: log-mel and pitch as stored -> (B, T, D), each row of about unit spread."""
+        normalized_BTM = self.normalize(mel_BTM)
+        if not self.config.pitch:
+            return normalized_BTM
+        voicing_BT1 = (pitch_BT2[..., 1:] - VOICING_MEAN) / VOICING_STD
+        return torch.cat([normalized_BTM, pitch_BT2[..., :1] / PITCH_STD, voicing_BT1], dim=2)
 
     @property
     def receptive_field(self) -> int:
@@ -219,7 +242,7 @@ class AcousticModel(PhonemeEncoder):
     def synthesize(
         self, tokens_BN3: Tensor, lengths_B: Tensor, speaker_B: Tensor, speed_B: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Both halves: arguments of `encode_speech` -> mel (B, M, T), silence past each end, and lengths (B,) int64."""
+        """Both halves: arguments of `encode_speech` -> frames (B, D, T), silence past each end, and lengths (B,) int64."""
         states_BNC, ends_BN = self.encode_speech(tokens_BN3, lengths_B, speaker_B, speed_B)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNC, ends_BN, time_T), ends_BN[:, -1]

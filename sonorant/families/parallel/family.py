@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sonorant.arrays import Integers, Ints
+import numpy as np
+
+from sonorant.arrays import Floats, Integers, Ints
 from sonorant.families.family import Family, Hear, ModelKind
+from sonorant.files import read_json
 
 if TYPE_CHECKING:
     from torch import nn
@@ -129,7 +132,17 @@ class Parallel(Family):
         return expect_parallel(bundle, trained, utterances, name)
 
     def hear(self, waveform: Path) -> Hear:
-        return lambda mel_MT, samples_S: (mel_MT, mel_MT.shape[1])
+        from sonorant.audio.pitch import SourceRows, track_pitch
+
+        audio = read_json(waveform / "model.json")["audio"]
+        rate, hop = audio["sample_rate"], audio["hop"]
+
+        def frames_of(mel_MT: Floats, samples_S: Floats) -> tuple[Floats, int]:
+            pitch_T2 = track_pitch(samples_S, rate, hop, mel_MT.shape[1])
+            known_DT = np.concatenate([mel_MT, pitch_T2.T])
+            return SourceRows(rate, hop).append(known_DT[None])[0], mel_MT.shape[1]
+
+        return frames_of
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         from sonorant.data.codes import write_no_codes

@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sonorant.audio.pitch import ROWS, SOURCE_ROWS, with_source
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription
+from sonorant.errors import SonorantError
 from sonorant.export.comparison import Arrays
 from sonorant.export.onnx import ExportConfig, Traced, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
-from sonorant.families.parallel.vocoder import Vocoder
+from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.runtime.bundle import ReceptiveField
 
 
@@ -37,12 +39,23 @@ class ParallelModels:
         return cls(acoustic, vocoder, described, waveform_described)
 
     def check_pair(self, waveform: Path) -> None:
-        """Any vocoder of the same mel will do."""
+        """Any vocoder of the same mel will do, unless it needs the pitch that an acoustic model does not tell."""
+        if isinstance(self.waveform, SourceFilter) and not self.predictor.config.pitch:
+            raise SonorantError(
+                f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model does not tell; set "
+                "acoustic.pitch to true and train it again"
+            )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
         export_encoder(self.predictor, files["encoder"], config)
         export_decoder(self.predictor, files["decoder"], config)
-        export_vocoder(self.waveform, self.described["audio"]["n_mels"], files["vocoder"], config)
+        export_vocoder(self.waveform, self.vocoder_rows, files["vocoder"], config)
+
+    @property
+    def vocoder_rows(self) -> int:
+        """Rows of the vocoder's frames: those of the decoder, and where it tells pitch those of the source."""
+        pitch = self.predictor.config.pitch
+        return int(self.described["audio"]["n_mels"]) + (ROWS + SOURCE_ROWS) * pitch
 
     @property
     def receptive_field(self) -> ReceptiveField:
@@ -61,7 +74,10 @@ class ParallelModels:
             states, ends = runtime.encode(**batch)
             time = np.arange(ends[:, -1].max())
             inputs["decoder"].append({"states": states, "ends": ends, "time": time})
-            inputs["vocoder"].append({"mel": runtime.decode(states, ends, time), "lengths": ends[:, -1]})
+            audio = self.described["audio"]
+            decoded = [runtime.decode(states, ends, time)]
+            (frames,) = with_source(decoded, audio["sample_rate"], audio["hop"], self.vocoder_rows)
+            inputs["vocoder"].append({"mel": frames, "lengths": ends[:, -1]})
         return inputs
 
     def decoding(self, defaults: DecodingConfig | None) -> DecodingDescription | None:
@@ -112,9 +128,9 @@ def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
     write_graph(_Decoding(model), example, inputs, ("mel",), path, config)
 
 
-def export_vocoder(model: Vocoder, mels: int, path: Path, config: ExportConfig) -> None:
-    """Write the graph mel (batch, mels, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
+def export_vocoder(model: Vocoder, rows: int, path: Path, config: ExportConfig) -> None:
+    """Write the graph frames (batch, rows, frames) float32, lengths (batch,) int64 -> samples (batch, frames * hop)
     float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
-    example = {"mel": torch.zeros(2, mels, 9), "lengths": torch.tensor([9, 8])}
+    example = {"mel": torch.zeros(2, rows, 9), "lengths": torch.tensor([9, 8])}
     inputs = {"mel": {0: "batch", 2: "frames"}, "lengths": {0: "batch"}}
     write_graph(_Vocoding(model), example, inputs, ("samples",), path, config)

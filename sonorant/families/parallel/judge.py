@@ -43,7 +43,7 @@ class AcousticJudge:
             losses.append(float(weighted(phase, phase.module(batch, 0), self.recipe.units(planned))))
             encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
             states_BNC = encoded.states_BNC + model.speaker(batch["speaker"])[:, None]
-            mel_BMT = model.decode(states_BNC, ends_BN, torch.arange(int(ends_BN[0, -1])))
+            mel_BMT = model.decode(states_BNC, ends_BN, torch.arange(int(ends_BN[0, -1])))[:, : model.mels]
             distances.append(float((mel_BMT[0].T - batch["mel"][0, : mel_BMT.shape[2]]).abs().mean()) * DECIBELS)
         return Judged(np.array(losses), np.array(distances), LOG_MEL_DB)
 

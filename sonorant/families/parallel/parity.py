@@ -95,4 +95,4 @@ def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArr
     """What the trained models compute of utterances (N, 3) each, alone and together, at several speeds."""
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
     inputs = batches(utterances, len(bundle.description.speakers))
-    return Expected(runtime, [follow(runtime, one) for one in inputs], name)
+    return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)

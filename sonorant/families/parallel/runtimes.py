@@ -28,14 +28,14 @@ def load_compiled(bundle: Bundle, options: LoadOptions, device: str = "cpu") -> 
     """The trained models, compiled for each of a few shapes."""
     from sonorant.families.parallel import torch_runtime
 
-    return torch_runtime.load_compiled(_trained(options), bundle.description.lengths, options, device)
+    return torch_runtime.load_compiled(_trained(options), bundle.description, options, device)
 
 
 def load_recorded(bundle: Bundle, options: LoadOptions) -> Runtime:
     """The trained models, recorded as CUDA graphs for each of a few shapes."""
     from sonorant.families.parallel import torch_runtime
 
-    return torch_runtime.load_recorded(_trained(options), bundle.description.lengths, options)
+    return torch_runtime.load_recorded(_trained(options), bundle.description, options)
 
 
 def load_tensorrt(bundle: Bundle, options: LoadOptions) -> Runtime:

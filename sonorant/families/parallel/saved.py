@@ -24,7 +24,8 @@ def build_acoustic(description: dict[str, Any]) -> AcousticModel:
 def build_vocoder(description: dict[str, Any]) -> Vocoder:
     """An untrained vocoder of the kind and sizes a `model.json` names."""
     audio, config = description["audio"], VocoderConfig(**description["config"])
-    return VOCODERS[config.kind](config, mels=audio["n_mels"], n_fft=audio["n_fft"], hop=audio["hop"])
+    sizes = {"mels": audio["n_mels"], "n_fft": audio["n_fft"], "hop": audio["hop"], "rate": audio["sample_rate"]}
+    return VOCODERS[config.kind](config, **sizes)
 
 
 def load_acoustic(folder: Path) -> tuple[AcousticModel, dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Speech of the family parallel: all frames of a sentence are known at once, then decoded and vocoded."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.arrays import Floats, Ints
+from sonorant.audio.pitch import with_source
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.chunks import decode_chunks, speak, vocode_chunks
+from sonorant.runtime.chunks import decode_chunks, vocode_chunks
 from sonorant.runtime.runtimes import Runtime
 from sonorant.runtime.speaking import FASTEST, SLOWEST, Allowance, Manner, Synthesized, no_decoding
 
@@ -42,7 +43,7 @@ class ParallelSpeaking:
 
     def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
-        samples = speak(self.runtime, states, ends, self.description.receptive_field, BATCH_FRAMES)
+        samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
         rows = len(lengths)
         well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
         return Synthesized(samples, ends[:, -1] * self.description.audio.hop, well, once)
@@ -61,9 +62,28 @@ class ParallelSpeaking:
         mel = decode_chunks(
             self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:])
         )
-        for samples in vocode_chunks(self.runtime, mel, frames, receptive_field.vocoder, sizes):
+        for samples in vocode_chunks(self.runtime, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes):
             yield samples[0]
         return FinishReason.WELL
+
+
+def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
+    """Output of `encode` -> samples (B, T * hop), computing about `limit` frames, all rows together, at once."""
+    sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
+    frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
+    return np.concatenate(list(vocode_chunks(runtime, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
+
+
+def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> Iterator[Floats]:
+    """Frames as the decoder gives them, in parts from first to last -> as the vocoder's graph takes them."""
+    return with_source(parts, description.audio.sample_rate, description.audio.hop, vocoder_rows(description))
+
+
+def vocoder_rows(description: VoiceDescription) -> int:
+    """Rows of a frame as the vocoder's graph takes it."""
+    rows = description.graphs["vocoder"].inputs[0].shape[1]
+    assert isinstance(rows, int)
+    return rows
 
 
 class GraphRuntime(ABC):

@@ -14,7 +14,7 @@ import tensorrt as trt
 
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
-from sonorant.families.parallel.synthesis import Arrays, GraphRuntime
+from sonorant.families.parallel.synthesis import Arrays, GraphRuntime, vocoder_rows
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions
@@ -36,7 +36,8 @@ def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buck
     absent or stale, `batches` beyond the engines' rows, or too little GPU memory for the largest request."""
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
-    runtime = Bucketed(TensorRTRuntime(work, record=True), TensorRTRuntime(work, record=False), buckets, work.prepared)
+    recording, plain = (TensorRTRuntime(work, record=record) for record in (True, False))
+    runtime = Bucketed(recording, plain, buckets, work.prepared, vocoder_rows(bundle.description))
     if options.warm_up:
         runtime.warm_up()
     return runtime

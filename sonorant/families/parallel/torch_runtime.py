@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
-from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
+from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, vocoder_rows
 from sonorant.runtime.buckets import Bucketed, Buckets
-from sonorant.runtime.bundle import Lengths
+from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.runtimes import LoadOptions
 from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, Function, check_device, check_variant, halve
 
@@ -68,7 +68,9 @@ def load_functions(trained: tuple[Path, Path], variant: str | None, device: torc
     return {"encoder": encoder, "decoder": decoder, "vocoder": voice}
 
 
-def load_compiled(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions, device: str) -> Bucketed:
+def load_compiled(
+    trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions, device: str
+) -> Bucketed:
     """Compiled for each bucket, and recorded on a GPU. Raises SonorantError as `load_functions` and `Compiler`."""
     functions = load_functions(trained, options.variant, torch.device(device))
     compiler = Compiler()
@@ -79,30 +81,29 @@ def load_compiled(trained: tuple[Path, Path], lengths: Lengths, options: LoadOpt
         def prepare(function: Function) -> Function:
             return graphs(compiler(function))
 
-    return _bucketed(functions, prepare, lambda: compiler.prepared, lengths, options, device)
+    return _bucketed(functions, prepare, lambda: compiler.prepared, description, options, device)
 
 
-def load_recorded(trained: tuple[Path, Path], lengths: Lengths, options: LoadOptions) -> Bucketed:
+def load_recorded(trained: tuple[Path, Path], description: VoiceDescription, options: LoadOptions) -> Bucketed:
     """Recorded as a CUDA graph for each bucket. Raises SonorantError as `load_functions`."""
     functions = load_functions(trained, options.variant, torch.device("cuda"))
     graphs = CudaGraphs()
-    return _bucketed(functions, graphs, lambda: graphs.prepared, lengths, options, "cuda")
+    return _bucketed(functions, graphs, lambda: graphs.prepared, description, options, "cuda")
 
 
 def _bucketed(
     functions: dict[str, Function],
     prepare: Callable[[Function], Function],
     prepared: Callable[[], int],
-    lengths: Lengths,
+    description: VoiceDescription,
     options: LoadOptions,
     device: str,
 ) -> Bucketed:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     fixed = TorchRuntime({graph: prepare(function) for graph, function in functions.items()}, torch.device(device))
-    runtime = Bucketed(
-        fixed, TorchRuntime(functions, torch.device(device)), Buckets.of(lengths, options.batches), prepared
-    )
+    free, buckets = TorchRuntime(functions, torch.device(device)), Buckets.of(description.lengths, options.batches)
+    runtime = Bucketed(fixed, free, buckets, prepared, vocoder_rows(description))
     if options.warm_up:
         runtime.warm_up()
     return runtime

@@ -22,6 +22,10 @@ from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_de
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
 
 
+UNVOICED = 0.1
+"""Weight of the pitch of an unvoiced frame, of a voiced one's."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AcousticTrainConfig(UtteranceTrainConfig):
     """Training of the acoustic model."""
@@ -36,7 +40,8 @@ class AcousticLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `UtteranceBatches` -> `mel` and `prior` summed over frames, `duration` summed over tokens."""
+        """Batch of `UtteranceBatches` -> `mel`, `prior` and, of a model that tells pitch, `pitch` summed over frames,
+        `duration` summed over tokens."""
         model = self.model
         mel_BTM = model.normalize(batch["mel"])
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
@@ -46,13 +51,19 @@ class AcousticLosses(nn.Module):
         time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
         hidden_BTC, _, mask_BT1 = model.expand(encoded.states_BNC, durations_BN.cumsum(1), time_T)
         prior = prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)
-        mel = model.decoder.loss(hidden_BTC + model.speaker(batch["speaker"])[:, None], mask_BT1, mel_BTM)
+        wanted_BTD = model.normalized_frames(batch["mel"], batch["pitch"])
+        errors_BTD = model.decoder.errors(hidden_BTC + model.speaker(batch["speaker"])[:, None], mask_BT1, wanted_BTD)
+        losses = {"mel": errors_BTD[..., : model.mels].mean(2).sum(), "prior": prior}
+        if model.config.pitch:
+            # Pitch between voiced parts is a line that nobody hears.
+            heard_BT = UNVOICED + (1 - UNVOICED) * batch["pitch"][..., 1]
+            losses["pitch"] = (errors_BTD[..., model.mels] * heard_BT + errors_BTD[..., model.mels + 1]).sum()
         log_BN = encoded.log_duration_BN.float()
         # Poisson deviance: unlike a squared error of the logarithm its mean is right, so speech is not shortened.
         wanted_BN = durations_BN.clamp(min=1)
         deviance_BN = log_BN.exp() - wanted_BN + wanted_BN * (wanted_BN.log() - log_BN)
         duration = (deviance_BN / 8.0 * encoded.mask_BN).sum()
-        return {"mel": mel, "prior": prior, "duration": duration}
+        return losses | {"duration": duration}
 
 
 class AcousticRecipe(Utterances):
@@ -80,6 +91,8 @@ class AcousticRecipe(Utterances):
         """Mel, prior and duration losses around `model`."""
         assert isinstance(model, AcousticModel)
         terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
+        if model.config.pitch:
+            terms["pitch"] = Term(0.2, "frames")
         return Phase("acoustic", AcousticLosses(model, self.diagonal_steps), terms)
 
     @torch.no_grad()
@@ -90,7 +103,8 @@ class AcousticRecipe(Utterances):
         item = int(planned.items[0])
         batch = on_device_of(model, UtteranceBatches(self.store, [planned])[0])
         text = batch["tokens"], batch["token_lengths"], batch["speaker"]
-        mel_BMT, _ = model.synthesize(*text, torch.ones_like(batch["speaker"], dtype=torch.float32))
+        frames_BDT, _ = model.synthesize(*text, torch.ones_like(batch["speaker"], dtype=torch.float32))
+        mel_BMT = frames_BDT[:, : model.mels]
         prior_BNM, mel_BTM = model.encode(*text).prior_BNM.float(), model.normalize(batch["mel"])
         durations_BN = align(prior_BNM, mel_BTM, batch["token_lengths"], batch["mel_lengths"])
         np.savez_compressed(

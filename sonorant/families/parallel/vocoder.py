@@ -1,5 +1,7 @@
-"""The vocoder: log-mel in, samples out, in one pass. ConvNeXt blocks at frame rate predict magnitude and phase, an
-inverse short-time Fourier transform does the upsampling (Siuzdak 2023, "Vocos")."""
+"""The vocoder: frames of log-mel and pitch in, samples out, in one pass. ConvNeXt blocks work at frame rate, an inverse
+short-time Fourier transform does the upsampling (Siuzdak 2023, "Vocos").
+
+Frames have R rows: M of the log-mel, then those of `sonorant.audio.pitch`: pitch, voicing, phase, number."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,19 +9,23 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from sonorant.audio.pitch import ROWS
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
+from sonorant.layers.source import NoiseSpectra, Spectra, pulses
 
 ENTER_KERNEL = 7
 """Frames that the first convolution sees."""
+LOUDEST = 4.0
+"""Natural log of the most that a filter amplifies: keeps a network gone astray finite."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VocoderConfig:
     """Kind and size of the vocoder."""
 
-    kind: Literal["vocos"] = "vocos"
-    """A key of `VOCODERS`."""
+    kind: Literal["source_filter", "vocos"] = "vocos"
+    """A key of `VOCODERS`. The default is for models of before."""
     channels: int
     """Width of the network."""
     expansion: int
@@ -36,27 +42,27 @@ class VocoderConfig:
             raise ValueError("channels, expansion and blocks must be at least 1")
 
 
-class Vocoder(nn.Module):
-    """Log-mel -> magnitude and phase -> samples."""
+class Vocos(nn.Module):
+    """Log-mel -> magnitude and phase -> samples. What it is told of pitch it leaves aside."""
 
-    def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int) -> None:
+    def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int = 0) -> None:
+        """`rate` is that of the samples in Hz, for other kinds."""
         super().__init__()
         self.config = config
-        self.hop = hop
+        self.mels, self.hop = mels, hop
         self.enter = nn.Conv1d(mels, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
         self.norm = nn.LayerNorm(config.channels)
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
         self.out = nn.Linear(config.channels, n_fft + 2)
         self.inverse = InverseSTFT(n_fft, hop)
 
-    def forward(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Log-mel (B, M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
+    def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Frames (B, R or M, T) float32, frames of each row (B,) int64 (None: all) -> samples (B, T * hop) float32 in
         -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
         around it."""
-        mask_BT1 = None
-        if lengths_B is not None:
-            time_T = torch.arange(mel_BMT.shape[2], device=mel_BMT.device)
-            mask_BT1 = (time_T[None] < lengths_B[:, None])[..., None].to(mel_BMT.dtype)
+        mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
+        mask_BT1 = _mask(mel_BMT, lengths_B)
+        if mask_BT1 is not None:
             mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
         x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
         magnitude_BTF, phase_BTF = self.out(x_BTC).float().chunk(2, dim=2)
@@ -71,5 +77,77 @@ class Vocoder(nn.Module):
         return ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2) + self.inverse.overlap // 2
 
 
-VOCODERS: dict[str, type[Vocoder]] = {"vocos": Vocoder}
-"""By `VocoderConfig.kind`. Another kind is a class that is made and called as `Vocoder` is."""
+class SourceFilter(nn.Module):
+    """Pulses at the given pitch, and noise, each through a filter that the network predicts for every frame. What a
+    network learns slowest, phases that go on from frame to frame, comes from the pitch.
+
+    The filter of the pulses has a phase, that of the noise needs none.
+    """
+
+    def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
+        """`rate`: of the samples, Hz."""
+        super().__init__()
+        self.config = config
+        self.mels, self.hop, self.rate = mels, hop, rate
+        self.enter = nn.Conv1d(mels + ROWS, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
+        self.norm = nn.LayerNorm(config.channels)
+        self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
+        self.out = nn.Linear(config.channels, 3 * (n_fft // 2 + 1))
+        with torch.no_grad():  # begin quietly, the noise more so, and with smooth filters
+            self.out.weight.mul_(0.3)
+            for part, start in zip(self.out.bias.chunk(3), (-4.0, -5.0, 0.0), strict=True):
+                part.fill_(start)
+        self.spectra = Spectra(n_fft, hop)
+        self.noise = NoiseSpectra(n_fft)
+        self.inverse = InverseSTFT(n_fft, hop)
+
+    def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """As `Vocos.forward`, of all R rows."""
+        mask_BT1 = _mask(frames_BRT, lengths_B)
+        known_BDT = frames_BRT[:, : self.mels + ROWS]
+        if mask_BT1 is not None:
+            known_BDT = known_BDT * mask_BT1.transpose(1, 2)
+        x_BTC = self.stack(self.norm(self.enter(known_BDT).transpose(1, 2)), mask_BT1)
+        harmonic_BTF, noise_BTF, phase_BTF = self.out(x_BTC).float().chunk(3, dim=2)
+        with torch.autocast(frames_BRT.device.type, enabled=False):
+            pulse_real_BTF, pulse_imaginary_BTF = self.spectra(self._pulses(frames_BRT, mask_BT1))
+            noise_real_BTF, noise_imaginary_BTF = self.noise(frames_BRT[:, -1])
+            harmonic_BTF, noise_BTF = harmonic_BTF.clamp(max=LOUDEST).exp(), noise_BTF.clamp(max=LOUDEST).exp()
+            if mask_BT1 is not None:
+                harmonic_BTF, noise_BTF = harmonic_BTF * mask_BT1, noise_BTF * mask_BT1
+            real_BTF, imaginary_BTF = harmonic_BTF * phase_BTF.cos(), harmonic_BTF * phase_BTF.sin()
+            return self.inverse(
+                pulse_real_BTF * real_BTF - pulse_imaginary_BTF * imaginary_BTF + noise_real_BTF * noise_BTF,
+                pulse_real_BTF * imaginary_BTF + pulse_imaginary_BTF * real_BTF + noise_imaginary_BTF * noise_BTF,
+            )
+
+    def _pulses(self, frames_BRT: Tensor, mask_BT1: Tensor | None) -> Tensor:
+        """(B, T * hop); silent where a row has ended."""
+        pitch_BT, phase_BT = frames_BRT[:, self.mels].float(), frames_BRT[:, -2].float()
+        next_BT = torch.cat([pitch_BT[:, 1:], pitch_BT[:, -1:]], dim=1)
+        if mask_BT1 is None:
+            return pulses(pitch_BT, next_BT, phase_BT, self.hop, self.rate)
+        goes_on_BT = torch.cat([mask_BT1[:, 1:, 0], mask_BT1[:, :1, 0] * 0], dim=1) > 0
+        next_BT = torch.where(goes_on_BT, next_BT, pitch_BT)
+        samples_BTH = pulses(pitch_BT, next_BT, phase_BT, self.hop, self.rate).unflatten(1, (-1, self.hop))
+        return (samples_BTH * mask_BT1).flatten(1)
+
+    @property
+    def receptive_field(self) -> int:
+        """Frames on either side that the samples of a frame depend on."""
+        reach = self.inverse.overlap // 2
+        network = ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
+        return reach + max(network, reach + 1)
+
+
+def _mask(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
+    """(B, T, 1) of ones and zeros; None: all frames are real."""
+    if lengths_B is None:
+        return None
+    time_T = torch.arange(frames_BRT.shape[2], device=frames_BRT.device)
+    return (time_T[None] < lengths_B[:, None])[..., None].to(frames_BRT.dtype)
+
+
+VOCODERS: dict[str, type[Vocos] | type[SourceFilter]] = {"source_filter": SourceFilter, "vocos": Vocos}
+"""By `VocoderConfig.kind`. Another kind is a class that is made and called as these are."""
+Vocoder = Vocos | SourceFilter

@@ -1,0 +1,128 @@
+"""What drives a vocoder that filters: pulses at the pitch, and noise, both as short-time spectra.
+
+The idea is the source-filter model of speech (Fant 1960), with the filter learned, as in DDSP (Engel et al. 2020,
+section 3). Shapes: B items, T frames of H samples, N samples of a transform, F = N / 2 + 1 bins."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE
+
+_LEVELS = 32.0  # of 8 bits a standard deviation of noise: four of them to either side
+_NEAR = 1e-4  # of a half turn: closer to a pulse's middle the quotient below is its limit
+
+
+def pulses(pitch_BT: Tensor, next_BT: Tensor, phase_BT: Tensor, hop: int, rate: int) -> Tensor:
+    """Band-limited pulses of power 1: all harmonics up to half the rate, in cosine phase, the highest faded.
+
+    Pitch at the beginning and at the end of each frame (octaves from `REFERENCE`), and cycles that have passed at its
+    beginning (their fraction), (B, T) float32 -> (B, T * hop). Frequency changes in a line over a frame. The sum of K
+    cosines is Dirichlet's kernel, so the cost does not grow with K.
+    """
+    hertz_BT, next_BT = REFERENCE * torch.exp2(pitch_BT), REFERENCE * torch.exp2(next_BT)
+    part_H = torch.arange(hop, device=pitch_BT.device, dtype=torch.float32) / hop
+    hertz_BTH = hertz_BT[..., None] + (next_BT - hertz_BT)[..., None] * part_H
+    passed_BTH = (hertz_BT[..., None] + (next_BT - hertz_BT)[..., None] * (part_H / 2)) * part_H * (hop / rate)
+    cycles_BTH = phase_BT[..., None] + passed_BTH
+    turn_BTH = (cycles_BTH - torch.floor(cycles_BTH + 0.5)) * math.pi
+    sine_BTH = torch.sin(turn_BTH)
+    near_BTH = sine_BTH.abs() < _NEAR
+    divisor_BTH = torch.where(near_BTH, torch.ones_like(sine_BTH), sine_BTH)
+    most_BTH = (rate / 2) / hertz_BTH - 0.5
+    whole_BTH = torch.floor(most_BTH)
+    odd_BTH = 2 * whole_BTH + 1
+
+    def harmonics(odd_BTH: Tensor) -> Tensor:
+        return torch.where(near_BTH, odd_BTH, torch.sin(odd_BTH * turn_BTH) / divisor_BTH) - 1
+
+    faded_BTH = most_BTH - whole_BTH
+    sum_BTH = (1 - faded_BTH) * harmonics(odd_BTH) + faded_BTH * harmonics(odd_BTH + 2)
+    return (sum_BTH / torch.sqrt(2 * most_BTH)).flatten(1)
+
+
+class Spectra(nn.Module):
+    """Short-time spectra of a signal under a Hann window as matrix products: frame t is about the middle of its hop, as
+    in the mel; what lies outside counts as zero.
+
+    A frame is folded twice, about its middle and its quarters, as `InverseSTFT` unfolds: a quarter of the
+    multiplications of a plain matrix.
+    """
+
+    cosine_even_QF: Tensor
+    cosine_odd_QF: Tensor
+    sine_even_QF: Tensor
+    sine_odd_QF: Tensor
+    window_N: Tensor
+
+    def __init__(self, n_fft: int, hop: int) -> None:
+        super().__init__()
+        if n_fft % hop or n_fft % 4:
+            raise ValueError(f"n_fft ({n_fft}) must be a multiple of hop ({hop}) and of 4")
+        self.n_fft, self.hop = n_fft, hop
+        frequency = torch.arange(n_fft // 2 + 1, dtype=torch.float64)
+        quarter = torch.arange(n_fft // 4 + 1, dtype=torch.float64)
+        angle_QF = 2 * math.pi * quarter[:, None] * frequency / n_fft
+        for name, analysis_QF in (("cosine", angle_QF.cos()), ("sine", -angle_QF.sin())):
+            self.register_buffer(f"{name}_even_QF", analysis_QF[:, 0::2].float().contiguous(), persistent=False)
+            self.register_buffer(f"{name}_odd_QF", analysis_QF[:, 1::2].float().contiguous(), persistent=False)
+        self.register_buffer("window_N", torch.hann_window(n_fft, dtype=torch.float64).float(), persistent=False)
+
+    def forward(self, signal_BS: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, T * H) float32 -> real and imaginary parts (B, T, F)."""
+        margin = (self.n_fft - self.hop) // 2
+        overlap = self.n_fft // self.hop
+        padded_BPH = F.pad(signal_BS, (margin, margin)).unflatten(1, (-1, self.hop // 2))
+        frames = signal_BS.shape[1] // self.hop
+        # A frame is 2 * overlap half hops, and begins every second one.
+        pieces = [padded_BPH[:, shift : shift + 2 * frames - 1 : 2] for shift in range(2 * overlap)]
+        frame_BTN = torch.cat(pieces, dim=2) * self.window_N
+        return self._transform(frame_BTN)
+
+    def _transform(self, frame_BTN: Tensor) -> tuple[Tensor, Tensor]:
+        half, quarter = self.n_fft // 2, self.n_fft // 4
+        mirrored = torch.cat([frame_BTN[..., :1] * 0, frame_BTN[..., half + 1 :].flip(2)], dim=2)  # samples N - n
+        ahead = frame_BTN[..., :half]
+        even, odd = ahead + mirrored, ahead - mirrored  # about the middle; the middle itself follows
+        middle = frame_BTN[..., half : half + 1]
+        # About the quarter: n and N / 2 - n.
+        even_far = torch.cat([middle, even[..., quarter + 1 :].flip(2)], dim=2)
+        odd_far = torch.cat([middle * 0, odd[..., quarter + 1 :].flip(2)], dim=2)
+        zero = torch.zeros_like(middle)
+        even_near, odd_near = even[..., :quarter], odd[..., :quarter]
+        at_quarter_even, at_quarter_odd = even[..., quarter : quarter + 1], odd[..., quarter : quarter + 1]
+        real_even = torch.cat([even_near + even_far, at_quarter_even], dim=2) @ self.cosine_even_QF
+        real_odd = torch.cat([even_near - even_far, zero], dim=2) @ self.cosine_odd_QF
+        imaginary_even = torch.cat([odd_near - odd_far, zero], dim=2) @ self.sine_even_QF
+        imaginary_odd = torch.cat([odd_near + odd_far, at_quarter_odd], dim=2) @ self.sine_odd_QF
+        return _interleave(real_even, real_odd), _interleave(imaginary_even, imaginary_odd)
+
+
+def _interleave(even: Tensor, odd: Tensor) -> Tensor:
+    """Bins 0, 2, 4 ... and 1, 3, 5 ..., of which there is one fewer, in order."""
+    paired = torch.stack([even[..., :-1], odd], dim=3).flatten(2)
+    return torch.cat([paired, even[..., -1:]], dim=2)
+
+
+class NoiseSpectra(nn.Module):
+    """Spectra of white noise of power 1 under a Hann window, the same for frames of the same number: constants, so that an
+    exported graph equals torch and a part of a sentence the same part of the whole. 8 bits a number, which a graph holds
+    too."""
+
+    table_KP: Tensor
+
+    def __init__(self, n_fft: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        drawn_KP = torch.randn(NOISE_FRAMES, n_fft + 2, generator=generator)
+        levels_KP = (drawn_KP * _LEVELS + 128).round().clamp(0, 255).to(torch.uint8)
+        self.register_buffer("table_KP", levels_KP, persistent=False)
+        self.scale = math.sqrt(n_fft * 3 / 16) / _LEVELS  # the window's energy is 3 / 8 of its length, half for each part
+
+    def forward(self, number_BT: Tensor) -> tuple[Tensor, Tensor]:
+        """Frames' numbers (B, T) float32, whole -> real and imaginary parts (B, T, F) float32."""
+        table_KP = (self.table_KP.float() - 128.0) * self.scale
+        real_BTF, imaginary_BTF = F.embedding(number_BT.long(), table_KP).chunk(2, dim=2)
+        return real_BTF, imaginary_BTF
