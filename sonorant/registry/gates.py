@@ -12,6 +12,7 @@ from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
+from sonorant.registry.limits import NaturalnessLimits, judge_naturalness
 from sonorant.registry.side_by_side import latency_ratios
 from sonorant.statistics import bootstrap, check_enough, rate
 
@@ -27,6 +28,8 @@ class PromoteConfig:
     """By family: points of word error rate above the recordings'."""
     max_rtf: dict[str, float]
     """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
+    naturalness_below_recordings: dict[str, NaturalnessLimits]
+    """By family: how far the voice may sound from the recordings, figure by figure."""
     max_runaways: float
     """Fraction of sentences in which an autoregressive voice may run away; other families have no such gate."""
     max_wer_above_champion: float
@@ -42,11 +45,13 @@ class PromoteConfig:
         for name in ("max_runaways", "max_latency_over_champion", "max_size_over_champion"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
+        families = ", ".join(family_names())
         for name in ("max_wer_above_recordings", "max_rtf"):
             limits = getattr(self, name)
             if set(limits) != set(family_names()) or not all(limit > 0 for limit in limits.values()):
-                families = ", ".join(family_names())
                 raise ValueError(f"{name} must have a limit above 0 for each of {families}, not {limits}")
+        if set(self.naturalness_below_recordings) != set(family_names()):
+            raise ValueError(f"naturalness_below_recordings must have limits for each of {families}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +76,8 @@ def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """The gates that need no comparison."""
     family = voice.bundle.description.family
     wer = _wer_above_recordings(voice, config.max_wer_above_recordings[family])
-    gates = (wer, _rtf(voice, config.max_rtf[family]), _parity(voice))
+    sound = _naturalness_below_recordings(voice, config.naturalness_below_recordings[family])
+    gates = (wer, sound, _rtf(voice, config.max_rtf[family]), _parity(voice))
     return (*gates, _runaways(voice, config.max_runaways)) if load_family(family).autoregressive else gates
 
 
@@ -111,6 +117,12 @@ def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
         return not_compared(name, str(error))
     text = f"{wer:.1f} % (95 % interval {own[0]:.1f} - {own[1]:.1f}), recordings {recordings:.1f} %"
     return _points(name, text, above, paired, limit)
+
+
+def _naturalness_below_recordings(voice: Evidence, limits: NaturalnessLimits) -> Gate:
+    variant = voice.shipped.variant
+    passed, reason = judge_naturalness(entry(voice.metrics, "naturalness", variant), limits)
+    return Gate(name="naturalness_below_recordings", passed=passed, reason=f"{variant}: {reason}")
 
 
 def _rtf(voice: Evidence, limit: float) -> Gate:

@@ -14,10 +14,13 @@ import onnx
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 from sonorant.statistics import bootstrap, rate
+from tasks.params import load
 from tests.support.edited import edited
+from tests.support.imports import ROOT
 
 CONFIG = RegisterConfig(model="test-voice")
 GATES = PromoteConfig(
+    naturalness_below_recordings=load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings,
     max_wer_above_recordings={"parallel": 4.0, "codec_lm": 6.0},
     max_rtf={"parallel": 0.05, "codec_lm": 0.5},
     max_runaways=0.05,
@@ -26,6 +29,8 @@ GATES = PromoteConfig(
     max_dnsmos_below_champion=0.1,
     max_size_over_champion=1.5,
 )
+FIGURES = tuple(GATES.naturalness_below_recordings["parallel"].ranges())
+"""Those of naturalness that have a limit."""
 SENTENCES, WORDS = 160, 8
 RECORDINGS = np.random.default_rng(0).binomial(WORDS, 0.12, SENTENCES)
 """Wrong words of each recording."""
@@ -44,6 +49,16 @@ def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
     return errors
 
 
+def naturalness(utterances: int = SENTENCES, **changed: float) -> dict[str, Any]:
+    """A voice that sounds like its recordings, but for the figures changed; each interval 0.02 wide."""
+    level = {name: 1.0 if name.endswith(("_ratio", "_correlation")) else 0.0 for name in FIGURES}
+    values = {
+        name: {name: value, f"{name}_ci95": [value - 0.01, value + 0.01]} for name, value in (level | changed).items()
+    }
+    figures = {key: value for of_one in values.values() for key, value in of_one.items()}
+    return {"utterances": utterances, "mcd_db": 3.9, "dnsmos": {"ovrl": 3.0, "utterances": utterances}} | figures
+
+
 def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float = 0.01, **judge: str) -> dict[str, Any]:
     """Content of metrics.json for a voice that had so many words wrong in each sentence."""
     words = np.full(SENTENCES, WORDS)
@@ -57,7 +72,7 @@ def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float =
     speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}
     return {
         "intelligibility": {"recordings": recorded, "vocoder": recorded, variant: heard},
-        "naturalness": {variant: {"mcd_db": 3.9, "dnsmos": {"ovrl": 3.0}}},
+        "naturalness": {variant: naturalness()},
         "speed": {f"onnxruntime/{variant}": speed, f"tensorrt/{variant}": "not run: TensorRT is not installed"},
         "parity": {f"onnxruntime/{variant}": dict(PARITY), f"tensorrt/{variant}": "not run: TensorRT is not installed"},
         "size": {variant: {"bytes": 1000}, "bundle_bytes": 2000},
