@@ -14,6 +14,7 @@ from sonorant.report.candidates import candidates, headline, parity, shipped
 from sonorant.report.document import COPIES, RECORDINGS, Document
 from sonorant.report.families import families
 from sonorant.report.judgement import decoding, distances, intelligibility
+from sonorant.report.naturalness import beside_recordings
 from sonorant.report.origin import corpus, lineage, training
 from sonorant.report.players import Presentation
 from sonorant.report.quantization import quantization
@@ -82,6 +83,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
         intelligibility(metrics, ships),
         candidates(choice),
         families(inputs.families, metrics["family"].text(), presentation),
+        *beside_recordings(metrics, ships),
         distances(metrics),
         *decoding(metrics),
         latency(metrics, shipped(choice)),

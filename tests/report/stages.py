@@ -85,7 +85,11 @@ def metrics() -> dict[str, Any]:
     for kind in ("fp16", "int8"):
         judged[kind]["above_fp32"] = {"wer": 0.5, "wer_ci95": [-0.5, 1.5]}
     distance = {"mcd_db": 3.5, "log_mel_db": 2.5, "f0_rmse_cents": 160.0, "duration_ratio": 1.01, "utterances": 3}
-    distance |= {"dnsmos": "not run: speechmos is not installed", "speaker_similarity": "not run: one speaker"}
+    absent = "not run: speechmos is not installed"
+    distance |= {"dnsmos": absent, "dnsmos_below_recordings": absent}
+    distance |= {"speaker_similarity": "not run: webrtcvad is not installed", "voicing_error": 0.22}
+    distance |= {"voicing_error_ci95": [0.2, 0.24], "tempo_ratio": 1.012, "tempo_ratio_ci95": [0.98, 1.04]}
+    distance |= {"pulses_db": -8.2, "pulses_db_ci95": [-8.6, -7.8], "pitch_correlation": "not run: only 1 of 3"}
     speed = {"onnxruntime/fp32": _speed(10.0), "onnxruntime/int8": _speed(6.0, 1.6), "torch/fp32": _speed(15.0, 0.7)}
     size = {"fp32": _size(17_000_000, 1.0), "fp16": _size(8_600_000, 0.51), "int8": _size(4_800_000, 0.28)}
     system = {"python": "3.11", "system": "Linux", "cpu": "a processor", "cores": 2, "packages": {"numpy": "2.4.6"}}

@@ -13,7 +13,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.files import read_jsonl, write_jsonl, write_text
 from sonorant.html.blocks import Badge, Fold, Group, Section, Table, render
-from sonorant.html.charts import ChartRow, Charts, bars
+from sonorant.html.charts import ChartLine, ChartRow, Charts, bars, lines
 from sonorant.report.candidates import Fact, Headline
 from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from sonorant.report.players import Article, Player
@@ -258,7 +258,38 @@ def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: Report
         metrics["naturalness"]["fp32"]["speaker_similarity"] = similarity
     page = drawn(own)
     assert "0.850 (other speakers 0.570, recordings 0.900)" in page
-    assert "not run: one speaker" in page, "the others have not run"
+    assert "not run: webrtcvad is not installed" in page, "the others have not run"
+    with edited(own.metrics) as metrics:
+        del metrics["naturalness"]["fp32"]["speaker_similarity"]["others"]
+    assert "0.850 (recordings 0.900)" in drawn(own), "one speaker has no floor"
+
+
+def test_every_figure_beside_the_recordings_stands_with_what_it_means(own: ReportInputs) -> None:
+    words = words_of(drawn(own))
+    kinds = " ".join(["copy of the recording", "int8", "fp32", "fp16"])
+    assert f"Beside the recordings {kinds} like the recordings" in words, "the copy first, then what ships"
+    assert "tempo, times theirs " + "1.01 [0.98, 1.04] " * 4 + "1; above: it hurries" in words
+    assert "-8.2 [-8.6, -7.8]" in words and "melody, correlation not run: only 1 of 3" in words
+    with edited(own.metrics) as metrics:
+        for figures in metrics["naturalness"].values():
+            for key in [key for key in figures if key.endswith("_ci95")]:
+                del figures[key]
+    assert "Beside the recordings" not in drawn(own), "a voice judged before there were such figures"
+
+
+def test_melodies_lie_over_one_another_and_pause_where_nothing_is_voiced(inputs: ReportInputs) -> None:
+    page = drawn(inputs)
+    articles = re.findall(r"<article>.*?</article>", page, flags=re.DOTALL)
+    assert articles and all(article.count("<figcaption>Pitch, Hz</figcaption>") == 1 for article in articles)
+    named = [re.findall(r'text-anchor="start">([^<]+)</text>', article) for article in articles]
+    assert named[0] == ["recording", "copy of the recording", "int8"]
+
+
+def test_a_curve_is_interrupted_where_there_is_no_value() -> None:
+    points = ((0.0, 1.0), (1.0, 2.0), (2.0, float("nan")), (3.0, 4.0), (4.0, 3.0))
+    chart = lines("a", "b", [ChartLine(name="c", points=points)])
+    drawn_points = [shape.attributes["points"] for shape in chart.shapes if shape.tag == "polyline"]
+    assert len(drawn_points) == 2 and "nan" not in "".join(drawn_points)
 
 
 def test_what_the_audit_found_stands_with_the_corpus(own: ReportInputs) -> None:
