@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Doubles, Floats
+from sonorant.arrays import Doubles, Floats, Ints
 from sonorant.evaluation.analysis import Analysis, analyse
 from sonorant.evaluation.distances import Distance, align_sounds, measure_distance
 from sonorant.evaluation.fine_structure import FineStructure, fine_structure
@@ -79,7 +79,7 @@ def _pair(ours: _Heard, theirs: _Heard) -> Pair:
     return Pair(distance, _prosody(ours, theirs, i, j) | _sound(ours.fine, theirs.fine) | _errors(distance))
 
 
-def _prosody(ours: _Heard, theirs: _Heard, i: Any, j: Any) -> dict[str, Weighted]:
+def _prosody(ours: _Heard, theirs: _Heard, i: Ints, j: Ints) -> dict[str, Weighted]:
     speech = theirs.analysis.speech
     heard = speech[j]
     melody, error, offset = compare_pitch(ours.prosody.pitch_T[i[heard]], theirs.prosody.pitch_T[j[heard]])

@@ -31,14 +31,10 @@ class NaturalnessLimits:
     """Range of pitch over the recordings'."""
     pitch_correlation: Range
     """Of the melody with the recording's, after alignment."""
-    pitch_error_cents: Range
-    """RMS difference of the melodies, without a constant offset."""
     pitch_offset_cents: Range
     """Median difference of pitch."""
-    energy_correlation: Range
-    """Of the level with the recording's, after alignment."""
     energy_error_db: Range
-    """RMS difference of the levels, without a constant difference of loudness."""
+    """RMS difference of the levels after alignment, without a constant difference of loudness."""
     tempo_ratio: Range
     """Seconds of speech in the recordings over those of the voice: above 1 it is faster."""
     tempo_unevenness: Range
@@ -67,8 +63,8 @@ class NaturalnessLimits:
 
 
 def judge_naturalness(figures: Any, limits: NaturalnessLimits) -> tuple[bool, str]:
-    """Whether every figure of a variant's `naturalness` keeps to its range, and why, each by name. None of them alone
-    knows every way to sound bad. A figure without a range is not looked at; an extra's may be absent."""
+    """Whether every figure of a variant's `naturalness` keeps to its range, and the reason, which names those that do
+    not. A figure without a range is not looked at; an extra's may be absent."""
     within, beyond, missing, absent = [], [], [], []
     for name, (low, high) in limits.ranges().items():
         if low is None and high is None:
@@ -85,13 +81,17 @@ def judge_naturalness(figures: Any, limits: NaturalnessLimits) -> tuple[bool, st
     if missing:
         why = figures if isinstance(figures, str) else f"{', '.join(missing)}; run evaluate again"
         return False, f"not measured: {why}"
+    without = f"; decided without {', '.join(absent)}" if absent else ""
+    if not within and not beyond:
+        return True, "no figure has a limit" + without
     try:
-        check_enough(min((count for keys in COUNTS if (count := number(figures, *keys)) is not None), default=0))
+        check_enough(min((found for keys in COUNTS if (found := number(figures, *keys)) is not None), default=0))
     except SonorantError as error:
         return False, f"not compared: {error}"
-    count, place = f"of {len(within) + len(beyond)} figures", "beyond" if beyond else "within"
-    reason = f"{len(beyond or within)} {count} are {place} their limits: {', '.join(beyond or within)}"
-    return not beyond, reason + (f"; decided without {', '.join(absent)}" if absent else "")
+    count = len(within) + len(beyond)
+    if beyond:
+        return False, f"{len(beyond)} of {count} figures are beyond their limits: {', '.join(beyond)}{without}"
+    return True, f"all {count} figures are within their limits, such as {within[0]}{without}"
 
 
 def _allowed(low: float | None, high: float | None) -> str:

@@ -35,6 +35,16 @@ def level(f0: Sound) -> Sound:
     return np.where(f0 > 0, np.median(f0[f0 > 0]), 0.0)
 
 
+def inverted(f0: Sound) -> Sound:
+    """Down where it went up."""
+    return np.where(f0 > 0, np.median(f0[f0 > 0]) ** 2 / np.maximum(f0, 1.0), 0.0)
+
+
+def higher(f0: Sound) -> Sound:
+    """By a major third."""
+    return 1.26 * f0
+
+
 def at_tempo(count: int, tempo: float) -> Sound:
     return np.arange(0, count - 1, tempo).round().astype(int)
 
@@ -71,9 +81,17 @@ def swallowed(samples: Sound, rate: int) -> Sound:
     return samples * np.where(fifths % 3 == 2, 0.1, 1.0)
 
 
+def halting(samples: Sound, rate: int) -> Sound:
+    """Silence of 0.8 s in the middle."""
+    before, after = np.array_split(samples, 2)
+    return np.concatenate([before, np.zeros(round(0.8 * rate)), after])
+
+
 FAULTS: dict[str, Callable[[Sound, int], Sound]] = {
     "buzz": partial(copied, aperiodicity=0.0),
     "monotone": partial(copied, pitch=level),
+    "wrong melody": partial(copied, pitch=inverted),
+    "shrill": partial(copied, pitch=higher),
     "metallic": metallic,
     "hurried": partial(copied, frames=partial(at_tempo, tempo=1.35)),
     "dragging": partial(copied, frames=partial(at_tempo, tempo=0.7)),
@@ -81,4 +99,5 @@ FAULTS: dict[str, Callable[[Sound, int], Sound]] = {
     "noisy": in_noise,
     "muffled": muffled,
     "swallowed": swallowed,
+    "halting": halting,
 }

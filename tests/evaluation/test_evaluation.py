@@ -16,6 +16,8 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import certainly_slower, judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.files import read_json, read_jsonl, write_json
+from sonorant.registry import PromoteConfig
+from tasks.params import load
 from tests.evaluation.planted import PLANTED_NAN, plant
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import replace_graph, with_copies
@@ -141,6 +143,18 @@ def test_speech_sounds_better_to_dnsmos_than_what_random_weights_give(metrics: F
     low, high = measured["recordings"]["dnsmos"]["ovrl_ci95"]
     assert measured["fp32"]["dnsmos"]["ovrl"] < low <= measured["recordings"]["dnsmos"]["ovrl"] <= high
     assert measured["fp32"]["dnsmos"] == measured["fp16"]["dnsmos"]
+
+
+def test_copies_and_variants_have_every_figure_that_a_gate_looks_at(metrics: Figures) -> None:
+    limits = load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings["parallel"]
+    measured = metrics["naturalness"]
+    for kind in ("vocoder", "fp32", "fp16"):
+        assert limits.ranges().keys() <= measured[kind].keys()
+        low, high = measured[kind]["noise_floor_db_ci95"]
+        assert low <= measured[kind]["noise_floor_db"] <= high
+    assert measured["fp32"]["noise_floor_db"] == measured["fp16"]["noise_floor_db"]
+    assert measured["recordings"]["noise_floor_db"] == "not run: compared with themselves"
+    assert not [key for key in measured["recordings"] if key.endswith("_ci95")]
 
 
 def test_reports_name_no_machine(metrics: Figures, place: Path) -> None:

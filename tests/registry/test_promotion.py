@@ -16,6 +16,7 @@ from sonorant.files import read_json
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import Gate, judge_alone, judge_beside
+from sonorant.registry.limits import NaturalnessLimits
 from sonorant.runtime.bundle import read_bundle
 from sonorant.tracking import open_store
 from tests.registry import planted
@@ -212,7 +213,7 @@ def test_a_voice_that_sounds_bad_in_one_way_alone_is_refused_and_the_reason_name
 ) -> None:
     """By the far end of the interval, which is 0.01 from the figure."""
     inside = naturalness_gate(voice_bundle, naturalness(**{name: limit - 0.02 * outwards}))
-    assert inside.passed and f"{len(FIGURES)} of {len(FIGURES)} figures are within their limits: " in inside.reason
+    assert inside.passed and f"all {len(FIGURES)} figures are within their limits, such as " in inside.reason
     refused = naturalness_gate(voice_bundle, naturalness(**{name: limit - 0.005 * outwards}))
     assert not refused.passed and f"1 of {len(FIGURES)} figures are beyond their limits: {name} " in refused.reason
 
@@ -240,6 +241,13 @@ def test_no_number_of_sentences_makes_up_for_the_sound(voice_bundle: Path) -> No
 def test_a_voice_whose_sound_was_not_measured_does_not_pass(voice_bundle: Path, sound: Any, says: str) -> None:
     refused = naturalness_gate(voice_bundle, sound)
     assert not refused.passed and says in refused.reason
+
+
+def test_figures_without_a_limit_are_not_looked_at(voice_bundle: Path) -> None:
+    anything = NaturalnessLimits(**dict.fromkeys(FIGURES, (None, None)))
+    config = dataclasses.replace(GATES, naturalness_below_recordings=dict.fromkeys(family_names(), anything))
+    voice = evidence(voice_bundle, figures() | {"naturalness": {"fp32": {"mcd_db": 3.9}}})
+    assert judge_alone(voice, config)[1].says() == "passed: fp32: no figure has a limit"
 
 
 def test_limits_that_exclude_everything_or_miss_a_family_are_refused() -> None:
