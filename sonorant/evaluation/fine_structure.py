@@ -17,6 +17,8 @@ WINDOW_SECONDS = 0.04
 """Of a frame: three periods of a deep voice."""
 VOICED_DB = 35.0
 """Only voiced frames at most this far below the loudest count: in softer ones the pitch is a guess."""
+LEAST_FRAMES = 20
+"""Of them, 0.2 s; fewer say nothing."""
 TREBLE_HZ = 4000.0
 QUIETEST = 1e-12
 LOWEST_FLOOR_DB = -75.0
@@ -51,7 +53,7 @@ def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
     """The part of a band's envelope that beats with the pitch, over its mean, both over `WINDOW_SECONDS`: dB, the mean
     of the frames `voiced` (T,). A buzz is all pulses; a metallic phase and a hiss smear them."""
     low, high = PULSE_BAND[0], min(PULSE_BAND[1], 0.47 * sound.rate)
-    if voiced.sum() < 20 or high < 1.5 * low:
+    if voiced.sum() < LEAST_FRAMES or high < 1.5 * low:
         return float("nan")
     size = max(round(BLOCK_SECONDS * sound.rate), 1)
     envelope_S = _envelope(sound.samples, sound.rate, low, high)
@@ -63,10 +65,8 @@ def pulses(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
     beating_B = envelope_B * np.exp(-2j * np.pi * np.cumsum(f0_B) * size / sound.rate)
     width = round(WINDOW_SECONDS * sound.rate / size)
     window = np.hanning(width + 2)[1:-1]
-    first = np.clip(np.round(times_T[voiced] * sound.rate / size).astype(int) - width // 2, 0, None)
-    frames = np.minimum(first, max(len(envelope_B) - width, 0))[:, None] + np.arange(width)
-    if len(envelope_B) < width:
-        return float("nan")
+    first = np.round(times_T[voiced] * sound.rate / size).astype(int) - width // 2
+    frames = np.clip(first, 0, len(envelope_B) - width)[:, None] + np.arange(width)
     beats, means = np.abs(beating_B[frames] @ window), envelope_B[frames] @ window
     return float((20.0 * np.log10(np.maximum(2.0 * beats / np.maximum(means, QUIETEST), 1e-3))).mean())
 
@@ -85,9 +85,9 @@ def harmonicity(sound: Analysis, voiced: NDArray[np.bool_]) -> float:
     By the autocorrelation at the pitch's period (Boersma, "Accurate short-term analysis of the fundamental frequency
     and the harmonics-to-noise ratio of a sampled sound", IFA 17, 1993).
     """
-    width = round(WINDOW_SECONDS * sound.rate)
-    if voiced.sum() < 20 or len(sound.samples) < width:
+    if voiced.sum() < LEAST_FRAMES:
         return float("nan")
+    width = round(WINDOW_SECONDS * sound.rate)
     window = np.hanning(width + 2)[1:-1]
     place = np.flatnonzero(voiced)
     first = np.round(place * FRAME_MS / 1000 * sound.rate).astype(int) - width // 2
@@ -116,7 +116,7 @@ def noise_floor(sound: Analysis) -> float:
 
 
 def treble(sound: Analysis) -> float:
-    """Power from `TREBLE_HZ` up over all, dB, of the loudest frames."""
+    """Power from `TREBLE_HZ` up over all, dB; the loudest frames count most."""
     size = round(0.032 * sound.rate)
     if sound.rate < 2.5 * TREBLE_HZ or len(sound.samples) < size:
         return float("nan")

@@ -65,7 +65,10 @@ class NaturalnessLimits:
 def judge_naturalness(figures: Any, limits: NaturalnessLimits) -> tuple[bool, str]:
     """Whether every figure of a variant's `naturalness` keeps to its range, and the reason, which names those that do
     not. A figure without a range is not looked at; an extra's may be absent."""
-    within, beyond, missing, absent = [], [], [], []
+    within: list[str] = []
+    beyond: list[str] = []
+    missing: list[str] = []
+    absent: list[str] = []
     for name, (low, high) in limits.ranges().items():
         if low is None and high is None:
             continue
