@@ -7,9 +7,9 @@ import numpy as np
 from sonorant.arrays import Floats
 from sonorant.evaluation.analysis import track_pitch
 from sonorant.evaluation.prosody import semitones
-from sonorant.html.blocks import Cell, Section, Table
+from sonorant.html.blocks import Cell, Fold, Part, Section, Table
 from sonorant.html.charts import Chart, ChartLine, lines
-from sonorant.report.document import COPIES, Document, label, ordered
+from sonorant.report.document import COPIES, RECORDINGS, Document, label, ordered
 
 FIGURES = {
     "dnsmos_below_recordings": ("DNSMOS below the recordings'", ".2f", "0; above: worse sound, to a network"),
@@ -31,6 +31,9 @@ FIGURES = {
     "treble_db": ("power above 4 kHz, dB over theirs", "+.1f", "0; below: muffled, above: sharp"),
 }  # fmt: skip
 """Key, title, form, and what is good and what the rest means."""
+MEANING = "like the recordings"
+SHORT = {RECORDINGS: "recording", COPIES: "copy"}
+"""Names beside the curves, where there is little room."""
 CURVES = 3
 """Kinds whose melodies are drawn at most; more lie on top of each other."""
 
@@ -41,24 +44,29 @@ def beside_recordings(metrics: Document, shipped: str) -> list[Section]:
     kinds = [kind for kind in ordered(measured) if any(measured[kind].get(f"{key}_ci95") for key in FIGURES)]
     if not kinds:
         return []
-    kinds.sort(key=lambda kind: (kind != COPIES, kind != shipped))
-    rows = [
-        [title, *(_figure(measured[kind], key, form) for kind in kinds), meaning]
-        for key, (title, form, meaning) in FIGURES.items()
-        if any(measured[kind].get(key) for kind in kinds)
-    ]
+    first = [kind for kind in kinds if kind in (COPIES, shipped)]
     note = (
         "Each sentence beside its recording; in brackets 95 % intervals, paired. What the copy lacks was lost by the "
         "model that makes the waveform, what the voice lacks beyond it by the one that predicts. One figure never "
         "decides alone; docs/quality.md says what to do about each."
     )
-    table = Table(
-        caption="Beside the recordings",
-        head=["", *map(label, kinds), "like the recordings"],
-        rows=rows,
-        prose=["like the recordings"],
+    parts: list[Part] = [note, _table(measured, first, meaning=True)]
+    if others := [kind for kind in kinds if kind not in first]:
+        table = _table(measured, others, meaning=False)
+        parts.append(Fold(summary=f"the same of {', '.join(others)}", parts=[table]))
+    return [Section(anchor="beside", title="Beside the recordings", parts=parts)]
+
+
+def _table(measured: Mapping[str, Document], kinds: list[str], meaning: bool) -> Table:
+    rows: list[list[Cell]] = [
+        [title, *(_figure(measured[kind], key, form) for kind in kinds), *([says] if meaning else [])]
+        for key, (title, form, says) in FIGURES.items()
+        if any(measured[kind].get(key) for kind in kinds)
+    ]
+    prose = [MEANING] if meaning else []
+    return Table(
+        caption="Every sentence beside its recording", head=["", *map(label, kinds), *prose], rows=rows, prose=prose
     )
-    return [Section(anchor="beside", title="Beside the recordings", parts=[note, table])]
 
 
 def _figure(found: Document, key: str, form: str) -> Cell:
@@ -67,8 +75,9 @@ def _figure(found: Document, key: str, form: str) -> Cell:
 
 
 def pitch_curves(sounds: Mapping[str, Floats], rate: int) -> Chart | None:
-    """The pitch of samples (S,), by who speaks, over time; None if nothing is voiced."""
-    curves = [ChartLine(name=name, points=_pitch(sound, rate)) for name, sound in list(sounds.items())[:CURVES]]
+    """The pitch of samples (S,), by kind, over time; None if nothing is voiced."""
+    drawn = list(sounds.items())[:CURVES]
+    curves = [ChartLine(name=SHORT.get(kind, kind), points=_pitch(sound, rate)) for kind, sound in drawn]
     if all(np.isnan(hertz) for curve in curves for _, hertz in curve.points):
         return None
     return lines("Pitch, Hz", "seconds", curves)

@@ -68,7 +68,7 @@ class Presentation:
         sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
         longest = max(len(sound) for sound in sounds.values())
         players = {kind: self._player(sentence, kind, sound, longest) for kind, sound in sounds.items()}
-        shown = {label(kind): sound for kind, sound in sounds.items() if first is None or kind in first}
+        shown = {kind: sound for kind, sound in sounds.items() if first is None or kind in first}
         melodies = pitch_curves(shown, self.audio.sample_rate)
         return Article(
             id=sentence.id,
