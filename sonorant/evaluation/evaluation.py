@@ -28,6 +28,7 @@ from sonorant.evaluation.renderings import summarize as summarize_decoded
 from sonorant.evaluation.self_test import (
     check_texts,
 )
+from sonorant.evaluation.short_texts.judgement import ShortTexts, judge_short_texts
 from sonorant.evaluation.speakers import by_speaker, trained_speakers
 from sonorant.evaluation.words import judge_words
 from sonorant.families import load_family
@@ -52,12 +53,16 @@ class EvaluateConfig:
     """Timed rounds of each sentence class, runtime and number of threads; fewer beyond `latency.LONGEST`."""
     mos_sentences: int
     """Sentences, the first by hash of id, whose sound DNSMOS rates; a fifth of a second of a core each, every kind."""
+    rare_sentences: int = 50
+    """Plain sentences that each variant speaks, beside the short texts, to be listened to for words skipped, repeated
+    or babbled, and half as many of the judged ones; a tenth of a second of a core each. The default is for settings of
+    before."""
     hear_slower: bool = False
     """Whether to hear variants that are certainly slower than fp32 under every runtime here and so cannot ship. The
     default is for settings of before."""
 
     def __post_init__(self) -> None:
-        for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2)):
+        for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
@@ -104,6 +109,8 @@ class Evaluation:
     """The sound of the same."""
     opinions: dict[str, Doubles]
     """Overall DNSMOS of the first sentences of the same; empty where it did not run."""
+    short_texts: ShortTexts
+    """Words that were skipped, repeated or babbled in short texts and many sentences."""
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
@@ -133,11 +140,15 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer, config.bootstrap)
     speakers = [sentence.speaker for sentence in sentences]
     sound = judge_sound(renderings, speakers, config.mos_sentences, config.bootstrap)
+    short = judge_short_texts(
+        inputs.voice, renderings, known, utterances, inputs.corpus, inputs.manifest.parent, config.rare_sentences
+    )
     metrics = {
         "family": bundle.description.family,
         "intelligibility": words.figures | renderings.unspoken,
         "speakers": by_speaker(words.counts, speakers, trained_speakers(utterances), known.not_run),
         "naturalness": sound.figures | renderings.unspoken,
+        "short_texts": short.figures,
         **timed,
         "size": size(bundle),
         "parity": parity,
@@ -160,6 +171,7 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         counts=words.counts,
         renderings=renderings,
         opinions=sound.opinions,
+        short_texts=short,
     )
 
 

@@ -19,6 +19,7 @@ from sonorant.report.origin import corpus, lineage, training
 from sonorant.report.players import Presentation
 from sonorant.report.quantization import quantization
 from sonorant.report.sentences import read_sentences, worst_first
+from sonorant.report.short_texts import short_texts
 from sonorant.report.speed import latency, size_and_memory
 
 OPEN = 3
@@ -81,6 +82,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     sections = [
         _listen(inputs.evaluation, config, presentation),
         intelligibility(metrics, ships),
+        *short_texts(metrics, inputs.evaluation, presentation),
         candidates(choice),
         families(inputs.families, metrics["family"].text(), presentation),
         *beside_recordings(metrics, ships),

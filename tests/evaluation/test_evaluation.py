@@ -157,6 +157,31 @@ def test_copies_and_variants_have_every_figure_that_a_gate_looks_at(metrics: Fig
     assert not [key for key in measured["recordings"] if key.endswith("_ci95")]
 
 
+def test_short_texts_are_counted_by_kind_for_everyone_who_spoke(metrics: Figures, place: Path) -> None:
+    found = metrics["short_texts"]
+    assert found["listener"].startswith("pocketsphinx ") and found["bf16"].startswith("failed: NaN")
+    for variant in ("fp32", "fp16"):
+        assert found[variant]["sentences"]["texts"] == 2 and found[variant]["short"]["texts"] > 100
+        assert found[variant]["short"]["faulty_rate"] > 0.8, "random weights say nothing"
+        assert found[variant]["held_out"]["texts"] == found["recordings"]["held_out"]["texts"] == 1
+    assert found["recordings"]["held_out"]["faulty"] == 0
+    assert found["recordings"]["cut_words"] == found["fp32"]["cut_words"]
+    assert "no aligner ran" in found["fp32"]["cut_words"]
+    rows = read_jsonl(place / "evaluation" / "short_texts.jsonl")
+    samples = [row for row in rows if row["sample"]]
+    assert len(rows) == sum(
+        found[by][kind]["texts"]
+        for by, kinds in (
+            ("recordings", ["held_out"]),
+            ("fp32", ["short", "sentences", "held_out"]),
+            ("fp16", ["short", "sentences", "held_out"]),
+        )
+        for kind in kinds
+    )
+    assert {row["by"] for row in samples} == {"fp32", "fp16"} and len(samples) == 12
+    assert all((place / "evaluation" / row["sample"]).exists() for row in samples)
+
+
 def test_reports_name_no_machine(metrics: Figures, place: Path) -> None:
     assert metrics["environment"]["cores"] >= 1
     figures = json.dumps(metrics)
@@ -235,9 +260,11 @@ def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_pat
     assert timed == ["onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16", "torch/fp32"]
 
 
-@pytest.mark.parametrize("settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}, {"rare_sentences": 0}]
+)
 def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]) -> None:
-    valid = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "hear_slower": False}
+    valid = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "rare_sentences": 1, "hear_slower": False}
     with pytest.raises(ValueError, match="must be at least"):
         EvaluateConfig(**valid | settings)
 

@@ -11,6 +11,11 @@ from typing import Any
 import numpy as np
 import onnx
 
+from sonorant.evaluation.short_texts.faults import Faults, find_faults, summarize
+from sonorant.evaluation.short_texts.listener import Said
+from sonorant.evaluation.short_texts.texts import SENTENCES as PLAIN
+from sonorant.evaluation.short_texts.texts import SHORT, SUITES
+from sonorant.long.script import plain_words
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 from sonorant.statistics import bootstrap, rate
@@ -23,6 +28,8 @@ GATES = PromoteConfig(
     naturalness_below_recordings=load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings,
     max_wer_above_recordings={"parallel": 4.0, "codec_lm": 6.0},
     max_rtf={"parallel": 0.05, "codec_lm": 0.5},
+    max_faulty_short_texts={"parallel": 0.12, "codec_lm": 0.12},
+    max_faulty_sentences={"parallel": 0.25, "codec_lm": 0.25},
     max_runaways=0.05,
     max_wer_above_champion=4.0,
     max_latency_over_champion=8.0,  # of two equal voices on a busy machine
@@ -71,6 +78,7 @@ def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float =
     heard = wer(errors) | common | {"above_recordings": wer(errors - RECORDINGS)}
     speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}
     return {
+        "short_texts": {"listener": "pocketsphinx", variant: words_lost(0.005)},
         "intelligibility": {"recordings": recorded, "vocoder": recorded, variant: heard},
         "naturalness": {variant: naturalness()},
         "speed": {f"onnxruntime/{variant}": speed, f"tensorrt/{variant}": "not run: TensorRT is not installed"},
@@ -78,6 +86,17 @@ def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float =
         "size": {variant: {"bytes": 1000}, "bundle_bytes": 2000},
         "environment": {"cores": 2},
     }
+
+
+def words_lost(share: float, seed: int = 0) -> dict[str, Any]:
+    """What short texts and 50 sentences score where this share of all words is skipped."""
+    random_numbers, found = np.random.default_rng(seed), dict[str, list[Faults]]()
+    for text in [*SUITES["en"].short_texts(), *SUITES["en"].sentences(50)]:
+        words = plain_words(text.text)
+        kept = [word for word in words if random_numbers.random() >= share]
+        kind = PLAIN if text.kind == PLAIN else SHORT
+        found.setdefault(kind, []).append(find_faults(words, [Said(word, 0.0, 0.0) for word in kept]))
+    return {kind: summarize(faults) for kind, faults in found.items()}
 
 
 def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sonorant.registry.evidence import Evidence
 from sonorant.registry.gates import Gate, judge_alone, judge_beside
 from sonorant.registry.limits import NaturalnessLimits
 from sonorant.runtime.bundle import read_bundle
+from sonorant.statistics import wilson_interval
 from sonorant.tracking import open_store
 from tests.registry import planted
 from tests.registry.conftest import aliases, tags
@@ -30,12 +31,20 @@ from tests.registry.planted import (
     figures,
     more_errors,
     naturalness,
+    words_lost,
     write_report,
 )
 from tests.support.command import run_command
 from tests.support.edited import edited
 
-ALONE = {"wer_above_recordings", "naturalness_below_recordings", "rtf", "parity"}
+ALONE = {
+    "wer_above_recordings",
+    "naturalness_below_recordings",
+    "rtf",
+    "parity",
+    "faulty_short_texts",
+    "faulty_sentences",
+}
 BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}
 UNHEARD = "not run: the recogniser hears English only"
 LENIENT = dict.fromkeys(family_names(), 20.0)
@@ -173,6 +182,11 @@ def of_fp32(section: str, value: Any) -> dict[str, Any]:
         ({"speed": {}}, "rtf", "not measured"),
         ({"speed": figures(rtf=0.06)["speed"]}, "rtf", "real-time factor 0.0600, at most 0.05"),
         ({"parity": {}}, "parity", "not measured"),
+        (
+            {"short_texts": {"fp32": {"short": words_lost(0)["short"]}}},
+            "faulty_sentences",
+            "not measured for fp32; run",
+        ),
         (of_fp32("parity", {"passed": False, "failed": "values: mel"}), "parity", "failed the stage verify: values"),
         (of_fp32("parity", {"passed": True, "max_abs_diff": {"encoder": None}}), "parity", "was not measured"),
         ({"intelligibility": {}}, "wer_above_recordings", "not measured"),
@@ -271,7 +285,32 @@ def test_words_that_nobody_heard_are_not_compared_even_with_a_champion_like_that
 def test_figures_that_are_not_numbers_do_not_pass(voice_bundle: Path) -> None:
     metrics = figures(rtf=float("nan"))
     metrics["intelligibility"]["fp32"]["above_recordings"]["wer_ci95"] = [float("nan"), float("nan")]
-    assert [gate.passed for gate in judge_alone(evidence(voice_bundle, metrics), GATES)] == [False, True, False, True]
+    gates = judge_alone(evidence(voice_bundle, metrics), GATES)
+    assert [gate.name for gate in gates if not gate.passed] == ["wer_above_recordings", "rtf"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_voice_that_skips_one_word_in_twenty_is_refused_and_one_that_skips_one_in_five_hundred_is_not(
+    voice_bundle: Path, seed: int
+) -> None:
+    for share, passed in ((1 / 20, False), (1 / 500, True)):
+        metrics = figures() | {"short_texts": {"fp32": words_lost(share, seed)}}
+        gates = {gate.name: gate for gate in judge_alone(evidence(voice_bundle, metrics), GATES)}
+        assert gates["faulty_sentences"].passed == passed, gates["faulty_sentences"].reason
+        assert gates["faulty_short_texts"].passed or not passed, gates["faulty_short_texts"].reason
+
+
+def test_a_few_good_texts_are_not_enough_to_show_that_words_are_kept(voice_bundle: Path) -> None:
+    few = {kind: found | {"texts": 5, "faulty": 0, "faulty_rate_ci95": list(wilson_interval(0, 5))}
+           for kind, found in words_lost(0).items()}  # fmt: skip
+    gates = judge_alone(evidence(voice_bundle, figures() | {"short_texts": {"fp32": few}}), GATES)
+    assert [gate.passed for gate in gates if gate.name.startswith("faulty")] == [False, False]
+
+
+def test_a_language_without_short_texts_may_have_a_champion(voice_bundle: Path) -> None:
+    why = "not run: there are no short texts in 'de-de', only in en"
+    gates = judge_alone(evidence(voice_bundle, figures() | {"short_texts": {"fp32": why}}), GATES)
+    assert [gate.says() for gate in gates if gate.name.startswith("faulty")] == [f"passed: {why}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -294,7 +333,9 @@ def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_no
     assert "not measured for fp32" in last.reason and not last.passed
 
 
-@pytest.mark.parametrize("name", ["max_rtf", "max_wer_above_recordings"])
+@pytest.mark.parametrize(
+    "name", ["max_rtf", "max_wer_above_recordings", "max_faulty_short_texts", "max_faulty_sentences"]
+)
 def test_every_family_needs_its_limit(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must have a limit above 0 for each of parallel, codec_lm"):
         dataclasses.replace(GATES, **{name: {"parallel": 0.05}})

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sonorant.audio.wav import write_wav
+from sonorant.evaluation.short_texts.faults import Faults, summarize
 from sonorant.files import read_json, write_json, write_jsonl, write_text
 from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from tests.support.tiny_voice import write_trained
@@ -97,6 +98,7 @@ def metrics() -> dict[str, Any]:
         "family": "parallel",
         "intelligibility": judged,
         "naturalness": dict.fromkeys(list(KINDS)[1:], distance),
+        "short_texts": short_texts(),
         "speed": speed | {"tensorrt/fp32": NO_TENSORRT},
         "size": {"bundle_bytes": 26_000_000} | size,
         "memory": {
@@ -107,6 +109,16 @@ def metrics() -> dict[str, Any]:
         "evaluator": {"passed": True, "sentences": 3, "noise_wer": 100.0},
         "environment": system,
     }
+
+
+def short_texts() -> dict[str, Any]:
+    """As `evaluate` writes them: recordings without word times, a variant with a fault, one that spoke nothing."""
+    good = summarize([Faults()] * 20)
+    bad = summarize([Faults()] * 19 + [Faults(babbled=("yes",))])
+    cuts = "not run: the audit does not say where words are (no aligner ran)"
+    spoken = {"yes_no": bad, "sentences": good, "short": bad, "held_out": good, "cut_words": cuts}
+    recorded = {"held_out": good, "cut_words": cuts}
+    return {"listener": "pocketsphinx 5", "recordings": recorded, "fp32": spoken, "int8": spoken, "fp16": "failed: NaN"}
 
 
 def choice() -> dict[str, Any]:
@@ -200,6 +212,12 @@ def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
                 file = folder / "samples" / f"set-{index}.{'recording' if kind == 'recordings' else kind}.wav"
                 write_wav(file, _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)
     write_jsonl(folder / "sentences.jsonl", rows)
+    sample = "short_texts/1.int8.wav"
+    write_wav(folder / sample, _sound(0.4, 300), RATE)
+    faults = {"skipped": [], "repeated": ["yes"], "babbled": ["please"], "extra": 1}
+    row = {"by": "int8", "kind": "yes_no", "text": "Yes, <please>.", "words": 2, "heard": "yes yes (babble)"}
+    rest = {"by": "fp32", "kind": "names", "text": "Anna.", "words": 1, "heard": "anna", "faults": {}, "sample": None}
+    write_jsonl(folder / "short_texts.jsonl", [row | {"faults": faults, "sample": sample}, rest])
 
 
 def _sound(seconds: float, hertz: float) -> np.ndarray:

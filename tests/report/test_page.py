@@ -315,3 +315,23 @@ def test_sentences_that_training_read_are_not_called_held_out(own: ReportInputs)
             judged["read_in_training"] = 2
     page = drawn(own)
     assert "not held out: training read 2 of them" in page and "held-out sentences" not in page
+
+
+def test_short_texts_stand_by_kind_beside_the_persons_with_the_worst_to_listen_to(own: ReportInputs) -> None:
+    page = drawn(own)
+    section = page.split('id="short-texts"')[1].split("</section>")[0]
+    words = words_of(section)
+    assert "yes no 20 5.0 [" in words and "words cut out of recordings not run: the audit does not say" in words
+    assert "Yes, &lt;please&gt;." in section and "3 of 2 wrong" in words and section.count("<audio") == 1
+    assert "judged sentences 20 0.0 [0.0, 16.1]" in words
+    with edited(own.metrics) as metrics:
+        metrics["short_texts"] = dict.fromkeys(metrics["short_texts"], "not run: there are no short texts in 'de'")
+    assert "Short texts were not judged: not run: there are no short texts in" in drawn(own)
+    with edited(own.metrics) as metrics:
+        del metrics["short_texts"]
+    assert "rare faults" not in drawn(own)
+
+
+def test_a_short_text_whose_sample_is_gone_is_named(own: ReportInputs) -> None:
+    (own.evaluation / "short_texts" / "1.int8.wav").unlink()
+    assert "1.int8.wav: no such file" in refusal(own)
