@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sonorant.arrays import Doubles, Ints
-from sonorant.audio.dnsmos import rate_clips
 from sonorant.data.manifest import Utterance, read_manifest
 from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import (
@@ -20,18 +19,16 @@ from sonorant.evaluation.candidates import (
     size,
     timed_candidates,
 )
-from sonorant.evaluation.distances import Sounds, distances
-from sonorant.evaluation.distances import summarize as summarize_distances
 from sonorant.evaluation.error_rates import ErrorCounts, Normalizer
 from sonorant.evaluation.latency import FIRST_AUDIO_SENTENCES, measure, measure_first_audio, sentence_classes
-from sonorant.evaluation.raters import speaker_similarities
-from sonorant.evaluation.raters import summarize as summarize_ratings
+from sonorant.evaluation.naturalness import judge_sound
 from sonorant.evaluation.recordings import RecognizedRecordings, read_recognized
-from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings, render
+from sonorant.evaluation.renderings import Renderings, render
 from sonorant.evaluation.renderings import summarize as summarize_decoded
 from sonorant.evaluation.self_test import (
     check_texts,
 )
+from sonorant.evaluation.short_texts.judgement import ShortTexts, judge_short_texts
 from sonorant.evaluation.speakers import by_speaker, trained_speakers
 from sonorant.evaluation.words import judge_words
 from sonorant.families import load_family
@@ -45,9 +42,6 @@ PACKAGES = (
 )  # fmt: skip
 """Those that matter to the figures."""
 
-Rated = dict[str, Doubles | str]
-"""DNSMOS (sentences, scores) of the first sentences of every kind, or why there is none."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateConfig:
@@ -59,12 +53,16 @@ class EvaluateConfig:
     """Timed rounds of each sentence class, runtime and number of threads; fewer beyond `latency.LONGEST`."""
     mos_sentences: int
     """Sentences, the first by hash of id, whose sound DNSMOS rates; a fifth of a second of a core each, every kind."""
+    rare_sentences: int = 50
+    """Plain sentences that each variant speaks, beside the short texts, to be listened to for words skipped, repeated
+    or babbled, and half as many of the judged ones; a tenth of a second of a core each. The default is for settings of
+    before."""
     hear_slower: bool = False
     """Whether to hear variants that are certainly slower than fp32 under every runtime here and so cannot ship. The
     default is for settings of before."""
 
     def __post_init__(self) -> None:
-        for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2)):
+        for name, least in (("bootstrap", 100), ("latency_repeats", 3), ("mos_sentences", 2), ("rare_sentences", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
@@ -111,6 +109,8 @@ class Evaluation:
     """The sound of the same."""
     opinions: dict[str, Doubles]
     """Overall DNSMOS of the first sentences of the same; empty where it did not run."""
+    short_texts: ShortTexts
+    """Words that were skipped, repeated or babbled in short texts and many sentences."""
 
 
 def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) -> Evaluation:
@@ -138,13 +138,17 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         slower = {variant: certainly_slower(timed["speed"], variant) for variant in renderings.variants}
         renderings = renderings.without({variant: why for variant, why in slower.items() if why})
     words = judge_words(renderings, inputs.corpus, sentences, utterances, known, recognizer, config.bootstrap)
-    rated = _mos(renderings, config)
     speakers = [sentence.speaker for sentence in sentences]
+    sound = judge_sound(renderings, speakers, config.mos_sentences, config.bootstrap)
+    short = judge_short_texts(
+        inputs.voice, renderings, known, utterances, inputs.corpus, inputs.manifest.parent, config.rare_sentences
+    )
     metrics = {
         "family": bundle.description.family,
         "intelligibility": words.figures | renderings.unspoken,
         "speakers": by_speaker(words.counts, speakers, trained_speakers(utterances), known.not_run),
-        "naturalness": _naturalness(renderings, rated, config, speakers) | renderings.unspoken,
+        "naturalness": sound.figures | renderings.unspoken,
+        "short_texts": short.figures,
         **timed,
         "size": size(bundle),
         "parity": parity,
@@ -166,7 +170,8 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
         transcripts=words.transcripts,
         counts=words.counts,
         renderings=renderings,
-        opinions={kind: scores[:, 0] for kind, scores in rated.items() if not isinstance(scores, str)},
+        opinions=sound.opinions,
+        short_texts=short,
     )
 
 
@@ -190,39 +195,9 @@ def _chosen(inputs: EvaluationInputs, known: RecognizedRecordings) -> tuple[list
     return [by_id[sentence] for sentence in known.ids], utterances
 
 
-def _naturalness(renderings: Renderings, rated: Rated, config: EvaluateConfig, speakers: list[str]) -> dict[str, Any]:
-    """Distances from the recordings; the recordings themselves have a DNSMOS alone."""
-    rows = zip(*renderings.sounds.values(), strict=True)
-    measured = distances(
-        [Sounds(dict(zip(renderings.kinds, sounds[1:], strict=True)), sounds[0], renderings.rate) for sounds in rows]
-    )
-    summaries = {
-        kind: scores if isinstance(scores, str) else summarize_ratings(scores, config.bootstrap)
-        for kind, scores in rated.items()
-    }
-    found = {kind: summarize_distances(measured[kind]) | {"dnsmos": summaries[kind]} for kind in renderings.kinds}
-    for variant, similarity in speaker_similarities(renderings, speakers).items():
-        found[variant]["speaker_similarity"] = similarity
-    itself = dict.fromkeys(found[VOCODER], "not run: compared with themselves")
-    kept = {"utterances": found[VOCODER]["utterances"], "dnsmos": summaries[RECORDINGS]}
-    return {RECORDINGS: itself | kept} | found
-
-
 def decoding(renderings: Renderings) -> dict[str, Any]:
     """How often each variant ran away; nothing where it cannot."""
     return {variant: summarize_decoded(decoded) for variant, decoded in renderings.decoded.items()}
-
-
-def _mos(renderings: Renderings, config: EvaluateConfig) -> Rated:
-    clips = {
-        kind: [(samples, renderings.rate) for samples in sounds[: config.mos_sentences]]
-        for kind, sounds in renderings.sounds.items()
-    }
-    scores = rate_clips([clip for group in clips.values() for clip in group])
-    if isinstance(scores, str):
-        return dict.fromkeys(clips, scores)
-    count = len(clips[RECORDINGS])
-    return {kind: scores[i * count : (i + 1) * count] for i, kind in enumerate(clips)}
 
 
 def describe_environment() -> dict[str, Any]:

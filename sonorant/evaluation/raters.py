@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sonorant.arrays import Doubles, Floats
 from sonorant.audio.dnsmos import SCORES
 from sonorant.audio.wav import resample
-from sonorant.evaluation.renderings import RECORDINGS, Renderings
+from sonorant.evaluation.likeness import paired_below
+from sonorant.evaluation.renderings import Renderings
 from sonorant.processes import spread
 from sonorant.statistics import bootstrap
 
@@ -25,6 +26,7 @@ RATE = 16_000
 Clip = tuple[Floats, int]
 """Samples (S,) in -1..1 and their rate in Hz."""
 
+SPEAKER_BELOW = "speaker_below_recordings"
 LEVEL = 0.1
 """RMS that clips get before embedding, -20 dB: the network's mel is linear, a tenth of the amplitude costs 0.08."""
 MODULES = ("resemblyzer", "webrtcvad", "pkg_resources")
@@ -43,20 +45,22 @@ def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
     return figures
 
 
-def speaker_similarities(renderings: Renderings, speakers: Sequence[str]) -> dict[str, dict[str, Any] | str]:
-    """What `compare` finds for each variant, or "not run: <why>" in its place; `speakers`: of each sentence."""
-    if len(set(speakers)) == 1:
-        return dict.fromkeys(renderings.variants, "not run: one speaker")
+def speaker_similarities(renderings: Renderings, speakers: Sequence[str], resamples: int) -> dict[str, dict[str, Any]]:
+    """For the copies and each variant `speaker_similarity`, what `compare` finds, and `SPEAKER_BELOW` with its 95 %
+    interval: how far its cosines lie below the recordings', sentence by sentence. "not run: <why>" in their place.
+
+    `speakers`: of each sentence.
+    """
     missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
     if missing:
-        return dict.fromkeys(
-            renderings.variants, f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'"
-        )
-    kinds = (RECORDINGS, *renderings.variants)
-    embedded = embed_clips([(samples, renderings.rate) for kind in kinds for samples in renderings.sounds[kind]])
-    recordings, *variants = np.split(embedded, len(kinds))
+        why = f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'"
+        return {kind: {"speaker_similarity": why, SPEAKER_BELOW: why} for kind in renderings.kinds}
+    sounds = renderings.sounds.values()  # the recordings first
+    embedded = embed_clips([(samples, renderings.rate) for clips in sounds for samples in clips])
+    recordings, *others = np.split(embedded, len(sounds))
     return {
-        kind: compare(found, recordings, speakers) for kind, found in zip(renderings.variants, variants, strict=True)
+        kind: compare(found, recordings, speakers, resamples)
+        for kind, found in zip(renderings.kinds, others, strict=True)
     }
 
 
@@ -65,29 +69,33 @@ def embed_clips(clips: Sequence[Clip]) -> Doubles:
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
-def compare(spoken: Doubles, recordings: Doubles, speakers: Sequence[str]) -> dict[str, Any] | str:
+def compare(spoken: Doubles, recordings: Doubles, speakers: Sequence[str], resamples: int) -> dict[str, Any]:
     """Mean cosines of embeddings (U, D) of spoken sentences and recordings with the recordings of other sentences.
 
-    `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor);
-    `recordings`: the recordings with the same speaker's (the ceiling). Never with the same sentence, whose words alone
-    would make it alike; a speaker of one sentence is left out. Each sentence counts alike.
+    `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor; absent if
+    there are none); `recordings`: the recordings with the same speaker's (the ceiling). Never with the same sentence,
+    whose words alone would make it alike; a speaker of one sentence is left out. Each sentence counts alike.
     """
     same = np.equal.outer(speakers, speakers)
     others = ~same
     np.fill_diagonal(same, False)
-    used = same.any(axis=1) & others.any(axis=1)
+    several = bool(others.any())
+    used = same.any(axis=1)
     if not used.any():
-        return "not run: no speaker of two judged sentences"
+        why = "not run: no speaker of two judged sentences"
+        return {"speaker_similarity": why, SPEAKER_BELOW: why}
 
-    def mean(rows: Doubles, pairs: NDArray[np.bool_]) -> float:
-        cosines = (rows @ recordings.T)[used]
-        return round(float(np.average(cosines, axis=1, weights=pairs[used]).mean()), 4)
+    def cosines(rows: Doubles, pairs: NDArray[np.bool_]) -> Doubles:
+        return np.average((rows @ recordings.T)[used], axis=1, weights=pairs[used])
 
+    own, ceiling = cosines(spoken, same), cosines(recordings, same)
+    found = {"mean": own.mean(), "recordings": ceiling.mean()}
+    if several:
+        found["others"] = cosines(spoken, others).mean()
+    rounded = {key: round(float(value), 4) for key, value in found.items()}
     return {
-        "mean": mean(spoken, same),
-        "recordings": mean(recordings, same),
-        "others": mean(spoken, others),
-        "utterances": int(used.sum()),
+        "speaker_similarity": rounded | {"utterances": int(used.sum())},
+        **paired_below(own, ceiling, SPEAKER_BELOW, resamples),
     }
 
 

@@ -103,7 +103,7 @@ def render(
     for variant in variants:
         speaking = Voice.load(bundle, variant=variant)
         try:
-            spoken, went = _speak_all(speaking, tokens, speakers, f"speak {variant}")
+            spoken, went = speak_all(speaking, tokens, speakers, f"speak {variant}")
             _refuse_nan(spoken, utterances)
         except SonorantError as error:
             if variant == variants[0]:
@@ -143,7 +143,7 @@ def _speaker(voice: Voice, utterance: Utterance) -> int:
     return voice.speakers.index(utterance.speaker)
 
 
-def _speak_all(
+def speak_all(
     voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str
 ) -> tuple[tuple[Floats, ...], Decoded | None]:
     """Speak every sentence; of a voice that may run away, sentences of like length together, and how each went."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from sonorant.audio.wav import write_wav
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
+from sonorant.evaluation.short_texts.samples import write_short_texts
 from sonorant.files import atomic_folder, write_json, write_jsonl
 from sonorant.runtime.runtimes import BASELINE
 
@@ -36,10 +37,11 @@ def sample_file(folder: Path, sentence: str, index: int, kind: str) -> Path:
 
 
 def write_samples(out: Path, evaluation: Evaluation) -> None:
-    """Write `sentences.jsonl` and the samples (see `sample_file`) into the folder `out`, all or nothing."""
+    """Write `sentences.jsonl`, `short_texts.jsonl` and samples of both into the folder `out`, all or nothing."""
     renderings = evaluation.renderings
     with atomic_folder(out) as folder:
         write_jsonl(folder / "sentences.jsonl", _sentences(evaluation))
+        write_short_texts(folder, evaluation.short_texts.judged)
         for index in chosen(evaluation):
             for kind, sounds in renderings.sounds.items():
                 write_wav(sample_file(folder, renderings.ids[index], index, kind), sounds[index], renderings.rate)

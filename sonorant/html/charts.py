@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -61,7 +62,7 @@ class ChartRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ChartLine:
-    """One curve: points (x, y) by rising x."""
+    """One curve: points (x, y) by rising x; a y that is NaN interrupts it."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -98,7 +99,7 @@ def intervals(title: str, unit: str, rows: Sequence[ChartRow], start: float = 0.
 
 def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
     """Curves over one axis of x in `unit`; y is logarithmic where every value is above zero."""
-    xs, ys = zip(*(point for curve in curves for point in curve.points), strict=True)
+    xs, ys = zip(*(point for curve in curves for point in curve.points if not math.isnan(point[1])), strict=True)
     logarithmic, x_ticks = min(ys) > 0, _ticks(min(xs), max(xs))
     y_ticks = (_decades if logarithmic else _ticks)(min(ys), max(ys))
     across, up = _scale(x_ticks, LEFT, RIGHT), _rising(y_ticks, logarithmic)
@@ -107,8 +108,11 @@ def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
     shapes.append(_text(unit, RIGHT, BOTTOM + 30, "end"))
     apart = min(110.0, (RIGHT - LEFT) / len(curves))
     for number, curve in enumerate(curves):
-        path, start = " ".join(f"{_n(across(x))},{_n(up(y))}" for x, y in curve.points), LEFT + apart * number
-        shapes.append(Shape("polyline", {"class": f"line line{number}", "points": path}))
+        start = LEFT + apart * number
+        for known, stretch in groupby(curve.points, lambda point: not math.isnan(point[1])):
+            if known:
+                path = " ".join(f"{_n(across(x))},{_n(up(y))}" for x, y in stretch)
+                shapes.append(Shape("polyline", {"class": f"line line{number}", "points": path}))
         shapes.append(_rule(f"line line{number}", start, 10, start + min(20, apart / 2), 10))
         shapes.append(_text(curve.name, start + min(26, apart / 2 + 4), 14, "start"))
     return Chart(title=title, height=BOTTOM + 34, shapes=shapes)

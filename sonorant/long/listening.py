@@ -18,22 +18,12 @@ from sonorant.audio.wav import read_audio
 from sonorant.errors import SonorantError
 from sonorant.long.language_model import write_language_model
 from sonorant.long.script import plain_words
+from sonorant.pronunciations import pronounced
 from sonorant.recognizers import RATE, PocketSphinx, Recognizer, load_recognizer
-from sonorant.text import load_frontend
 
 AROUND = 0.2
 """Seconds heard before and after a stretch."""
 _FRAME = 0.01
-# fmt: off
-_ARPABET = {
-    "ɑ": "AA", "ɑː": "AA", "æ": "AE", "ʌ": "AH", "ə": "AH", "ɔ": "AO", "ɔː": "AO", "aʊ": "AW", "aɪ": "AY", "b": "B",
-    "tʃ": "CH", "t͡ʃ": "CH", "d": "D", "ð": "DH", "ɛ": "EH", "ɚ": "ER", "ɝ": "ER", "ɜ": "ER", "ɜː": "ER", "eɪ": "EY",
-    "f": "F", "ɡ": "G", "g": "G", "h": "HH", "ɪ": "IH", "i": "IY", "iː": "IY", "dʒ": "JH", "d͡ʒ": "JH", "k": "K",
-    "l": "L", "m": "M", "n": "N", "ŋ": "NG", "oʊ": "OW", "ɔɪ": "OY", "p": "P", "ɹ": "R", "r": "R", "s": "S",
-    "ʃ": "SH", "t": "T", "θ": "TH", "ʊ": "UH", "u": "UW", "uː": "UW", "v": "V", "w": "W", "j": "Y", "z": "Z",
-    "ʒ": "ZH", "ɾ": "T", "ʔ": "T",
-}
-# fmt: on
 Heard = tuple[str, float, float]
 """A word in lower case, and where it sounds: seconds within the recording."""
 
@@ -101,7 +91,7 @@ class _Reader:
         from pocketsphinx import Decoder, NGramModel
 
         self._decoder: Any = Decoder(lm=None, loglevel="FATAL", maxhmmpf=self.ACTIVE_HMMS)
-        known = [word for word in words if self._pronounced(word, language)]
+        known = [word for word in words if pronounced(self._decoder, word, language)]
         if not known:
             raise SonorantError("none of the text's words can be pronounced; is it in the corpus' language?")
         with tempfile.TemporaryDirectory() as folder:
@@ -109,16 +99,6 @@ class _Reader:
             write_language_model(path, known)
             self._decoder.add_lm("text", NGramModel(self._decoder.config, self._decoder.logmath, str(path)))
         self._decoder.activate_search("text")
-
-    def _pronounced(self, word: str, language: str) -> bool:
-        """Whether the dictionary holds the word, as gruut says it where the package's does not."""
-        if self._decoder.lookup_word(word) is not None:
-            return True
-        phonemes = load_frontend("gruut", language).speak(word).phonemes
-        phones = [_ARPABET[phoneme.symbol] for phoneme in phonemes if phoneme.symbol in _ARPABET]
-        if phones:
-            self._decoder.add_word(word, " ".join(phones), False)
-        return bool(phones)
 
     def hear(self, samples: Floats) -> list[Heard]:
         integers = (np.clip(samples, -1.0, 1.0) * 32767.0).astype(np.int16)

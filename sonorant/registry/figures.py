@@ -10,7 +10,7 @@ from sonorant.runtime.bundle import Bundle
 
 BESIDE = ("recordings", "vocoder")
 """Entries of `intelligibility` and `naturalness` that are not variants of the voice."""
-BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "decoding", "size")
+BY_VARIANT = ("intelligibility", "naturalness", "first_audio", "short_texts", "decoding", "size")
 """Sections with an entry per variant; the others have one per candidate."""
 
 

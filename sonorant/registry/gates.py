@@ -12,6 +12,7 @@ from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
 from sonorant.registry.evidence import Evidence
 from sonorant.registry.figures import entry, interval, number
+from sonorant.registry.limits import NaturalnessLimits, judge_naturalness
 from sonorant.registry.side_by_side import latency_ratios
 from sonorant.statistics import bootstrap, check_enough, rate
 
@@ -27,6 +28,12 @@ class PromoteConfig:
     """By family: points of word error rate above the recordings'."""
     max_rtf: dict[str, float]
     """By family: real-time factor of the shipped variant on one thread with sentences of medium length."""
+    naturalness_below_recordings: dict[str, NaturalnessLimits]
+    """By family: how far the voice may sound from the recordings, figure by figure."""
+    max_faulty_short_texts: dict[str, float]
+    """By family: fraction of short texts in which a word may be skipped, repeated or babbled."""
+    max_faulty_sentences: dict[str, float]
+    """By family: the same of plain sentences."""
     max_runaways: float
     """Fraction of sentences in which an autoregressive voice may run away; other families have no such gate."""
     max_wer_above_champion: float
@@ -42,11 +49,13 @@ class PromoteConfig:
         for name in ("max_runaways", "max_latency_over_champion", "max_size_over_champion"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
-        for name in ("max_wer_above_recordings", "max_rtf"):
+        families = ", ".join(family_names())
+        for name in ("max_wer_above_recordings", "max_rtf", "max_faulty_short_texts", "max_faulty_sentences"):
             limits = getattr(self, name)
             if set(limits) != set(family_names()) or not all(limit > 0 for limit in limits.values()):
-                families = ", ".join(family_names())
                 raise ValueError(f"{name} must have a limit above 0 for each of {families}, not {limits}")
+        if set(self.naturalness_below_recordings) != set(family_names()):
+            raise ValueError(f"naturalness_below_recordings must have limits for each of {families}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +80,10 @@ def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """The gates that need no comparison."""
     family = voice.bundle.description.family
     wer = _wer_above_recordings(voice, config.max_wer_above_recordings[family])
-    gates = (wer, _rtf(voice, config.max_rtf[family]), _parity(voice))
+    sound = _naturalness_below_recordings(voice, config.naturalness_below_recordings[family])
+    short = _faults(voice, "faulty_short_texts", "short", config.max_faulty_short_texts[family])
+    sentences = _faults(voice, "faulty_sentences", "sentences", config.max_faulty_sentences[family])
+    gates = (wer, sound, _rtf(voice, config.max_rtf[family]), _parity(voice), short, sentences)
     return (*gates, _runaways(voice, config.max_runaways)) if load_family(family).autoregressive else gates
 
 
@@ -113,6 +125,12 @@ def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
     return _points(name, text, above, paired, limit)
 
 
+def _naturalness_below_recordings(voice: Evidence, limits: NaturalnessLimits) -> Gate:
+    variant = voice.shipped.variant
+    passed, reason = judge_naturalness(entry(voice.metrics, "naturalness", variant), limits)
+    return Gate(name="naturalness_below_recordings", passed=passed, reason=f"{variant}: {reason}")
+
+
 def _rtf(voice: Evidence, limit: float) -> Gate:
     candidate = voice.shipped.candidate
     found = entry(voice.metrics, "speed", candidate)
@@ -122,6 +140,25 @@ def _rtf(voice: Evidence, limit: float) -> Gate:
         return Gate(name="rtf", passed=False, reason=f"not measured for {candidate}{why}", limit=limit)
     reason = f"{candidate}: real-time factor {rtf:.4f}, at most {limit}"
     return Gate(name="rtf", passed=rtf <= limit, reason=reason, value=rtf, limit=limit)
+
+
+def _faults(voice: Evidence, name: str, kind: str, limit: float) -> Gate:
+    """Texts of a kind in which a word was skipped, repeated or babbled, as counted by the stage `evaluate`."""
+    figures = entry(voice.metrics, "short_texts", voice.shipped.variant)
+    if isinstance(figures, str) and figures.startswith("not run: "):  # for want of texts or a listener in the language
+        return Gate(name=name, passed=True, reason=figures, limit=limit)
+    found = entry(figures, kind)
+    rate, bounds = number(found, "faulty_rate"), interval(found, "faulty_rate_ci95")
+    faulty, texts = number(found, "faulty"), number(found, "texts")
+    if rate is None or bounds is None or faulty is None or texts is None:
+        why = f": {figures}" if isinstance(figures, str) else "; run evaluate again"
+        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}{why}", limit=limit)
+    low, high = (100 * bound for bound in bounds)
+    reason = (
+        f"a word was skipped, repeated or babbled in {faulty:.0f} of {texts:.0f} texts (95 % interval {low:.1f} - "
+        f"{high:.1f} %), its upper end at most {100 * limit:.1f} %"
+    )
+    return Gate(name=name, passed=bounds[1] <= limit, reason=reason, value=rate, interval=bounds, limit=limit)
 
 
 def _runaways(voice: Evidence, limit: float) -> Gate:

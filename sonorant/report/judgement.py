@@ -139,8 +139,9 @@ def _distance(here: Document, key: str, form: str) -> str | None:
     if key == "dnsmos":
         return found.estimate("ovrl", form) if found.get("ovrl_ci95") else f"{found['ovrl'].number():{form}}"
     if key == "speaker_similarity":
-        own, floor, ceiling = (found[part].number() for part in ("mean", "others", "recordings"))
-        return f"{own:{form}} (other speakers {floor:{form}}, recordings {ceiling:{form}})"
+        own, ceiling = (found[part].number() for part in ("mean", "recordings"))
+        floor = f"other speakers {found.figure('others', form)}, " if found.get("others") else ""
+        return f"{own:{form}} ({floor}recordings {ceiling:{form}})"
     return f"{found.number():{form}}"
 
 

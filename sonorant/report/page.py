@@ -14,10 +14,12 @@ from sonorant.report.candidates import candidates, headline, parity, shipped
 from sonorant.report.document import COPIES, RECORDINGS, Document
 from sonorant.report.families import families
 from sonorant.report.judgement import decoding, distances, intelligibility
+from sonorant.report.naturalness import beside_recordings
 from sonorant.report.origin import corpus, lineage, training
 from sonorant.report.players import Presentation
 from sonorant.report.quantization import quantization
 from sonorant.report.sentences import read_sentences, worst_first
+from sonorant.report.short_texts import short_texts
 from sonorant.report.speed import latency, size_and_memory
 
 OPEN = 3
@@ -80,8 +82,10 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     sections = [
         _listen(inputs.evaluation, config, presentation),
         intelligibility(metrics, ships),
+        *short_texts(metrics, inputs.evaluation, presentation),
         candidates(choice),
         families(inputs.families, metrics["family"].text(), presentation),
+        *beside_recordings(metrics, ships),
         distances(metrics),
         *decoding(metrics),
         latency(metrics, shipped(choice)),

@@ -13,7 +13,9 @@ from sonorant.arrays import Floats
 from sonorant.audio.mel import FLOOR, MelConfig, log_mel
 from sonorant.audio.wav import read_audio
 from sonorant.html.blocks import Block
+from sonorant.html.charts import Chart
 from sonorant.report.document import label
+from sonorant.report.naturalness import pitch_curves
 from sonorant.report.sentences import Sentence, Words, marked
 
 QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
@@ -48,6 +50,8 @@ class Article(Block):
     players: Sequence[Player]
     folded: Sequence[Player]
     """Shown on demand."""
+    melodies: Sequence[Chart] = ()
+    """Of the players not folded, over one another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +68,14 @@ class Presentation:
         sounds = {kind: read_audio(file, self.audio.sample_rate)[0] for kind, file in sentence.samples.items()}
         longest = max(len(sound) for sound in sounds.values())
         players = {kind: self._player(sentence, kind, sound, longest) for kind, sound in sounds.items()}
+        shown = {kind: sound for kind, sound in sounds.items() if first is None or kind in first}
+        melodies = pitch_curves(shown, self.audio.sample_rate)
         return Article(
             id=sentence.id,
             reference=sentence.reference,
             players=[player for kind, player in players.items() if first is None or kind in first],
             folded=[player for kind, player in players.items() if not (first is None or kind in first)],
+            melodies=[melodies] if melodies else [],
         )
 
     def _player(self, sentence: Sentence, kind: str, sound: Floats, longest: int) -> Player:

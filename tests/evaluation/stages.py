@@ -27,5 +27,11 @@ def lay_out(folder: Path, trained: tuple[Path, Path]) -> None:
         (folder / name).symlink_to(target)
     params = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
     params["recognizer"] = {"name": "pocketsphinx", "sentences": 160}
-    params["evaluate"] = {"bootstrap": 100, "latency_repeats": 3, "mos_sentences": 2, "hear_slower": True}
+    params["evaluate"] = {
+        "bootstrap": 100,
+        "latency_repeats": 3,
+        "mos_sentences": 2,
+        "rare_sentences": 2,
+        "hear_slower": True,
+    }
     (folder / "params.yaml").write_text(yaml.safe_dump(params), encoding="utf-8")

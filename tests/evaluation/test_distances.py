@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from sonorant.evaluation.distances import Sounds, align, distance, distances, log_mel_envelope, mel_cepstra, summarize
+from sonorant.evaluation.analysis import log_mel_envelope, mel_cepstra
+from sonorant.evaluation.distances import align, distance, summarize
 
 RATE = 16000
 
@@ -82,12 +83,8 @@ def cheapest(cost: np.ndarray, i: int, j: int) -> float:
     return float(cost[i, j]) + min(ahead, default=0.0)
 
 
-def test_several_processes_measure_as_one_and_silence_has_no_pitch() -> None:
-    high, low, reference = (vowel(pitch).astype(np.float32) for pitch in (160, 120, 140))
-    found = distances([Sounds({"high": high, "low": low}, reference, RATE)] * 2)
-    assert found == {"high": [distance(high, reference, RATE)] * 2, "low": [distance(low, reference, RATE)] * 2}
-    silent = figures(np.zeros(RATE), np.zeros(RATE))
-    assert str(silent["f0_rmse_cents"]).startswith("not run: ")
+def test_silence_has_no_pitch() -> None:
+    assert str(figures(np.zeros(RATE), np.zeros(RATE))["f0_rmse_cents"]).startswith("not run: ")
 
 
 def test_a_sound_too_short_for_a_frame_is_measured_all_the_same() -> None:

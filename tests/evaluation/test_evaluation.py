@@ -16,6 +16,8 @@ from sonorant.errors import SonorantError
 from sonorant.evaluation.candidates import certainly_slower, judged_variants, read_parity, timed_candidates
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.files import read_json, read_jsonl, write_json
+from sonorant.registry import PromoteConfig
+from tasks.params import load
 from tests.evaluation.planted import PLANTED_NAN, plant
 from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import replace_graph, with_copies
@@ -122,7 +124,6 @@ def test_everything_else_of_the_schema_is_there(metrics: Figures) -> None:
     assert metrics["naturalness"]["recordings"]["utterances"] == metrics["naturalness"]["vocoder"]["utterances"] == 3
     assert metrics["naturalness"]["recordings"]["mcd_db"] == "not run: compared with themselves"
     assert metrics["naturalness"]["vocoder"]["duration_ratio"] == pytest.approx(1, abs=0.01)
-    assert metrics["naturalness"]["fp32"]["speaker_similarity"] == "not run: one speaker"
     tested = metrics["evaluator"]
     assert tested["passed"] and tested["planted_in"] == "vocoder, fp32, fp16"
     assert tested["repeated_equal"] == tested["repeated"] == 3
@@ -142,6 +143,43 @@ def test_speech_sounds_better_to_dnsmos_than_what_random_weights_give(metrics: F
     low, high = measured["recordings"]["dnsmos"]["ovrl_ci95"]
     assert measured["fp32"]["dnsmos"]["ovrl"] < low <= measured["recordings"]["dnsmos"]["ovrl"] <= high
     assert measured["fp32"]["dnsmos"] == measured["fp16"]["dnsmos"]
+
+
+def test_copies_and_variants_have_every_figure_that_a_gate_looks_at(metrics: Figures) -> None:
+    limits = load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings["parallel"]
+    measured = metrics["naturalness"]
+    for kind in ("vocoder", "fp32", "fp16"):
+        assert limits.ranges().keys() <= measured[kind].keys()
+        low, high = measured[kind]["noise_floor_db_ci95"]
+        assert low <= measured[kind]["noise_floor_db"] <= high
+    assert measured["fp32"]["noise_floor_db"] == measured["fp16"]["noise_floor_db"]
+    assert measured["recordings"]["noise_floor_db"] == "not run: compared with themselves"
+    assert not [key for key in measured["recordings"] if key.endswith("_ci95")]
+
+
+def test_short_texts_are_counted_by_kind_for_everyone_who_spoke(metrics: Figures, place: Path) -> None:
+    found = metrics["short_texts"]
+    assert found["listener"].startswith("pocketsphinx ") and found["bf16"].startswith("failed: NaN")
+    for variant in ("fp32", "fp16"):
+        assert found[variant]["sentences"]["texts"] == 2 and found[variant]["short"]["texts"] > 100
+        assert found[variant]["short"]["faulty_rate"] > 0.8, "random weights say nothing"
+        assert found[variant]["held_out"]["texts"] == found["recordings"]["held_out"]["texts"] == 1
+    assert found["recordings"]["held_out"]["faulty"] == 0
+    assert found["recordings"]["cut_words"] == found["fp32"]["cut_words"]
+    assert "no aligner ran" in found["fp32"]["cut_words"]
+    rows = read_jsonl(place / "evaluation" / "short_texts.jsonl")
+    samples = [row for row in rows if row["sample"]]
+    assert len(rows) == sum(
+        found[by][kind]["texts"]
+        for by, kinds in (
+            ("recordings", ["held_out"]),
+            ("fp32", ["short", "sentences", "held_out"]),
+            ("fp16", ["short", "sentences", "held_out"]),
+        )
+        for kind in kinds
+    )
+    assert {row["by"] for row in samples} == {"fp32", "fp16"} and len(samples) == 12
+    assert all((place / "evaluation" / row["sample"]).exists() for row in samples)
 
 
 def test_reports_name_no_machine(metrics: Figures, place: Path) -> None:
@@ -222,9 +260,11 @@ def test_what_passed_is_judged_and_what_did_not_says_why_it_is_not_timed(tmp_pat
     assert timed == ["onnxruntime/fp32", "onnxruntime/fp16", "onnxruntime/bf16", "torch/fp32"]
 
 
-@pytest.mark.parametrize("settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}])
+@pytest.mark.parametrize(
+    "settings", [{"bootstrap": 10}, {"latency_repeats": 0}, {"mos_sentences": 1}, {"rare_sentences": 0}]
+)
 def test_settings_that_cannot_give_a_figure_are_refused(settings: dict[str, int]) -> None:
-    valid = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "hear_slower": False}
+    valid = {"bootstrap": 1000, "latency_repeats": 20, "mos_sentences": 4, "rare_sentences": 1, "hear_slower": False}
     with pytest.raises(ValueError, match="must be at least"):
         EvaluateConfig(**valid | settings)
 

@@ -25,26 +25,35 @@ def same_twice() -> Renderings:
     return renderings(recordings=noise, vocoder=noise, fp32=noise)
 
 
-def test_a_voice_of_one_speaker_needs_no_similarity() -> None:
-    assert speaker_similarities(same_twice(), ["anna", "anna"]) == {"fp32": "not run: one speaker"}
-
-
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raters, "MODULES", ("numpy", "no_such_module"))
     said = "not run: no_such_module is not installed; pip install 'sonorant[similarity]'"
-    assert speaker_similarities(same_twice(), ["anna", "ben"]) == {"fp32": said}
+    missing = {"speaker_similarity": said, "speaker_below_recordings": said}
+    assert speaker_similarities(same_twice(), ["anna", "anna"], 100) == {"vocoder": missing, "fp32": missing}
 
 
 def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() -> None:
     recordings = np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     spoken = np.array([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])
-    assert compare(spoken, recordings, ["anna", "anna", "ben", "ben", "carl"]) == {
+    found = compare(spoken, recordings, ["anna", "anna", "ben", "ben", "carl"], 1000)
+    assert found["speaker_similarity"] == {
         "mean": 0.85,  # 0.8, 1, 0.8, 0.8: the first sentence is not compared with its own recording
         "recordings": 0.9,  # 0.8, 0.8, 1, 1
         "others": pytest.approx((1 / 3 + 1 / 3 + (0.6 + 0.96 + 0.6) / 3 * 2) / 4, abs=1e-4),
         "utterances": 4,  # carl has one sentence
     }
-    assert compare(spoken[1:3], recordings[1:3], ["anna", "ben"]) == "not run: no speaker of two judged sentences"
+    assert found["speaker_below_recordings"] == 0.05
+    low, high = found["speaker_below_recordings_ci95"]
+    assert -0.2 <= low < 0.05 < high <= 0.2, "the four differences are 0, -0.2, 0.2 and 0.2"
+    why = "not run: no speaker of two judged sentences"
+    assert set(compare(spoken[1:3], recordings[1:3], ["anna", "ben"], 1000).values()) == {why}
+
+
+def test_one_speaker_has_a_ceiling_and_no_floor() -> None:
+    recordings = np.array([[1.0, 0.0], [0.8, 0.6], [0.8, 0.6]])
+    found = compare(recordings[[1, 1, 1]], recordings, ["anna"] * 3, 1000)
+    assert found["speaker_similarity"] == {"mean": 0.9333, "recordings": 0.8667, "utterances": 3}
+    assert found["speaker_below_recordings"] == pytest.approx(-0.0667, abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +78,12 @@ def test_a_speaker_is_most_like_himself_and_a_planted_one_is_seen(voices: dict[s
     turned = [samples for voice in ("slt", "awb", "kal16", "rms") for samples in voices[voice]]
     silent = [np.zeros(RATE, np.float32) for _ in recordings]
     variants = {"fp32": quieter, "fp16": quieter, "int8": turned, "bf16": silent}
-    found = speaker_similarities(renderings(recordings=recordings, vocoder=recordings, **variants), speakers)
-    assert set(found) == {"fp32", "fp16", "int8", "bf16"} and not {RECORDINGS, VOCODER} & found.keys()
+    rendered = renderings(recordings=recordings, vocoder=recordings, **variants)
+    judged = speaker_similarities(rendered, speakers, 1000)
+    found = {kind: figures["speaker_similarity"] for kind, figures in judged.items()}
+    assert set(found) == {VOCODER, "fp32", "fp16", "int8", "bf16"}
+    below = {kind: figures["speaker_below_recordings_ci95"] for kind, figures in judged.items()}
+    assert below[VOCODER] == [0, 0] and below["fp32"][1] < 0.01 and below["int8"][0] > 0.1
     right, planted = found["fp32"], found["int8"]
     assert found["fp16"] == right, "the same sound, in whatever process"
     assert right["mean"] == pytest.approx(right["recordings"], abs=0.005), "loudness is no part of a speaker"

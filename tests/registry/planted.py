@@ -11,21 +11,33 @@ from typing import Any
 import numpy as np
 import onnx
 
+from sonorant.evaluation.short_texts.faults import Faults, find_faults, summarize
+from sonorant.evaluation.short_texts.listener import Said
+from sonorant.evaluation.short_texts.texts import SENTENCES as PLAIN
+from sonorant.evaluation.short_texts.texts import SHORT, SUITES
+from sonorant.long.script import plain_words
 from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.runtime.bundle import GraphFile, read_bundle, write_bundle
 from sonorant.statistics import bootstrap, rate
+from tasks.params import load
 from tests.support.edited import edited
+from tests.support.imports import ROOT
 
 CONFIG = RegisterConfig(model="test-voice")
 GATES = PromoteConfig(
+    naturalness_below_recordings=load("promote", PromoteConfig, ROOT / "params.yaml").naturalness_below_recordings,
     max_wer_above_recordings={"parallel": 4.0, "codec_lm": 6.0},
     max_rtf={"parallel": 0.05, "codec_lm": 0.5},
+    max_faulty_short_texts={"parallel": 0.12, "codec_lm": 0.12},
+    max_faulty_sentences={"parallel": 0.25, "codec_lm": 0.25},
     max_runaways=0.05,
     max_wer_above_champion=4.0,
     max_latency_over_champion=8.0,  # of two equal voices on a busy machine
     max_dnsmos_below_champion=0.1,
     max_size_over_champion=1.5,
 )
+FIGURES = tuple(GATES.naturalness_below_recordings["parallel"].ranges())
+"""Those of naturalness that have a limit."""
 SENTENCES, WORDS = 160, 8
 RECORDINGS = np.random.default_rng(0).binomial(WORDS, 0.12, SENTENCES)
 """Wrong words of each recording."""
@@ -44,6 +56,16 @@ def more_errors(points: float, seed: int = 1, scatter: int = 0) -> np.ndarray:
     return errors
 
 
+def naturalness(utterances: int = SENTENCES, **changed: float) -> dict[str, Any]:
+    """A voice that sounds like its recordings, but for the figures changed; each interval 0.02 wide."""
+    level = {name: 1.0 if name.endswith(("_ratio", "_correlation")) else 0.0 for name in FIGURES}
+    values = {
+        name: {name: value, f"{name}_ci95": [value - 0.01, value + 0.01]} for name, value in (level | changed).items()
+    }
+    figures = {key: value for of_one in values.values() for key, value in of_one.items()}
+    return {"utterances": utterances, "mcd_db": 3.9, "dnsmos": {"ovrl": 3.0, "utterances": utterances}} | figures
+
+
 def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float = 0.01, **judge: str) -> dict[str, Any]:
     """Content of metrics.json for a voice that had so many words wrong in each sentence."""
     words = np.full(SENTENCES, WORDS)
@@ -56,13 +78,25 @@ def figures(errors: np.ndarray = RECORDINGS, variant: str = "fp32", rtf: float =
     heard = wer(errors) | common | {"above_recordings": wer(errors - RECORDINGS)}
     speed = {"medium": {"threads_1": {"rtf": rtf, "p50_ms": 30.0, "p95_ms": 31.0, "p99_ms": 32.0}}}
     return {
+        "short_texts": {"listener": "pocketsphinx", variant: words_lost(0.005)},
         "intelligibility": {"recordings": recorded, "vocoder": recorded, variant: heard},
-        "naturalness": {variant: {"mcd_db": 3.9, "dnsmos": {"ovrl": 3.0}}},
+        "naturalness": {variant: naturalness()},
         "speed": {f"onnxruntime/{variant}": speed, f"tensorrt/{variant}": "not run: TensorRT is not installed"},
         "parity": {f"onnxruntime/{variant}": dict(PARITY), f"tensorrt/{variant}": "not run: TensorRT is not installed"},
         "size": {variant: {"bytes": 1000}, "bundle_bytes": 2000},
         "environment": {"cores": 2},
     }
+
+
+def words_lost(share: float, seed: int = 0) -> dict[str, Any]:
+    """What short texts and 50 sentences score where this share of all words is skipped."""
+    random_numbers, found = np.random.default_rng(seed), dict[str, list[Faults]]()
+    for text in [*SUITES["en"].short_texts(), *SUITES["en"].sentences(50)]:
+        words = plain_words(text.text)
+        kept = [word for word in words if random_numbers.random() >= share]
+        kind = PLAIN if text.kind == PLAIN else SHORT
+        found.setdefault(kind, []).append(find_faults(words, [Said(word, 0.0, 0.0) for word in kept]))
+    return {kind: summarize(faults) for kind, faults in found.items()}
 
 
 def of_bundle(bundle: Path, metrics: dict[str, Any], variant: str = "fp32") -> dict[str, Any]:

@@ -15,16 +15,36 @@ from sonorant.families import family_names
 from sonorant.files import read_json
 from sonorant.registry import Verdict, promote, register
 from sonorant.registry.evidence import Evidence
-from sonorant.registry.gates import judge_alone, judge_beside
+from sonorant.registry.gates import Gate, judge_alone, judge_beside
+from sonorant.registry.limits import NaturalnessLimits
 from sonorant.runtime.bundle import read_bundle
+from sonorant.statistics import wilson_interval
 from sonorant.tracking import open_store
 from tests.registry import planted
 from tests.registry.conftest import aliases, tags
-from tests.registry.planted import CONFIG, GATES, OPINIONS, RECORDINGS, figures, more_errors, write_report
+from tests.registry.planted import (
+    CONFIG,
+    FIGURES,
+    GATES,
+    OPINIONS,
+    RECORDINGS,
+    figures,
+    more_errors,
+    naturalness,
+    words_lost,
+    write_report,
+)
 from tests.support.command import run_command
 from tests.support.edited import edited
 
-ALONE = {"wer_above_recordings", "rtf", "parity"}
+ALONE = {
+    "wer_above_recordings",
+    "naturalness_below_recordings",
+    "rtf",
+    "parity",
+    "faulty_short_texts",
+    "faulty_sentences",
+}
 BESIDE = {"wer_above_champion", "latency_over_champion", "dnsmos_below_champion", "size_over_champion"}
 UNHEARD = "not run: the recogniser hears English only"
 LENIENT = dict.fromkeys(family_names(), 20.0)
@@ -131,19 +151,24 @@ def test_a_few_sentences_have_no_interval(voice_bundle: Path, project: Path, cou
     rows = tuple(json.loads(line) for line in file.read_text().splitlines()[:count])
     metrics = figures()
     metrics["intelligibility"]["fp32"]["utterances"] = count
+    metrics["naturalness"]["fp32"] = naturalness(count)
     voice = evidence(voice_bundle, metrics, version=2, sentences=rows)
     gates = (*judge_alone(voice, GATES), *judge_beside(voice, dataclasses.replace(voice, version=1), GATES))
     found = {gate.name for gate in gates if f"not compared: only {count} sentences" in gate.reason}
     by_interval = {"wer_above_recordings", "wer_above_champion", "latency_over_champion", "dnsmos_below_champion"}
+    by_interval.add("naturalness_below_recordings")
     assert found == {gate.name for gate in gates if not gate.passed} == (by_interval if refused else set())
 
 
 def test_dnsmos_is_an_extra_that_may_be_absent(second: Path) -> None:
     metrics = figures()
-    metrics["naturalness"]["fp32"]["dnsmos"] = "not run: speechmos is not installed"
+    absent = "not run: speechmos is not installed"
+    metrics["naturalness"]["fp32"] |= {"dnsmos": absent, "dnsmos_below_recordings": absent}
     verdict = challenge(second, metrics=metrics, opinions=np.array([]))
     assert verdict.passed
     assert gate(verdict, "dnsmos_below_champion").says() == "passed: not run: version 2: speechmos is not installed"
+    reason = gate(verdict, "naturalness_below_recordings").reason
+    assert reason.endswith(f"; decided without dnsmos_below_recordings ({absent})")
 
 
 def of_fp32(section: str, value: Any) -> dict[str, Any]:
@@ -157,6 +182,11 @@ def of_fp32(section: str, value: Any) -> dict[str, Any]:
         ({"speed": {}}, "rtf", "not measured"),
         ({"speed": figures(rtf=0.06)["speed"]}, "rtf", "real-time factor 0.0600, at most 0.05"),
         ({"parity": {}}, "parity", "not measured"),
+        (
+            {"short_texts": {"fp32": {"short": words_lost(0)["short"]}}},
+            "faulty_sentences",
+            "not measured for fp32; run",
+        ),
         (of_fp32("parity", {"passed": False, "failed": "values: mel"}), "parity", "failed the stage verify: values"),
         (of_fp32("parity", {"passed": True, "max_abs_diff": {"encoder": None}}), "parity", "was not measured"),
         ({"intelligibility": {}}, "wer_above_recordings", "not measured"),
@@ -175,6 +205,75 @@ def test_what_was_not_measured_or_misses_its_limit_does_not_pass(
     assert refused.name == failing and says in refused.reason
 
 
+LIMITS = GATES.naturalness_below_recordings["parallel"].ranges()
+
+
+def naturalness_gate(bundle: Path, sound: Any) -> Gate:
+    metrics = figures() | {"naturalness": {"fp32": sound}}
+    return next(g for g in judge_alone(evidence(bundle, metrics), GATES) if g.name == "naturalness_below_recordings")
+
+
+@pytest.mark.parametrize(
+    ("name", "limit", "outwards"),
+    [
+        (name, limit, sign)
+        for name in FIGURES
+        for limit, sign in zip(LIMITS[name], (-1, 1), strict=True)
+        if limit is not None
+    ],
+)
+def test_a_voice_that_sounds_bad_in_one_way_alone_is_refused_and_the_reason_names_it(
+    voice_bundle: Path, name: str, limit: float, outwards: int
+) -> None:
+    """By the far end of the interval, which is 0.01 from the figure."""
+    inside = naturalness_gate(voice_bundle, naturalness(**{name: limit - 0.02 * outwards}))
+    assert inside.passed and f"all {len(FIGURES)} figures are within their limits, such as " in inside.reason
+    refused = naturalness_gate(voice_bundle, naturalness(**{name: limit - 0.005 * outwards}))
+    assert not refused.passed and f"1 of {len(FIGURES)} figures are beyond their limits: {name} " in refused.reason
+
+
+def test_no_number_of_sentences_makes_up_for_the_sound(voice_bundle: Path) -> None:
+    bad = {"dnsmos_below_recordings": 0.93, "voicing_error": 0.5}
+    reason = naturalness_gate(voice_bundle, naturalness(utterances=100_000, **bad)).reason
+    assert all(name in reason for name in bad)
+
+
+@pytest.mark.parametrize(
+    ("sound", "says"),
+    [
+        ({"mcd_db": 3.9, "dnsmos": {"ovrl": 3.0}}, "fp32: not measured: dnsmos_below_recordings, "),
+        ({"mcd_db": 3.9, "dnsmos": {"ovrl": 3.0}}, "; run evaluate again"),
+        (None, "not measured"),
+        ("failed: NaN in 3 of 3 sentences", "not measured: failed: NaN"),
+        (
+            naturalness() | {"pitch_range_ratio": "not run: only 3 of 160"},
+            "not measured: pitch_range_ratio (not run: only 3",
+        ),
+        (naturalness(pitch_range_ratio=float("nan")), "not measured: pitch_range_ratio"),
+    ],
+)
+def test_a_voice_whose_sound_was_not_measured_does_not_pass(voice_bundle: Path, sound: Any, says: str) -> None:
+    refused = naturalness_gate(voice_bundle, sound)
+    assert not refused.passed and says in refused.reason
+
+
+def test_figures_without_a_limit_are_not_looked_at(voice_bundle: Path) -> None:
+    anything = NaturalnessLimits(**dict.fromkeys(FIGURES, (None, None)))
+    config = dataclasses.replace(GATES, naturalness_below_recordings=dict.fromkeys(family_names(), anything))
+    voice = evidence(voice_bundle, figures() | {"naturalness": {"fp32": {"mcd_db": 3.9}}})
+    assert judge_alone(voice, config)[1].says() == "passed: fp32: no figure has a limit"
+
+
+def test_limits_that_exclude_everything_or_miss_a_family_are_refused() -> None:
+    limits = GATES.naturalness_below_recordings
+    with pytest.raises(ValueError, match=r"tempo_ratio must go from a lower to a higher value, not 1\.2 to 0\.9"):
+        dataclasses.replace(limits["parallel"], tempo_ratio=(1.2, 0.9))
+    with pytest.raises(
+        ValueError, match="naturalness_below_recordings must have limits for each of parallel, codec_lm"
+    ):
+        dataclasses.replace(GATES, naturalness_below_recordings={"parallel": limits["parallel"]})
+
+
 def test_words_that_nobody_heard_are_not_compared_even_with_a_champion_like_that(voice_bundle: Path) -> None:
     metrics = figures() | {"intelligibility": dict.fromkeys(("recordings", "vocoder", "fp32"), UNHEARD)}
     row = {"id": "a", "reference": "ja", "words": 1, "word_errors": {"fp32": UNHEARD}, "dnsmos": {}}
@@ -186,7 +285,32 @@ def test_words_that_nobody_heard_are_not_compared_even_with_a_champion_like_that
 def test_figures_that_are_not_numbers_do_not_pass(voice_bundle: Path) -> None:
     metrics = figures(rtf=float("nan"))
     metrics["intelligibility"]["fp32"]["above_recordings"]["wer_ci95"] = [float("nan"), float("nan")]
-    assert [gate.passed for gate in judge_alone(evidence(voice_bundle, metrics), GATES)] == [False, False, True]
+    gates = judge_alone(evidence(voice_bundle, metrics), GATES)
+    assert [gate.name for gate in gates if not gate.passed] == ["wer_above_recordings", "rtf"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_voice_that_skips_one_word_in_twenty_is_refused_and_one_that_skips_one_in_five_hundred_is_not(
+    voice_bundle: Path, seed: int
+) -> None:
+    for share, passed in ((1 / 20, False), (1 / 500, True)):
+        metrics = figures() | {"short_texts": {"fp32": words_lost(share, seed)}}
+        gates = {gate.name: gate for gate in judge_alone(evidence(voice_bundle, metrics), GATES)}
+        assert gates["faulty_sentences"].passed == passed, gates["faulty_sentences"].reason
+        assert gates["faulty_short_texts"].passed or not passed, gates["faulty_short_texts"].reason
+
+
+def test_a_few_good_texts_are_not_enough_to_show_that_words_are_kept(voice_bundle: Path) -> None:
+    few = {kind: found | {"texts": 5, "faulty": 0, "faulty_rate_ci95": list(wilson_interval(0, 5))}
+           for kind, found in words_lost(0).items()}  # fmt: skip
+    gates = judge_alone(evidence(voice_bundle, figures() | {"short_texts": {"fp32": few}}), GATES)
+    assert [gate.passed for gate in gates if gate.name.startswith("faulty")] == [False, False]
+
+
+def test_a_language_without_short_texts_may_have_a_champion(voice_bundle: Path) -> None:
+    why = "not run: there are no short texts in 'de-de', only in en"
+    gates = judge_alone(evidence(voice_bundle, figures() | {"short_texts": {"fp32": why}}), GATES)
+    assert [gate.says() for gate in gates if gate.name.startswith("faulty")] == [f"passed: {why}"] * 2
 
 
 @pytest.mark.parametrize(
@@ -209,7 +333,9 @@ def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_no
     assert "not measured for fp32" in last.reason and not last.passed
 
 
-@pytest.mark.parametrize("name", ["max_rtf", "max_wer_above_recordings"])
+@pytest.mark.parametrize(
+    "name", ["max_rtf", "max_wer_above_recordings", "max_faulty_short_texts", "max_faulty_sentences"]
+)
 def test_every_family_needs_its_limit(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must have a limit above 0 for each of parallel, codec_lm"):
         dataclasses.replace(GATES, **{name: {"parallel": 0.05}})

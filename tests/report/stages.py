@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from sonorant.audio.wav import write_wav
+from sonorant.evaluation.short_texts.faults import Faults, summarize
 from sonorant.files import read_json, write_json, write_jsonl, write_text
 from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from tests.support.tiny_voice import write_trained
@@ -85,7 +86,11 @@ def metrics() -> dict[str, Any]:
     for kind in ("fp16", "int8"):
         judged[kind]["above_fp32"] = {"wer": 0.5, "wer_ci95": [-0.5, 1.5]}
     distance = {"mcd_db": 3.5, "log_mel_db": 2.5, "f0_rmse_cents": 160.0, "duration_ratio": 1.01, "utterances": 3}
-    distance |= {"dnsmos": "not run: speechmos is not installed", "speaker_similarity": "not run: one speaker"}
+    absent = "not run: speechmos is not installed"
+    distance |= {"dnsmos": absent, "dnsmos_below_recordings": absent}
+    distance |= {"speaker_similarity": "not run: webrtcvad is not installed", "voicing_error": 0.22}
+    distance |= {"voicing_error_ci95": [0.2, 0.24], "tempo_ratio": 1.012, "tempo_ratio_ci95": [0.98, 1.04]}
+    distance |= {"pulses_db": -8.2, "pulses_db_ci95": [-8.6, -7.8], "pitch_correlation": "not run: only 1 of 3"}
     speed = {"onnxruntime/fp32": _speed(10.0), "onnxruntime/int8": _speed(6.0, 1.6), "torch/fp32": _speed(15.0, 0.7)}
     size = {"fp32": _size(17_000_000, 1.0), "fp16": _size(8_600_000, 0.51), "int8": _size(4_800_000, 0.28)}
     system = {"python": "3.11", "system": "Linux", "cpu": "a processor", "cores": 2, "packages": {"numpy": "2.4.6"}}
@@ -93,6 +98,7 @@ def metrics() -> dict[str, Any]:
         "family": "parallel",
         "intelligibility": judged,
         "naturalness": dict.fromkeys(list(KINDS)[1:], distance),
+        "short_texts": short_texts(),
         "speed": speed | {"tensorrt/fp32": NO_TENSORRT},
         "size": {"bundle_bytes": 26_000_000} | size,
         "memory": {
@@ -103,6 +109,16 @@ def metrics() -> dict[str, Any]:
         "evaluator": {"passed": True, "sentences": 3, "noise_wer": 100.0},
         "environment": system,
     }
+
+
+def short_texts() -> dict[str, Any]:
+    """As `evaluate` writes them: recordings without word times, a variant with a fault, one that spoke nothing."""
+    good = summarize([Faults()] * 20)
+    bad = summarize([Faults()] * 19 + [Faults(babbled=("yes",))])
+    cuts = "not run: the audit does not say where words are (no aligner ran)"
+    spoken = {"yes_no": bad, "sentences": good, "short": bad, "held_out": good, "cut_words": cuts}
+    recorded = {"held_out": good, "cut_words": cuts}
+    return {"listener": "pocketsphinx 5", "recordings": recorded, "fp32": spoken, "int8": spoken, "fp16": "failed: NaN"}
 
 
 def choice() -> dict[str, Any]:
@@ -196,6 +212,12 @@ def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
                 file = folder / "samples" / f"set-{index}.{'recording' if kind == 'recordings' else kind}.wav"
                 write_wav(file, _sound(0.5 + 0.1 * index, 200 + 40 * number), RATE)
     write_jsonl(folder / "sentences.jsonl", rows)
+    sample = "short_texts/1.int8.wav"
+    write_wav(folder / sample, _sound(0.4, 300), RATE)
+    faults = {"skipped": [], "repeated": ["yes"], "babbled": ["please"], "extra": 1}
+    row = {"by": "int8", "kind": "yes_no", "text": "Yes, <please>.", "words": 2, "heard": "yes yes (babble)"}
+    rest = {"by": "fp32", "kind": "names", "text": "Anna.", "words": 1, "heard": "anna", "faults": {}, "sample": None}
+    write_jsonl(folder / "short_texts.jsonl", [row | {"faults": faults, "sample": sample}, rest])
 
 
 def _sound(seconds: float, hertz: float) -> np.ndarray:

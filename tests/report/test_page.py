@@ -13,7 +13,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.files import read_jsonl, write_jsonl, write_text
 from sonorant.html.blocks import Badge, Fold, Group, Section, Table, render
-from sonorant.html.charts import ChartRow, Charts, bars
+from sonorant.html.charts import ChartLine, ChartRow, Charts, bars, lines
 from sonorant.report.candidates import Fact, Headline
 from sonorant.report.page import ReportConfig, ReportInputs, write_report
 from sonorant.report.players import Article, Player
@@ -258,7 +258,39 @@ def test_speaker_similarity_stands_between_its_floor_and_its_ceiling(own: Report
         metrics["naturalness"]["fp32"]["speaker_similarity"] = similarity
     page = drawn(own)
     assert "0.850 (other speakers 0.570, recordings 0.900)" in page
-    assert "not run: one speaker" in page, "the others have not run"
+    assert "not run: webrtcvad is not installed" in page, "the others have not run"
+    with edited(own.metrics) as metrics:
+        del metrics["naturalness"]["fp32"]["speaker_similarity"]["others"]
+    assert "0.850 (recordings 0.900)" in drawn(own), "one speaker has no floor"
+
+
+def test_every_figure_beside_the_recordings_stands_with_what_it_means(own: ReportInputs) -> None:
+    words = words_of(drawn(own))
+    caption = "Every sentence beside its recording"
+    assert f"{caption} copy of the recording int8 like the recordings" in words, "the copy, and what ships"
+    assert f"the same of fp32, fp16 {caption} fp32 fp16" in words
+    assert "tempo, times theirs " + "1.01 [0.98, 1.04] " * 2 + "1; above: it hurries" in words
+    assert "-8.2 [-8.6, -7.8]" in words and "melody, correlation not run: only 1 of 3" in words
+    with edited(own.metrics) as metrics:
+        for figures in metrics["naturalness"].values():
+            for key in [key for key in figures if key.endswith("_ci95")]:
+                del figures[key]
+    assert "Beside the recordings" not in drawn(own), "a voice judged before there were such figures"
+
+
+def test_melodies_lie_over_one_another_and_pause_where_nothing_is_voiced(inputs: ReportInputs) -> None:
+    page = drawn(inputs)
+    articles = re.findall(r"<article>.*?</article>", page, flags=re.DOTALL)
+    assert articles and all(article.count("<figcaption>Pitch, Hz</figcaption>") == 1 for article in articles)
+    named = [re.findall(r'text-anchor="start">([^<]+)</text>', article) for article in articles]
+    assert named[0] == ["recording", "copy", "int8"]
+
+
+def test_a_curve_is_interrupted_where_there_is_no_value() -> None:
+    points = ((0.0, 1.0), (1.0, 2.0), (2.0, float("nan")), (3.0, 4.0), (4.0, 3.0))
+    chart = lines("a", "b", [ChartLine(name="c", points=points)])
+    drawn_points = [shape.attributes["points"] for shape in chart.shapes if shape.tag == "polyline"]
+    assert len(drawn_points) == 2 and "nan" not in "".join(drawn_points)
 
 
 def test_what_the_audit_found_stands_with_the_corpus(own: ReportInputs) -> None:
@@ -283,3 +315,23 @@ def test_sentences_that_training_read_are_not_called_held_out(own: ReportInputs)
             judged["read_in_training"] = 2
     page = drawn(own)
     assert "not held out: training read 2 of them" in page and "held-out sentences" not in page
+
+
+def test_short_texts_stand_by_kind_beside_the_persons_with_the_worst_to_listen_to(own: ReportInputs) -> None:
+    page = drawn(own)
+    section = page.split('id="short-texts"')[1].split("</section>")[0]
+    words = words_of(section)
+    assert "yes no 20 5.0 [" in words and "words cut out of recordings not run: the audit does not say" in words
+    assert "Yes, &lt;please&gt;." in section and "3 of 2 wrong" in words and section.count("<audio") == 1
+    assert "judged sentences 20 0.0 [0.0, 16.1]" in words
+    with edited(own.metrics) as metrics:
+        metrics["short_texts"] = dict.fromkeys(metrics["short_texts"], "not run: there are no short texts in 'de'")
+    assert "Short texts were not judged: not run: there are no short texts in" in drawn(own)
+    with edited(own.metrics) as metrics:
+        del metrics["short_texts"]
+    assert "rare faults" not in drawn(own)
+
+
+def test_a_short_text_whose_sample_is_gone_is_named(own: ReportInputs) -> None:
+    (own.evaluation / "short_texts" / "1.int8.wav").unlink()
+    assert "1.int8.wav: no such file" in refusal(own)

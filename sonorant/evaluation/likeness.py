@@ -1,0 +1,151 @@
+"""How like its recording a rendering of a sentence sounds: figures that each name one way to sound wrong.
+
+None of them decides alone: a buzz keeps the melody, a monotone keeps the sound."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sonorant.arrays import Doubles, Floats, Ints
+from sonorant.evaluation.analysis import Analysis, analyse
+from sonorant.evaluation.distances import Distance, align_sounds, measure_distance
+from sonorant.evaluation.fine_structure import FineStructure, fine_structure
+from sonorant.evaluation.prosody import Prosody, compare_energy, compare_pitch, prosody, unevenness
+from sonorant.processes import spread
+from sonorant.statistics import bootstrap
+
+FEWEST = 0.5
+"""Fraction of the sentences that must hold what a figure measures, such as voiced speech; else there is no figure."""
+
+
+class Weighted(NamedTuple):
+    """A sentence's part in a figure, which is the weighted mean; NaN if the sentence does not hold what it takes."""
+
+    value: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Sounds:
+    """A sentence's renderings (S,) and the recording they are compared with, all at `rate` Hz."""
+
+    renderings: Mapping[str, Floats]
+    reference: Floats
+    rate: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A rendering beside its recording."""
+
+    distance: Distance
+    figures: dict[str, Weighted]
+
+
+@dataclass(frozen=True)
+class _Heard:
+    analysis: Analysis
+    prosody: Prosody
+    fine: FineStructure
+
+
+def compare_sentences(sentences: Sequence[Sounds]) -> dict[str, list[Pair]]:
+    """Every rendering, by its name, beside its recording, in several processes. Each sound is analysed once."""
+    found = spread(_compare, sentences, label="beside recordings", unit="sentence")
+    return {name: [sentence[name] for sentence in found] for name in sentences[0].renderings}
+
+
+def compare(samples: NDArray[np.floating], reference: NDArray[np.floating], rate: int) -> Pair:
+    """A rendering (S,) beside its recording (S,), both at `rate` Hz."""
+    return _pair(_hear(samples, rate), _hear(reference, rate))
+
+
+def _compare(sounds: Sounds) -> dict[str, Pair]:
+    reference = _hear(sounds.reference, sounds.rate)
+    return {name: _pair(_hear(samples, sounds.rate), reference) for name, samples in sounds.renderings.items()}
+
+
+def _hear(samples: NDArray[np.floating], rate: int) -> _Heard:
+    found = analyse(samples, rate)
+    return _Heard(found, prosody(found), fine_structure(found))
+
+
+def _pair(ours: _Heard, theirs: _Heard) -> Pair:
+    i, j = align_sounds(ours.analysis, theirs.analysis)
+    distance = measure_distance(ours.analysis, theirs.analysis, i, j)
+    return Pair(distance, _prosody(ours, theirs, i, j) | _sound(ours.fine, theirs.fine) | _errors(distance))
+
+
+def _prosody(ours: _Heard, theirs: _Heard, i: Ints, j: Ints) -> dict[str, Weighted]:
+    speech = theirs.analysis.speech
+    heard = speech[j]
+    melody, error, offset = compare_pitch(ours.prosody.pitch_T[i[heard]], theirs.prosody.pitch_T[j[heard]])
+    energy, energy_error = compare_energy(ours.analysis.level[i[heard]], theirs.analysis.level[j[heard]])
+    mine, own = ours.prosody, theirs.prosody
+    return {
+        "pitch_range_ratio": _ratio(mine.pitch_range, own.pitch_range),
+        "pitch_correlation": Weighted(melody),
+        "pitch_error_cents": Weighted(error),
+        "pitch_offset_cents": Weighted(offset),
+        "energy_correlation": Weighted(energy),
+        "energy_error_db": Weighted(energy_error),
+        "tempo_ratio": _ratio(own.speech_seconds, mine.speech_seconds),
+        "tempo_unevenness": Weighted(unevenness(i, j, speech)),
+        "pauses_per_minute": Weighted(
+            60 * (mine.pauses / ours.analysis.seconds - own.pauses / theirs.analysis.seconds)
+        ),
+        "pause_seconds_per_minute": Weighted(
+            60 * (mine.pause_seconds / ours.analysis.seconds - own.pause_seconds / theirs.analysis.seconds)
+        ),
+    }
+
+
+def _sound(ours: FineStructure, theirs: FineStructure) -> dict[str, Weighted]:
+    return {
+        "pulses_db": Weighted(ours.pulses - theirs.pulses),
+        "harmonicity_db": Weighted(ours.harmonicity - theirs.harmonicity),
+        "noise_floor_db": Weighted(ours.noise_floor - theirs.noise_floor),
+        "treble_db": Weighted(ours.treble - theirs.treble),
+    }
+
+
+def _errors(distance: Distance) -> dict[str, Weighted]:
+    return {"voicing_error": Weighted(distance.voicing_errors / max(distance.pairs, 1), distance.pairs)}
+
+
+def _ratio(ours: float, theirs: float) -> Weighted:
+    """Weighted so that the mean is a ratio of sums, which no single small divisor can move."""
+    return Weighted(ours / theirs, theirs) if theirs > 0 else Weighted(float("nan"))
+
+
+def summarize(sentences: Sequence[Mapping[str, Weighted]], resamples: int) -> dict[str, Any]:
+    """`{figure, figure_ci95}` over sentences, or "not run: <why>" in place of a figure that too few of them hold."""
+    return {
+        key: value
+        for name in sentences[0]
+        for key, value in _summary(name, [sentence[name] for sentence in sentences], resamples).items()
+    }
+
+
+def paired_below(ours: Doubles, theirs: Doubles, name: str, resamples: int) -> dict[str, Any]:
+    """How far scores (S,) lie below the recordings' of the same sentences."""
+    return _summary(name, [Weighted(float(each)) for each in theirs - ours], resamples)
+
+
+def _summary(name: str, parts: Sequence[Weighted], resamples: int) -> dict[str, Any]:
+    known = np.array([part for part in parts if np.isfinite(part.value) and part.weight > 0]).reshape(-1, 2)
+    if len(known) < max(FEWEST * len(parts), 1):
+        return {name: f"not run: only {len(known)} of {len(parts)} sentences hold what it takes"}
+    values, weights = known.T
+    low, high = bootstrap(_mean, values * weights, weights, resamples=resamples)
+    return {
+        name: round(float(_mean(values * weights, weights)), 4),
+        f"{name}_ci95": [round(low, 4), round(high, 4)],
+    }
+
+
+def _mean(weighted: Doubles, weights: Doubles, axis: int | None = None) -> Any:
+    return weighted.sum(axis=axis) / weights.sum(axis=axis)

@@ -1,0 +1,93 @@
+"""Faults of a spoken text: its words beside those that were heard, and how often there are any."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rapidfuzz.distance import Levenshtein
+
+from sonorant.evaluation.short_texts.listener import Said
+from sonorant.statistics import wilson_interval
+
+LEAST_BABBLE = 0.18
+"""Seconds of phones in a row that count: shorter ones are a breath, or the end of a word."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """What went wrong in one text."""
+
+    skipped: tuple[str, ...] = ()
+    """Words that are not there, nor anything in their place."""
+    repeated: tuple[str, ...] = ()
+    """Words that were said once more."""
+    babbled: tuple[str, ...] = ()
+    """Words in whose place there is other speech."""
+    extra: int = 0
+    """Stretches of speech where there should be none."""
+
+    @property
+    def count(self) -> int:
+        """All of them."""
+        return len(self.skipped) + len(self.repeated) + len(self.babbled) + self.extra
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+
+def find_faults(words: Sequence[str], said: Sequence[Said]) -> Faults:
+    """The faults of a text of these words, of which this was heard."""
+    places = iter(_places(words, [part.word for part in said if part.word]))
+    skipped: list[str] = []
+    repeated: list[str] = []
+    babbled: list[str] = []
+    extra, due, babble, run = 0, 0, 0, 0.0
+    # A babble counts when the next word comes, or the end: words that are lacking there were said in that way.
+    for part in [*said, Said("", 0.0, 0.0)]:
+        if part.word is None:
+            run += part.end - part.start
+            continue
+        babble, run = babble + (run >= LEAST_BABBLE), 0.0
+        place = next(places) if part.word else len(words)
+        if place is None:
+            repeated.append(part.word)
+            continue
+        (babbled if babble else skipped).extend(words[due:place])
+        extra += babble if due == place else 0
+        due, babble = place + 1, 0
+    return Faults(skipped=tuple(skipped), repeated=tuple(repeated), babbled=tuple(babbled), extra=extra)
+
+
+def _places(words: Sequence[str], heard: Sequence[str]) -> list[int | None]:
+    """For each word that was heard, which of the text's it is; None if it is one more."""
+    places: list[int | None] = [None] * len(heard)
+    for block in Levenshtein.editops(words, heard).as_matching_blocks():
+        places[block.b : block.b + block.size] = range(block.a, block.a + block.size)
+    return places
+
+
+def transcript(said: Sequence[Said]) -> str:
+    """What was heard, with "(babble)" for babble."""
+    parts: list[str] = []
+    run = 0.0
+    for part in [*said, Said("", 0.0, 0.0)]:
+        run = run + part.end - part.start if part.word is None else 0.0
+        if part.word is None and run >= LEAST_BABBLE and parts[-1:] != ["(babble)"]:
+            parts.append("(babble)")
+        elif part.word:
+            parts.append(part.word)
+    return " ".join(parts)
+
+
+def summarize(found: Sequence[Faults]) -> dict[str, Any]:
+    """`{texts, faulty, faulty_rate, faulty_rate_ci95, skipped, repeated, babbled, extra}`: texts with a fault, their
+    share with Wilson's interval, and the faults by type."""
+    texts, faulty = len(found), sum(map(bool, found))
+    return {
+        "texts": texts,
+        "faulty": faulty,
+        "faulty_rate": round(faulty / texts, 5),
+        "faulty_rate_ci95": [round(end, 5) for end in wilson_interval(faulty, texts)],
+        **{kind: sum(len(getattr(each, kind)) for each in found) for kind in ("skipped", "repeated", "babbled")},
+        "extra": sum(each.extra for each in found),
+    }

@@ -1,0 +1,133 @@
+"""Voices and recordings judged by short texts and by many sentences: every text spoken, listened to, and summed up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.data.manifest import Utterance
+from sonorant.evaluation.recordings import RECORDINGS, RecognizedRecordings
+from sonorant.evaluation.renderings import Renderings, speak_all
+from sonorant.evaluation.short_texts.faults import Faults, find_faults, summarize, transcript
+from sonorant.evaluation.short_texts.listener import REVISION, listen, not_heard
+from sonorant.evaluation.short_texts.recordings import cut_words
+from sonorant.evaluation.short_texts.texts import CUT_WORDS, HELD_OUT, SENTENCES, SHORT, Text, suite
+from sonorant.long.script import plain_words
+from sonorant.recognizers import Clip
+from sonorant.runtime.voice import Voice
+
+OTHERS = (SENTENCES, CUT_WORDS, HELD_OUT)
+"""Kinds that are not of the short texts."""
+MOST_CUT_WORDS = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A text as somebody said it."""
+
+    by: str
+    """`recordings`, or a variant."""
+    kind: str
+    text: str
+    words: tuple[str, ...]
+    """As they should be spoken."""
+    sound: Clip
+    heard: str
+    faults: Faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortTexts:
+    """What was found."""
+
+    figures: dict[str, Any]
+    """Section `short_texts` of `metrics.json`: for the recordings and each variant a summary by kind, or why not."""
+    judged: tuple[Judged, ...]
+    """Everything that was said."""
+
+
+def judge_short_texts(
+    bundle: Path,
+    renderings: Renderings,
+    known: RecognizedRecordings,
+    utterances: Sequence[Utterance],
+    corpus: Path,
+    audited: Path,
+    sentences: int,
+) -> ShortTexts:
+    """Let each variant of `renderings` speak the short texts, `sentences` plain ones and the words cut out of
+    recordings, and listen to them and to half as many of the judged sentences of `known`.
+
+    `utterances`: all of the corpus in the folder `corpus`; `audited`: the folder of `audit.jsonl`. Where the listener
+    lacks the language, or nobody wrote texts in it, `not run: <why>` stands in place of each summary.
+    """
+    language = known.language
+    texts = suite(language)
+    why = not_heard(language) or (texts if isinstance(texts, str) else None)
+    if why or isinstance(texts, str):
+        return ShortTexts(
+            figures=dict.fromkeys((RECORDINGS, *renderings.variants), why) | renderings.unspoken, judged=()
+        )
+    cuts = cut_words(utterances, corpus, audited, language, MOST_CUT_WORDS)
+    of_recordings = [] if isinstance(cuts, str) else cuts
+    told = [*texts.short_texts(), *texts.sentences(sentences)]
+    told += [Text(CUT_WORDS, f"{text}.") for text, _ in of_recordings]
+    said = [(RECORDINGS, Text(CUT_WORDS, text), text, sound) for text, sound in of_recordings]
+    for kind in (RECORDINGS, *renderings.variants):
+        sounds = zip(known.references[: max(sentences // 2, 1)], renderings.sounds[kind], strict=False)
+        said += [(kind, Text(HELD_OUT, text), text, Clip(sound, renderings.rate)) for text, sound in sounds]
+    for variant in renderings.variants:
+        said += [
+            (variant, *each) for each in speak(Voice.load(bundle, variant=variant), told, f"short texts, {variant}")
+        ]
+    judged = judge(said, language)
+    figures: dict[str, Any] = {"listener": REVISION}
+    for by in (RECORDINGS, *renderings.variants):
+        figures[by] = summarize_kinds([each for each in judged if each.by == by])
+        figures[by] |= {CUT_WORDS: cuts} if isinstance(cuts, str) else {}
+    return ShortTexts(figures=figures | renderings.unspoken, judged=tuple(judged))
+
+
+def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, str, Clip]]:
+    """Each text with what it is in words and its sound, by the voice's speakers in turn. What is NaN is silence."""
+    spoken = [voice.frontend.speak(text.text) for text in texts]
+    tokens = [voice.symbols.to_tokens(each.phonemes).astype(np.int64) for each in spoken]
+    speakers = [number % len(voice.speakers) for number in range(len(texts))]
+    sounds, _ = speak_all(voice, tokens, speakers, label)
+    clips = (Clip(np.nan_to_num(sound, posinf=0.0, neginf=0.0), voice.sample_rate) for sound in sounds)
+    return [(text, each.text, clip) for text, each, clip in zip(texts, spoken, clips, strict=True)]
+
+
+def judge(said: Sequence[tuple[str, Text, str, Clip]], language: str) -> list[Judged]:
+    """Listen to texts: who said it, the text, what it is in words, the sound."""
+    words = [tuple(plain_words(spoken)) for _, _, spoken, _ in said]
+    heard = listen([clip for *_, clip in said], words, language)
+    return [
+        Judged(
+            by=by,
+            kind=text.kind,
+            text=text.text,
+            words=own,
+            sound=clip,
+            heard=transcript(parts),
+            faults=find_faults(own, parts),
+        )
+        for (by, text, _, clip), own, parts in zip(said, words, heard, strict=True)
+    ]
+
+
+def summarize_kinds(judged: Sequence[Judged]) -> dict[str, Any]:
+    """A summary of each kind, of all short texts together (`SHORT`), and of sentences also faults per thousand."""
+    kinds: dict[str, list[Faults]] = {}
+    for each in judged:
+        kinds.setdefault(each.kind, []).append(each.faults)
+    short = [faults for kind, found in kinds.items() if kind not in OTHERS for faults in found]
+    found = {kind: summarize(faults) for kind, faults in kinds.items()}
+    found |= {SHORT: summarize(short)} if short else {}
+    for kind in (SENTENCES, HELD_OUT):
+        if kind in found:
+            found[kind]["per_thousand"] = round(1000 * found[kind]["faulty_rate"], 2)
+            found[kind]["per_thousand_ci95"] = [round(1000 * end, 2) for end in found[kind]["faulty_rate_ci95"]]
+    return found

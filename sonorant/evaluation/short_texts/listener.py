@@ -1,0 +1,135 @@
+"""A listener that knows what is to be said, and tells which words are said, skipped, said again or babbled.
+
+pocketsphinx searches a grammar of the text alone: each word may be said, skipped, or said again from up to
+`BACK` words before, and between any two words there may be silence or a loop of phones, which takes up what is none of
+the text's words (a filler model; Rose and Paul, "A hidden Markov model based keyword recognition system", ICASSP 1990).
+Skips, repetitions and phones have a price, so that only a fault that is heard pays for them. Knows no voices.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sonorant.arrays import Floats
+from sonorant.audio.wav import resample
+from sonorant.errors import SonorantError
+from sonorant.processes import spread
+from sonorant.pronunciations import PHONES, pronounced
+from sonorant.recognizers import RATE, Clip
+
+SKIP, AGAIN, PHONE, SILENCE = 1e-6, 1e-6, 1e-5, 0.1
+"""Probabilities that stand for the prices: of leaving out a word, of going back, of a phone of babble, of silence."""
+BEAM = 1e-20
+"""Wider ones find the same faults and take a quarter longer."""
+BACK = 3
+"""Words that a voice may go back at most."""
+_FRAME = 0.01  # seconds
+_SILENCES = ("<sil>", "<s>", "</s>", "[NOISE]", "[SPEECH]")
+REVISION = f"pocketsphinx {version('pocketsphinx')}, en-us, grammar 1"
+"""Raise the number when the same sound would be heard otherwise."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """A word that was heard, or a phone of babble."""
+
+    word: str | None
+    """None: a phone that belongs to no word of the text."""
+    start: float
+    """Seconds."""
+    end: float
+
+
+def not_heard(language: str) -> str | None:
+    """`not run: <why>` where the listener lacks the language; else None."""
+    if language.split("-")[0] == "en":
+        return None
+    return f"not run: the listener for given words (pocketsphinx) knows English only, the texts are '{language}'"
+
+
+class Listener:
+    """pocketsphinx with a grammar of one text after another. Deterministic: what is heard in a clip does not depend on
+    the clips before."""
+
+    def __init__(self, language: str = "en-us") -> None:
+        """Raises SonorantError if it lacks the language."""
+        from pocketsphinx import Decoder, get_model_path
+
+        if why := not_heard(language):
+            raise SonorantError(why.removeprefix("not run: "))
+        self._language = language
+        with tempfile.TemporaryDirectory() as folder:
+            fillers = Path(folder) / "fillers.dict"
+            noises = Path(get_model_path("en-us/en-us/noisedict")).read_text(encoding="utf-8").splitlines()
+            fillers.write_text("\n".join([*noises, *(f"++{phone}++ {phone}" for phone in PHONES), ""]))
+            # Probabilities count as they are (lw), and the best path is taken as the search found it.
+            prices = {"lw": 1.0, "silprob": SILENCE, "fillprob": PHONE}
+            beams = dict.fromkeys(("beam", "pbeam", "wbeam"), BEAM)
+            self._decoder: Any = Decoder(
+                lm=None, loglevel="FATAL", fdict=str(fillers), bestpath=False, **prices, **beams
+            )
+
+    def hear(self, words: Sequence[str], samples: Floats, rate: int) -> list[Said]:
+        """What is said in samples (S,) in -1..1 at `rate` Hz that should say the `words`, in lower case; silence is
+        left out. Raises SonorantError if a word cannot be pronounced."""
+        mono = np.ascontiguousarray(samples, dtype=np.float32)
+        heard = mono if rate == RATE or not len(mono) else resample(mono, rate, RATE)
+        integers = (np.clip(heard, -1.0, 1.0) * 32767.0).astype(np.int16)
+        if not len(integers):
+            return []
+        self._expect(words)
+        self._decoder.reinit_feat()
+        self._decoder.start_utt()
+        self._decoder.process_raw(integers.tobytes(), full_utt=True)
+        self._decoder.end_utt()
+        return [
+            Said(
+                None if part.word.startswith("++") else part.word.partition("(")[0],
+                part.start_frame * _FRAME,
+                (part.end_frame + 1) * _FRAME,
+            )
+            for part in self._decoder.seg() or ()
+            if part.word not in _SILENCES and part.word != "(NULL)"
+        ]
+
+    def _expect(self, words: Sequence[str]) -> None:
+        missing = [word for word in words if not pronounced(self._decoder, word, self._language)]
+        if missing or not words:
+            raise SonorantError(f"'{' '.join(missing or words)}' cannot be listened for: nothing in it can be spoken")
+        count = len(words)
+        said = [(place, place + 1, 1.0, word) for place, word in enumerate(words)]
+        # Each of these stands alone: the search follows one of them at a time.
+        skips = [(a, b, SKIP ** (b - a)) for a in range(count) for b in range(a + 1, count + 1)]
+        again = [(a, a - back, AGAIN) for a in range(1, count + 1) for back in range(1, min(BACK, a) + 1)]
+        self._decoder.add_fsg("text", self._decoder.create_fsg("text", 0, count, [*said, *skips, *again]))
+        self._decoder.activate_search("text")
+
+
+_listener: Listener | None = None
+"""Of this process."""
+
+
+def listen(
+    clips: Sequence[Clip], texts: Sequence[Sequence[str]], language: str, *, processes: int | None = None
+) -> list[list[Said]]:
+    """What is said in each clip beside the words that it should say, in order; one process a core."""
+    work = list(zip(clips, texts, strict=True))
+    return spread(
+        _hear, work, label="listen for words", unit="clip", processes=processes, prepare=_load, arguments=(language,)
+    )
+
+
+def _load(language: str) -> None:
+    global _listener
+    _listener = Listener(language)
+
+
+def _hear(work: tuple[Clip, Sequence[str]]) -> list[Said]:
+    assert _listener is not None
+    clip, words = work
+    return _listener.hear(words, clip.samples, clip.rate)

@@ -1,0 +1,103 @@
+"""How far a voice may sound from the recordings: limits for several figures at once, each on the ends of its paired
+95 % interval."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from sonorant.errors import SonorantError
+from sonorant.registry.figures import entry, interval, number
+from sonorant.statistics import check_enough
+
+Range = tuple[float | None, float | None]
+"""Lowest and highest value; None: any."""
+OPTIONAL = ("dnsmos_below_recordings", "speaker_below_recordings")
+"""Figures of optional extras: where they are not installed, the others decide."""
+
+COUNTS = (("utterances",), ("dnsmos", "utterances"))
+"""Where the numbers of sentences stand."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NaturalnessLimits:
+    """A range for each figure of `naturalness.<variant>`, which its whole 95 % interval must keep to. `docs/quality.md`
+    says what each figure means."""
+
+    dnsmos_below_recordings: Range
+    """Points of overall DNSMOS below the recordings'."""
+    speaker_below_recordings: Range
+    """Cosine with recordings of other sentences, below the recordings' own."""
+    pitch_range_ratio: Range
+    """Range of pitch over the recordings'."""
+    pitch_correlation: Range
+    """Of the melody with the recording's, after alignment."""
+    pitch_offset_cents: Range
+    """Median difference of pitch."""
+    energy_error_db: Range
+    """RMS difference of the levels after alignment, without a constant difference of loudness."""
+    tempo_ratio: Range
+    """Seconds of speech in the recordings over those of the voice: above 1 it is faster."""
+    tempo_unevenness: Range
+    """Standard deviation of the local tempo, octaves."""
+    pause_seconds_per_minute: Range
+    """Of pauses within a sentence, more than in the recordings."""
+    voicing_error: Range
+    """Fraction of frames voiced on one side only."""
+    pulses_db: Range
+    """How far pitch pulses stand out from 3 to 7 kHz, over the recordings': above 0 a buzz, below it metallic."""
+    harmonicity_db: Range
+    """Harmonics over what is between them, over the recordings'."""
+    noise_floor_db: Range
+    """Of the quietest moments below speech, over the recordings'."""
+    treble_db: Range
+    """Power above 4 kHz, over the recordings'."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in self.ranges().items():
+            if low is not None and high is not None and low >= high:
+                raise ValueError(f"{name} must go from a lower to a higher value, not {low} to {high}")
+
+    def ranges(self) -> dict[str, Range]:
+        """Every figure's, by its name in metrics.json."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def judge_naturalness(figures: Any, limits: NaturalnessLimits) -> tuple[bool, str]:
+    """Whether every figure of a variant's `naturalness` keeps to its range, and the reason, which names those that do
+    not. A figure without a range is not looked at; an extra's may be absent."""
+    within: list[str] = []
+    beyond: list[str] = []
+    missing: list[str] = []
+    absent: list[str] = []
+    for name, (low, high) in limits.ranges().items():
+        if low is None and high is None:
+            continue
+        value, bounds, instead = number(figures, name), interval(figures, f"{name}_ci95"), entry(figures, name)
+        if value is not None and bounds is not None:
+            kept = (low is None or bounds[0] >= low) and (high is None or bounds[1] <= high)
+            words = f"{name} {value:.3g} ({bounds[0]:.3g} to {bounds[1]:.3g}, {_allowed(low, high)})"
+            (within if kept else beyond).append(words)
+        elif name in OPTIONAL and isinstance(instead, str):
+            absent.append(f"{name} ({instead})")
+        else:
+            missing.append(f"{name} ({instead})" if isinstance(instead, str) else name)
+    if missing:
+        why = figures if isinstance(figures, str) else f"{', '.join(missing)}; run evaluate again"
+        return False, f"not measured: {why}"
+    without = f"; decided without {', '.join(absent)}" if absent else ""
+    if not within and not beyond:
+        return True, "no figure has a limit" + without
+    try:
+        check_enough(min((found for keys in COUNTS if (found := number(figures, *keys)) is not None), default=0))
+    except SonorantError as error:
+        return False, f"not compared: {error}"
+    count = len(within) + len(beyond)
+    if beyond:
+        return False, f"{len(beyond)} of {count} figures are beyond their limits: {', '.join(beyond)}{without}"
+    return True, f"all {count} figures are within their limits, such as {within[0]}{without}"
+
+
+def _allowed(low: float | None, high: float | None) -> str:
+    if low is None:
+        return f"at most {high:g}"
+    return f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"

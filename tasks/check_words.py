@@ -1,0 +1,36 @@
+"""Let a voice speak the short texts and many sentences, and count the words that it skips, repeats or babbles."""
+
+import argparse
+from pathlib import Path
+
+from sonorant.evaluation.short_texts.check import check_words, table
+from sonorant.evaluation.short_texts.texts import SEED
+from sonorant.files import write_json
+from tasks.stage import run
+
+
+def main() -> None:
+    """Speak, listen, print a table by kind, write everything that was found."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tasks.check_words",
+        description=__doc__,
+        epilog="Faults of one sentence in a thousand take thousands of sentences; evaluate counts few of them.",
+    )
+    parser.add_argument(
+        "--voice", type=Path, default=Path("artifacts/voice"), help="voice bundle (default %(default)s)"
+    )
+    parser.add_argument("--variant", help="precision to speak with (default: the one that ships)")
+    parser.add_argument("--sentences", type=int, default=1000, help="plain sentences to speak (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=SEED, help="other sentences for another number (default %(default)s)"
+    )
+    parser.add_argument("--out", type=Path, help="JSON to write: figures by kind, and every text with a fault")
+    given = parser.parse_args()
+    found = check_words(given.voice, given.variant, given.sentences, given.seed)
+    print(table(found))
+    if given.out:
+        write_json(given.out, found)
+
+
+if __name__ == "__main__":
+    run(main)
