@@ -21,9 +21,9 @@ from sonorant.export.candidate import Expected
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow
+from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle, Lengths, ReceptiveField, read_bundle
-from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.runtime.chunks import decode_chunks, vocode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime, runtime_row
 
@@ -196,7 +196,9 @@ def _first_audio(bundle: Bundle, tokens: np.ndarray, runtime: Runtime) -> int:
     sees = bundle.description.receptive_field
     parts = (FIRST_PARTS[0] + sees.vocoder, *FIRST_PARTS[1:])
     mel = decode_chunks(runtime, states, ends, sees.decoder, parts)
-    return next(vocode_chunks(runtime, vocoder_frames(mel, bundle.description), ends[:, -1], sees.vocoder, FIRST_PARTS)).shape[1]
+    return next(
+        vocode_chunks(runtime, vocoder_frames(mel, bundle.description), ends[:, -1], sees.vocoder, FIRST_PARTS)
+    ).shape[1]
 
 
 def _encode(runtime: Runtime, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -28,6 +28,7 @@ examples:
   sonorant say "Good morning." --voice artifacts/voice -o morning.wav
   echo "Read this aloud." | sonorant say - --voice artifacts/voice -o aloud.wav
   sonorant say "Not so fast." --voice artifacts/voice --speed 0.8 -o slow.wav
+  sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
@@ -37,7 +38,7 @@ says a text the same way:
   sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
   sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
 A sentence that fails to end properly is spoken again; if it never succeeds, standard error says so. With --stream it
-has been heard already, so standard error says so at once. Such a voice keeps its own pace: --speed is refused.
+has been heard already, so standard error says so at once. Such a voice keeps its own pace and melody: --speed, --pitch and --energy are refused.
 """
 _BYTES_AT_ONCE = 4096
 _TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")
@@ -64,6 +65,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
     speed = "0.5 (slow) to 2.0 (fast); default 1.0, the only one for codec_lm"
     add("--speed", type=float, default=1.0, metavar="X", help=speed)
+    add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
+    add("--energy", type=float, default=0.0, metavar="X", help="dB louder, -12 to 12, as a person who speaks up")
     _add_decoding(say)
     add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
     runtime = "what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
@@ -155,6 +158,8 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.
 
     text = _read_standard_input() if arguments.text == "-" else iter([arguments.text])
     how: dict[str, Any] = {
+        "pitch": arguments.pitch,
+        "energy": arguments.energy,
         "seed": arguments.seed,
         "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
         "candidates": arguments.candidates,

@@ -77,7 +77,11 @@ class SegmentBatches(Dataset[Batch]):
             known = self.store.mel_and_pitch(item, start, self.length).T[None]
             frames[row] = SourceRows(audio.sample_rate, audio.hop, item + start).append(known)[0]
             samples[row] = self.store.samples(item, start, self.length) / np.float32(32768)
-        return {"frames": torch.from_numpy(frames), "samples": torch.from_numpy(samples), DRAWN: torch.from_numpy(drawn)}
+        return {
+            "frames": torch.from_numpy(frames),
+            "samples": torch.from_numpy(samples),
+            DRAWN: torch.from_numpy(drawn),
+        }
 
 
 def prefetched(dataset: Dataset[Batch], workers: int, pin: bool) -> Iterator[Batch]:

@@ -20,8 +20,8 @@ from sonorant.arrays import Floats, Integers, Ints
 from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.export.tolerance import Fault, Tolerance
 
-SPEEDS = (1.0, 0.5, 2.0)
-"""Speeds that the cases take in turn."""
+SPEEDS, PITCHES, ENERGIES = (1.0, 0.5, 2.0), (0.0, 3.0, -3.0), (0.0, -6.0, 6.0)
+"""What the cases take in turn: times as fast, semitones higher, dB louder."""
 TOGETHER = 3
 """Utterances in a padded batch."""
 Arrays = dict[str, NDArray[Any]]
@@ -91,7 +91,8 @@ def shortened(tokens: Integers, phonemes: int) -> Integers:
 
 
 def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
-    """Encoder inputs: each utterance (N, 3) alone, then in padded batches; speeds and speakers take turns."""
+    """Inputs of any family's encoder, which takes of them what it has: each utterance (N, 3) alone, then in padded
+    batches; speakers and manners take turns."""
     alone = [[utterance] for utterance in utterances]
     together = [utterances[first : first + TOGETHER] for first in range(0, len(utterances) - 1, TOGETHER)]
     for number, batch in enumerate([*alone, *together]):
@@ -105,6 +106,8 @@ def batches(utterances: Sequence[Integers], speakers: int) -> Iterator[Arrays]:
             "lengths": lengths,
             "speaker": turn % speakers,
             "speed": np.array(SPEEDS, np.float32)[turn % len(SPEEDS)],
+            "pitch": np.array(PITCHES, np.float32)[turn % len(PITCHES)],
+            "energy": np.array(ENERGIES, np.float32)[turn % len(ENERGIES)],
         }
 
 

@@ -119,7 +119,9 @@ class NoiseSpectra(nn.Module):
         drawn_KP = torch.randn(NOISE_FRAMES, n_fft + 2, generator=generator)
         levels_KP = (drawn_KP * _LEVELS + 128).round().clamp(0, 255).to(torch.uint8)
         self.register_buffer("table_KP", levels_KP, persistent=False)
-        self.scale = math.sqrt(n_fft * 3 / 16) / _LEVELS  # the window's energy is 3 / 8 of its length, half for each part
+        self.scale = (
+            math.sqrt(n_fft * 3 / 16) / _LEVELS
+        )  # the window's energy is 3 / 8 of its length, half for each part
 
     def forward(self, number_BT: Tensor) -> tuple[Tensor, Tensor]:
         """Frames' numbers (B, T) float32, whole -> real and imaginary parts (B, T, F) float32."""

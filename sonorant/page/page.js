@@ -20,13 +20,16 @@ async function showVoice() {
   fill("variant", [["the voice's own choice", ""], ...voice.variants.map((name) => [name, name])]);
   const offer = (id, offered) => (element(id).parentElement.hidden = !offered);
   const decodes = voice.temperature !== null;
-  offer("speed", !decodes);
+  const ranges = { speed: voice.speeds, pitch: voice.pitches, energy: voice.energies };
+  for (const [id, range] of Object.entries(ranges)) {
+    offer(id, range !== null);
+    if (range !== null) [element(id).min, element(id).max] = range;
+  }
   offer("temperature", decodes);
   offer("seed", decodes);
   if (decodes) element("temperature").value = voice.temperature;
-  else [element("speed").min, element("speed").max] = voice.speeds;
   show("temperature");
-  player.decodes = decodes;
+  player.manner = decodes ? ["temperature", "seed"] : Object.keys(ranges).filter((id) => ranges[id] !== null);
   element("text").maxLength = voice.characters;
   tell("language", `(${voice.language}, at most ${voice.characters} characters)`);
   player.rate = voice.sample_rate;
@@ -98,7 +101,7 @@ async function speak() {
     speaker: element("speaker").value || null,
     variant: element("variant").value || null,
   };
-  for (const id of player.decodes ? ["temperature", "seed"] : ["speed"]) wish[id] = element(id).valueAsNumber;
+  for (const id of player.manner) wish[id] = element(id).valueAsNumber;
   try {
     const response = await fetch("speech", {
       method: "POST",
@@ -127,6 +130,6 @@ element("form").addEventListener("submit", (event) => {
   speak();
 });
 element("stop").addEventListener("click", stop);
-for (const id of ["speed", "temperature"]) element(id).addEventListener("input", () => show(id));
+for (const id of ["speed", "pitch", "energy", "temperature"]) element(id).addEventListener("input", () => show(id));
 setInterval(showProgress, 200);
 showVoice().catch(() => tell("error", "the server cannot be reached"));

@@ -10,7 +10,7 @@ from sonorant.audio.wav import pcm16
 from sonorant.errors import SonorantError
 from sonorant.page.local import LocalRequest, LocalServer, as_json
 from sonorant.page.synthesis import BusyError, SpeechRequest, Synthesis
-from sonorant.runtime.speaking import FASTEST, SLOWEST
+from sonorant.runtime.speaking import FASTEST, MOST_ENERGY, MOST_PITCH, SLOWEST
 
 PAGES = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -98,6 +98,8 @@ class PageRequest(LocalRequest):
             "speakers": description.speakers,
             "variants": self.server.synthesis.variants,
             "speeds": [SLOWEST, FASTEST] if decoding is None else None,
+            "pitches": [-MOST_PITCH, MOST_PITCH] if self.server.synthesis.prosody else None,
+            "energies": [-MOST_ENERGY, MOST_ENERGY] if self.server.synthesis.prosody else None,
             "temperature": decoding and decoding.defaults.temperature,
             "characters": self.server.synthesis.limits.characters,
         }

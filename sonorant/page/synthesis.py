@@ -35,7 +35,9 @@ class SpeechRequest:
     speaker: str | None = None
     """None = the voice's first."""
     speed: float = 1.0
-    """As `Voice.say`."""
+    """As `Voice.say`, and so are the next two."""
+    pitch: float = 0.0
+    energy: float = 0.0
     seed: int | None = None
     """As `Voice.say`, for voices that decode."""
     temperature: float | None = None
@@ -50,6 +52,8 @@ class SpeechRequest:
             "text": (str,),
             "speaker": (str, type(None)),
             "speed": (int, float),
+            "pitch": (int, float),
+            "energy": (int, float),
             "seed": (int, type(None)),
             "temperature": (int, float, type(None)),
             "variant": (str, type(None)),
@@ -99,6 +103,11 @@ class Synthesis:
         self._pool.submit(lambda: self._voice(None).frontend.speak("a")).result()
 
     @property
+    def prosody(self) -> bool:
+        """Whether pitch and energy can be changed."""
+        return any(tensor.name == "pitch" for tensor in self.description.graphs["encoder"].inputs)
+
+    @property
     def variants(self) -> tuple[str, ...]:
         """Variants that every graph has."""
         graphs = list(self.description.graphs.values())
@@ -140,7 +149,8 @@ class Synthesis:
         voice = self._voice(request.variant)
         decoding = voice.decoding(temperature=request.temperature)
         asked, limits = (request.text, request.speaker, request.speed), self.limits
-        return voice.stream(*asked, limits=limits, seed=request.seed, decoding=decoding)
+        how: dict[str, Any] = {"pitch": request.pitch, "energy": request.energy, "seed": request.seed}
+        return voice.stream(*asked, limits=limits, decoding=decoding, **how)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -68,13 +68,20 @@ class Bucketed:
     """Makes a runtime of fixed shapes one of any shape. Any number of threads may use it."""
 
     def __init__(
-        self, fixed: Runtime, free: Runtime, buckets: Buckets, prepared: Callable[[], int], rows: int | None = None
+        self,
+        fixed: Runtime,
+        free: Runtime,
+        buckets: Buckets,
+        prepared: Callable[[], int],
+        rows: int | None = None,
+        prosody: bool = False,
     ) -> None:
         """`fixed`: only ever given the shapes of `buckets`, prepares something for each at its first call; `free`:
         computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far;
-        `rows`: of a vocoder's frame, None = as many as a decoder's."""
+        `rows`: of a vocoder's frame, None = as many as a decoder's; `prosody`: whether the encoder takes pitch and
+        energy."""
         self.buckets = buckets
-        self._rows = rows
+        self._rows, self._prosody = rows, prosody
         self._prepared_so_far = prepared
         self._fixed = fixed
         self._free = free
@@ -83,14 +90,23 @@ class Bucketed:
         self._preparing = threading.Lock()
         self._ready: set[tuple[str, tuple[int, ...]]] = set()
 
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
+    def encode(
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
+    ) -> tuple[Floats, Ints]:
         count, width = tokens.shape[:2]
         shape = _fit((count, self.buckets.batches), (width, self.buckets.tokens))
         if not self._counted(shape):
-            return self._free.encode(tokens, lengths, speaker, speed)
+            return self._free.encode(tokens, lengths, speaker, speed, pitch, energy)
         rows, columns = shape
         padded = _pad(tokens, rows, columns), _pad(lengths, rows), _pad(speaker, rows), _pad(speed, rows, fill=1)
-        states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*padded))
+        changes = (None if change is None else _pad(change, rows) for change in (pitch, energy))
+        states, ends = self._prepared("encoder", shape, lambda: self._fixed.encode(*padded, *changes))
         return states[:count, :width], ends[:count, :width]
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
@@ -127,7 +143,10 @@ class Bucketed:
             if graph == "encoder":
                 ones = np.ones(rows, np.int64)
                 tokens = np.zeros((*shape, 3), np.int64)
-                states[rows], _ = self.encode(tokens, ones * shape[1], ones * 0, ones.astype(np.float32))
+                change = np.zeros(rows, np.float32) if self._prosody else None
+                states[rows], _ = self.encode(
+                    tokens, ones * shape[1], ones * 0, ones.astype(np.float32), change, change
+                )
             elif graph == "decoder":
                 ends = np.repeat(np.arange(1, shape[1] + 1)[None], rows, axis=0)
                 mel[rows, shape[2]] = self.decode(states[rows], ends, np.arange(shape[2]))

@@ -77,8 +77,16 @@ class Runtime(Protocol):
     """Runs the three graphs on numpy arrays. Padding is exact: a row is as it would be alone. `B` batch, `N` tokens,
     `C` channels, `M` mel bins, `T` frames, `S` samples."""
 
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> states (B, N, C), and the frame after each token's last one
+    def encode(
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
+    ) -> tuple[Floats, Ints]:
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) and, where the graph has them, pitch and energy (B,) -> states (B, N, C), and the frame after each token's last one
         (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:

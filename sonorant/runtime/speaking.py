@@ -126,6 +126,10 @@ class Manner:
     """Id of who speaks."""
     speed: float = 1.0
     """2.0 is twice as fast."""
+    pitch: float = 0.0
+    """Semitones higher."""
+    energy: float = 0.0
+    """dB louder, as a person who speaks up."""
     whole: bool = True
     """Give nothing of a sentence before all of it is decoded, so that a bad attempt can be taken back."""
     decoding: DecodingConfig | None = None
@@ -156,6 +160,8 @@ class Synthesized:
 
 SLOWEST, FASTEST = 0.5, 2.0
 """Beyond these speeds nothing sounds like a voice any more."""
+MOST_PITCH, MOST_ENERGY = 12.0, 12.0
+"""Semitones and dB to either side."""
 
 
 def no_decoding(family: str) -> SonorantError:
@@ -172,9 +178,11 @@ class Speaking(Protocol):
     def check(self, manner: Manner) -> None:
         """Raise SonorantError where the voice cannot speak in this manner."""
 
-    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) -> speech, undefined past a row's end, perhaps beyond
-        -1..1."""
+    def synthesize(
+        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+    ) -> Synthesized:
+        """Tokens (B, N, 3), lengths, speaker, and the manner's speed, pitch and energy (B,) -> speech, undefined past a
+        row's end, perhaps beyond -1..1."""
 
     def parts(
         self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool

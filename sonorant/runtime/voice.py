@@ -116,6 +116,8 @@ class Voice:
         speaker: str | None = None,
         speed: float = 1.0,
         *,
+        pitch: float = 0.0,
+        energy: float = 0.0,
         limits: Limits = AT_ONCE,
         seed: int | None = None,
         decoding: DecodingConfig | None = None,
@@ -128,6 +130,8 @@ class Voice:
             text: characters that cannot be spoken are left out with a warning in the log.
             speaker: one of `speakers`; None = the first.
             speed: 2.0 is twice as fast; 0.5 to 2.0. A voice of the family codec_lm speaks at its own pace, 1.0.
+            pitch: semitones higher, -12 to 12; the melody stays. 0 for voices that predict none, and codec_lm.
+            energy: dB louder, -12 to 12, as a person who speaks up: the timbre changes with it. As pitch.
             limits: the most the text may take.
             seed: family codec_lm only, as all that follow: of the noise that codes are drawn with; None = 0. Each
                 sentence begins with it, so it sounds the same wherever it stands.
@@ -138,7 +142,14 @@ class Voice:
         Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an
         argument is outside what is allowed, or a limit is reached.
         """
-        how: dict[str, Any] = {"seed": seed, "decoding": decoding, "candidates": candidates, "prompt": prompt}
+        how: dict[str, Any] = {
+            "pitch": pitch,
+            "energy": energy,
+            "seed": seed,
+            "decoding": decoding,
+            "candidates": candidates,
+            "prompt": prompt,
+        }
         return np.concatenate(list(self.stream(text, speaker, speed, limits=limits, whole=True, **how)))
 
     def stream(
@@ -147,6 +158,8 @@ class Voice:
         speaker: str | None = None,
         speed: float = 1.0,
         *,
+        pitch: float = 0.0,
+        energy: float = 0.0,
         chunk: int = CHUNK,
         limits: Limits | None = None,
         whole: bool = False,
@@ -175,6 +188,8 @@ class Voice:
         manner = Manner(
             speaker=self._speaker_id(speaker),
             speed=speed,
+            pitch=pitch,
+            energy=energy,
             whole=whole,
             seed=seed,
             decoding=decoding,
@@ -185,20 +200,34 @@ class Voice:
         return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk)
 
     def synthesize(
-        self, tokens: Integers, lengths: Integers, speaker: Integers, speed: NDArray[np.floating]
+        self,
+        tokens: Integers,
+        lengths: Integers,
+        speaker: Integers,
+        speed: NDArray[np.floating],
+        pitch: NDArray[np.floating] | None = None,
+        energy: NDArray[np.floating] | None = None,
     ) -> tuple[Floats, Ints]:
-        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker and speed (B,) -> samples float32 (B, S) in
-        -1..1, zero past each end, and lengths int64 (B,). Raises SonorantError for a speed the voice does not have."""
-        judged = self.synthesize_judged(tokens, lengths, speaker, speed)
+        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, and pitch (semitones) and energy (dB)
+        as of `say`, each (B,) -> samples float32 (B, S) in -1..1, zero past each end, and lengths int64 (B,). Raises
+        SonorantError for a speed the voice does not have."""
+        judged = self.synthesize_judged(tokens, lengths, speaker, speed, pitch, energy)
         return judged.samples, judged.lengths
 
     def synthesize_judged(
-        self, tokens: Integers, lengths: Integers, speaker: Integers, speed: NDArray[np.floating]
+        self,
+        tokens: Integers,
+        lengths: Integers,
+        speaker: Integers,
+        speed: NDArray[np.floating],
+        pitch: NDArray[np.floating] | None = None,
+        energy: NDArray[np.floating] | None = None,
     ) -> Synthesized:
         """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
-        made = self.speaking.synthesize(
-            tokens.astype(np.int64), lengths.astype(np.int64), speaker.astype(np.int64), speed.astype(np.float32)
-        )
+        text = (array.astype(np.int64) for array in (tokens, lengths, speaker))
+        unchanged = np.zeros(len(lengths))
+        how = (unchanged if array is None else array for array in (pitch, energy))
+        made = self.speaking.synthesize(*text, speed.astype(np.float32), *(array.astype(np.float32) for array in how))
         # The last windows reach past an utterance's end.
         spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]
         samples = np.where(spoken, np.clip(made.samples, -1.0, 1.0), np.float32(0.0))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
+from sonorant.families.parallel.prosody import PITCH_STD, nepers
 
 CONFIG = AcousticConfig(
     decoder="regression", channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,
@@ -16,8 +17,8 @@ CONFIG = AcousticConfig(
 @pytest.fixture(params=[("regression", False), ("regression", True), ("flow", True)], ids=str)
 def model(request: pytest.FixtureRequest) -> AcousticModel:
     torch.manual_seed(0)
-    decoder, pitch = request.param
-    config = replace(CONFIG, decoder=decoder, pitch=pitch)
+    decoder, prosody = request.param
+    config = replace(CONFIG, decoder=decoder, prosody=prosody)
     return AcousticModel(config, symbols=12, speakers=3, mels=8, mel_mean=-5.0, mel_std=2.0).eval()
 
 
@@ -57,11 +58,20 @@ def test_speakers_sound_different(model: AcousticModel) -> None:
 
 @torch.no_grad()
 def test_expand_repeats_each_token_for_its_frames(model: AcousticModel) -> None:
-    states = torch.randn(2, 3, 16)
+    states = torch.randn(2, 3, 18 if model.config.prosody else 16)
     ends = torch.tensor([[2, 3, 6], [1, 4, 4]])  # the second has two real tokens
-    _, owner, mask = model.expand(states, ends, torch.arange(7))
-    assert owner[0, :6].tolist() == [0, 0, 1, 2, 2, 2]
-    assert owner[1, :4].tolist() == [0, 1, 1, 1]
+    model.position = torch.nn.Linear(5, 16).requires_grad_(False)
+    for parameter in model.position.parameters():
+        parameter.zero_()
+    expanded = model.expand(states, ends, torch.arange(7))
+    mask = expanded.mask_BT1
+    for row, owners in enumerate(([0, 0, 1, 2, 2, 2], [0, 1, 1, 1])):
+        own = states[row, owners]
+        said = own[:, :16]
+        if expanded.prosody_BT2 is not None:
+            assert torch.equal(expanded.prosody_BT2[row, : len(owners)], own[:, 16:])
+            said = said + model.melody(own[:, 16:])
+        torch.testing.assert_close(expanded.hidden_BTC[row, : len(owners)], said)
     assert mask[..., 0].tolist() == [[1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 0, 0, 0]]
 
 
@@ -73,8 +83,44 @@ def test_contradictions_are_refused() -> None:
 @torch.no_grad()
 def test_frames_are_told_as_they_are_stored(model: AcousticModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A decoder that says exactly what it is to learn gives the stored mel, pitch and voicing back."""
-    mel, pitch = torch.randn(1, 6, 8) - 5.0, torch.rand(1, 6, 2)
-    wanted = model.normalized_frames(mel, pitch)
+    mel, pitch, ends = torch.randn(1, 6, 8) - 5.0, torch.rand(1, 6, 2), torch.tensor([[2, 4, 6]])
+    states = torch.zeros(1, 3, 16)
+    if model.config.prosody:
+        states = torch.cat([states, model.prosody_of(mel, pitch, torch.tensor([[2, 2, 2]]))[0]], dim=2)
+    wanted = model.normalized_frames(mel, pitch, model.expand(states, ends, torch.arange(6)).prosody_BT2)
     monkeypatch.setattr(model.decoder, "forward", lambda *_: wanted)
-    got = model.decode(torch.zeros(1, 3, 16), torch.tensor([[2, 4, 6]]), torch.arange(6))[0].T
-    torch.testing.assert_close(got, torch.cat([mel, pitch], dim=2)[0, :, : 8 + 2 * model.config.pitch])
+    got = model.decode(states, ends, torch.arange(6))[0].T
+    torch.testing.assert_close(got, torch.cat([mel, pitch], dim=2)[0, :, : 8 + 2 * model.config.prosody])
+
+
+@torch.no_grad()
+def test_prosody_of_a_recording_is_that_of_its_tokens() -> None:
+    """Pitch of each token is that of its voiced frames, its energy rises with its level, decibel by decibel."""
+    model = AcousticModel(replace(CONFIG, prosody=True), symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0)
+    mel = torch.randn(1, 6, 8) - 5.0
+    pitch = torch.tensor([[[0.5, 1.0], [0.5, 1.0], [-0.25, 1.0], [0.0, 0.0], [0.125, 0.0], [0.125, 0.0]]])
+    durations = torch.tensor([[2, 2, 2, 0]])
+    found, heard = model.prosody_of(mel, pitch, durations)
+    octaves = found[0, :3, 0] * PITCH_STD
+    torch.testing.assert_close(octaves, torch.tensor([0.5, -0.25 / 1.1, 0.125]))  # the unvoiced frame counts a tenth
+    torch.testing.assert_close(heard, torch.tensor([[1.0, 0.55, 0.1, 0.0]]))
+    louder, _ = model.prosody_of(mel + nepers(torch.tensor(6.0)), pitch, durations)
+    torch.testing.assert_close((louder - found)[0, :3, 1], torch.full((3,), float(nepers(torch.tensor(6.0))) / 2.0))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("decoder", ["regression", "flow"])
+def test_pitch_is_moved_by_so_many_semitones(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By exactly as many where the decoder adds nothing of its own, row by row; length and states stay."""
+    torch.manual_seed(0)
+    config = replace(CONFIG, decoder=decoder, prosody=True)
+    model = AcousticModel(config, symbols=12, speakers=1, mels=8, mel_mean=-5.0, mel_std=2.0).eval()
+    monkeypatch.setattr(model.decoder, "forward", lambda hidden, *_: hidden.new_zeros(*hidden.shape[:2], 10))
+    text = tokens(1, 9).expand(3, -1, -1), torch.full((3,), 9), torch.zeros(3, dtype=torch.int64), torch.ones(3)
+    frames, lengths = model.synthesize(*text, torch.tensor([0.0, 3.0, -12.0]), torch.tensor([0.0, 6.0, 0.0]))
+    assert len(set(lengths.tolist())) == 1
+    torch.testing.assert_close(frames[1, 8] - frames[0, 8], torch.full_like(frames[0, 8], 0.25))
+    torch.testing.assert_close(frames[2, 8] - frames[0, 8], torch.full_like(frames[0, 8], -1.0))
+    states, _ = model.encode_speech(*text, torch.zeros(3), torch.tensor([0.0, 6.0, 0.0]))
+    torch.testing.assert_close((states[1] - states[0])[:, 17], torch.full((9,), 6.0 * 0.115129 / 2.0))
+    assert torch.equal(states[1, :, :16], states[0, :, :16])

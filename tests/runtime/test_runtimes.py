@@ -45,7 +45,9 @@ def assert_equal_speech(got: Speech, expected: Speech, mel: float, samples: floa
 
 
 def test_onnx_runtime_answers_as_torch(bundle: Bundle, expected: Speech) -> None:
-    assert_equal_speech(spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle), expected, 1e-5, 1e-6)
+    assert_equal_speech(
+        spoken(load_runtime("onnxruntime", bundle, LoadOptions(threads=1)), bundle), expected, 1e-5, 1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "torch"])

@@ -26,7 +26,7 @@ def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, An
     common = _common(audio or AUDIO)
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
-        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "pitch": True,
+        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody": True,
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
     sizes = {"kind": "source_filter", "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}

@@ -193,7 +193,7 @@ def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[Integer
     reference = Reference(runtime, load_language_model(trained[0])[0], description)
     few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
     inputs = [
-        {key: value for key, value in one.items() if key != "speed"}
+        {key: one[key] for key in ("tokens", "lengths", "speaker")}
         for one in batches(few, len(bundle.description.speakers))
     ]
     return Expected(reference, [reference.follow(one, number) for number, one in enumerate(inputs)], name)

@@ -42,11 +42,15 @@ class CodecLmSpeaking:
         return self.runtime.stepper()
 
     def check(self, manner: Manner) -> None:
-        """Raise SonorantError for another speed than 1, and for what the voice cannot be decoded with."""
+        """Raise SonorantError for another speed than 1, changes of pitch and energy, and for what the voice cannot be decoded with."""
         config = manner.decoding or self.decoding.defaults
         if manner.speed != 1:
             raise SonorantError(
                 f"this voice speaks at its own pace (family codec_lm): leave out the speed, {manner.speed}"
+            )
+        if manner.pitch or manner.energy:
+            raise SonorantError(
+                "this voice chooses melody and loudness itself (family codec_lm): leave out pitch and energy"
             )
         if not 0 <= (manner.seed or 0) <= LARGEST_SEED:
             raise SonorantError(f"seed must be 0 to {LARGEST_SEED}, not {manner.seed}")
@@ -78,10 +82,12 @@ class CodecLmSpeaking:
         if not 0 <= prompt_PG.min() <= prompt_PG.max() < codes:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
-    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for a speed other than 1."""
-        for one in speed:
-            self.check(Manner(speed=float(one)))
+    def synthesize(
+        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+    ) -> Synthesized:
+        """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another manner than its own."""
+        for row in zip(speed, pitch, energy, strict=True):
+            self.check(Manner(**dict(zip(("speed", "pitch", "energy"), map(float, row), strict=True))))
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))

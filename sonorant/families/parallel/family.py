@@ -112,9 +112,12 @@ class Parallel(Family):
         return ParallelModels.load(predictor, waveform)
 
     def interface(self, description: VoiceDescription) -> Interface:
+        from sonorant.families.parallel.synthesis import takes_prosody
+
+        text = {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"}
         return {
             "encoder": (
-                {"tokens": "int64", "lengths": "int64", "speaker": "int64", "speed": "float32"},
+                text | ({"pitch": "float32", "energy": "float32"} if takes_prosody(description) else {}),
                 {"states": "float32", "ends": "int64"},
             ),
             "decoder": ({"states": "float32", "ends": "int64", "time": "int64"}, {"mel": "float32"}),

@@ -18,7 +18,9 @@ from sonorant.export.comparison import Arrays
 from sonorant.export.onnx import ExportConfig, Traced, write_graph
 from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
+from sonorant.families.parallel.prosody import PROSODY
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
+from sonorant.families.parallel.synthesis import encoder_inputs
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.runtime.bundle import ReceptiveField
 
@@ -40,10 +42,10 @@ class ParallelModels:
 
     def check_pair(self, waveform: Path) -> None:
         """Any vocoder of the same mel will do, unless it needs the pitch that an acoustic model does not tell."""
-        if isinstance(self.waveform, SourceFilter) and not self.predictor.config.pitch:
+        if isinstance(self.waveform, SourceFilter) and not self.predictor.config.prosody:
             raise SonorantError(
                 f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model does not tell; set "
-                "acoustic.pitch to true and train it again"
+                "acoustic.prosody to true and train it again"
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
@@ -54,7 +56,7 @@ class ParallelModels:
     @property
     def vocoder_rows(self) -> int:
         """Rows of the vocoder's frames: those of the decoder, and where it tells pitch those of the source."""
-        pitch = self.predictor.config.pitch
+        pitch = self.predictor.config.prosody
         return int(self.described["audio"]["n_mels"]) + (ROWS + SOURCE_ROWS) * pitch
 
     @property
@@ -69,8 +71,10 @@ class ParallelModels:
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
         """As `Models.graph_inputs`, by the graphs under ONNX Runtime."""
         runtime = OnnxRuntime(files, threads=1)
-        inputs: dict[str, list[Arrays]] = {"encoder": list(batches), "decoder": [], "vocoder": []}
-        for batch in batches:
+        prosody = self.predictor.config.prosody
+        encoded = [encoder_inputs(batch, prosody) for batch in batches]
+        inputs: dict[str, list[Arrays]] = {"encoder": encoded, "decoder": [], "vocoder": []}
+        for batch in encoded:
             states, ends = runtime.encode(**batch)
             time = np.arange(ends[:, -1].max())
             inputs["decoder"].append({"states": states, "ends": ends, "time": time})
@@ -88,6 +92,13 @@ class ParallelModels:
 class _Encoding(Traced):
     def forward(self, tokens: Tensor, lengths: Tensor, speaker: Tensor, speed: Tensor) -> tuple[Tensor, Tensor]:
         return self.model.encode_speech(tokens, lengths, speaker, speed)
+
+
+class _EncodingWithProsody(Traced):
+    def forward(
+        self, tokens: Tensor, lengths: Tensor, speaker: Tensor, speed: Tensor, pitch: Tensor, energy: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.model.encode_speech(tokens, lengths, speaker, speed, pitch, energy)
 
 
 class _Decoding(Traced):
@@ -114,13 +125,18 @@ def export_encoder(model: AcousticModel, path: Path, config: ExportConfig) -> No
         "speaker": {0: "batch"},
         "speed": {0: "batch"},
     }
-    write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
+    if not model.config.prosody:
+        write_graph(_Encoding(model), example, inputs, ("states", "ends"), path, config)
+        return
+    example |= {"pitch": torch.zeros(2), "energy": torch.zeros(2)}
+    inputs |= {"pitch": {0: "batch"}, "energy": {0: "batch"}}
+    write_graph(_EncodingWithProsody(model), example, inputs, ("states", "ends"), path, config)
 
 
 def export_decoder(model: AcousticModel, path: Path, config: ExportConfig) -> None:
     """Write the graph of `AcousticModel.decode`, of any size. Raises SonorantError if it is not valid ONNX."""
     example = {
-        "states": torch.zeros(2, 7, model.config.channels),
+        "states": torch.zeros(2, 7, model.config.channels + PROSODY * model.config.prosody),
         "ends": torch.arange(1, 8).repeat(2, 1),
         "time": torch.arange(9),
     }

@@ -42,8 +42,12 @@ class AcousticJudge:
             torch.manual_seed(SEED)
             losses.append(float(weighted(phase, phase.module(batch, 0), self.recipe.units(planned))))
             encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
-            states_BNC = encoded.states_BNC + model.speaker(batch["speaker"])[:, None]
-            mel_BMT = model.decode(states_BNC, ends_BN, torch.arange(int(ends_BN[0, -1])))[:, : model.mels]
+            prosody_BN2 = None
+            if model.config.prosody:
+                durations_BN = ends_BN.diff(prepend=torch.zeros_like(ends_BN[:, :1]))
+                prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+            states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
+            mel_BMT = model.decode(states_BNP, ends_BN, torch.arange(int(ends_BN[0, -1])))[:, : model.mels]
             distances.append(float((mel_BMT[0].T - batch["mel"][0, : mel_BMT.shape[2]]).abs().mean()) * DECIBELS)
         return Judged(np.array(losses), np.array(distances), LOG_MEL_DB)
 

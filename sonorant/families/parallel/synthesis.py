@@ -15,9 +15,20 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.chunks import decode_chunks, vocode_chunks
 from sonorant.runtime.runtimes import Runtime
-from sonorant.runtime.speaking import FASTEST, SLOWEST, Allowance, Manner, Synthesized, no_decoding
+from sonorant.runtime.speaking import (
+    FASTEST,
+    MOST_ENERGY,
+    MOST_PITCH,
+    SLOWEST,
+    Allowance,
+    Manner,
+    Synthesized,
+    no_decoding,
+)
 
 Arrays = Mapping[str, NDArray[Any]]
+INPUTS = ("tokens", "lengths", "speaker", "speed", "pitch", "energy")
+"""Names of the encoder's inputs, in order; a voice without prosody lacks the last two."""
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
 """Names of each graph's outputs, in order."""
 FIRST_FRAMES = (32, 96, 256)
@@ -34,15 +45,25 @@ class ParallelSpeaking:
     description: VoiceDescription
 
     def check(self, manner: Manner) -> None:
-        """Reject a speed out of range, and settings of decoding, since nothing is decoded here."""
+        """Reject speed, pitch and energy out of range, and settings of decoding, since nothing is decoded here."""
+        if (manner.pitch or manner.energy) and not takes_prosody(self.description):
+            raise SonorantError(
+                "this voice predicts no pitch and energy that could be changed: leave them out, or train the acoustic model "
+                "with acoustic.prosody true"
+            )
         of_decoding = (manner.decoding, manner.seed, manner.prompt, manner.lookahead)
         if any(value is not None for value in of_decoding) or manner.candidates != 1:
             raise no_decoding(self.description.family)
         if not SLOWEST <= manner.speed <= FASTEST:
             raise SonorantError(f"speed must be {SLOWEST} to {FASTEST}, not {manner.speed}")
+        for name, most, unit in (("pitch", MOST_PITCH, "semitones"), ("energy", MOST_ENERGY, "dB")):
+            if not -most <= (value := getattr(manner, name)) <= most:
+                raise SonorantError(f"{name} must be {-most:g} to {most:g} {unit}, not {value:g}")
 
-    def synthesize(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> Synthesized:
-        states, ends = self.runtime.encode(tokens, lengths, speaker, speed)
+    def synthesize(
+        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+    ) -> Synthesized:
+        states, ends = self._encode(tokens, lengths, speaker, speed, pitch, energy)
         samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
         rows = len(lengths)
         well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
@@ -51,8 +72,9 @@ class ParallelSpeaking:
     def parts(
         self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
     ) -> Generator[Floats, None, FinishReason]:
-        speaker, speed = np.array([manner.speaker]), np.array([manner.speed], np.float32)
-        states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, speed)
+        speaker = np.array([manner.speaker])
+        how = (np.array([value], np.float32) for value in (manner.speed, manner.pitch, manner.energy))
+        states, ends = self._encode(tokens[None], np.array([len(tokens)]), speaker, *how)
         frames = ends[:, -1]
         seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
         taken.check_durations(seconds * manner.speed, len(tokens))
@@ -62,9 +84,15 @@ class ParallelSpeaking:
         mel = decode_chunks(
             self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:])
         )
-        for samples in vocode_chunks(self.runtime, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes):
+        for samples in vocode_chunks(
+            self.runtime, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes
+        ):
             yield samples[0]
         return FinishReason.WELL
+
+    def _encode(self, *inputs: Any) -> tuple[Floats, Ints]:
+        given = encoder_inputs(dict(zip(INPUTS, inputs, strict=True)), takes_prosody(self.description))
+        return self.runtime.encode(**given)
 
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
@@ -72,6 +100,16 @@ def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescri
     sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
     frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
     return np.concatenate(list(vocode_chunks(runtime, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
+
+
+def takes_prosody(description: VoiceDescription) -> bool:
+    """Whether the encoder's graph takes pitch and energy."""
+    return any(tensor.name == "pitch" for tensor in description.graphs["encoder"].inputs)
+
+
+def encoder_inputs(given: Arrays, prosody: bool) -> Arrays:
+    """Those of `given` that an encoder with or without prosody takes, in order."""
+    return {name: given[name] for name in (INPUTS if prosody else INPUTS[:-2])}
 
 
 def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> Iterator[Floats]:
@@ -93,9 +131,17 @@ class GraphRuntime(ABC):
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         """Outputs of a graph by name. `inputs` come in the order of the graph's inputs."""
 
-    def encode(self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats) -> tuple[Floats, Ints]:
-        inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
-        found = self.run("encoder", inputs)
+    def encode(
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
+    ) -> tuple[Floats, Ints]:
+        given = dict(zip(INPUTS, (tokens, lengths, speaker, speed, pitch, energy), strict=True))
+        found = self.run("encoder", {name: array for name, array in given.items() if array is not None})
         return found["states"], found["ends"]
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:

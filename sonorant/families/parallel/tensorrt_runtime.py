@@ -14,7 +14,7 @@ import tensorrt as trt
 
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
-from sonorant.families.parallel.synthesis import Arrays, GraphRuntime, vocoder_rows
+from sonorant.families.parallel.synthesis import Arrays, GraphRuntime, takes_prosody, vocoder_rows
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions
@@ -37,7 +37,9 @@ def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buck
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
     recording, plain = (TensorRTRuntime(work, record=record) for record in (True, False))
-    runtime = Bucketed(recording, plain, buckets, work.prepared, vocoder_rows(bundle.description))
+    runtime = Bucketed(
+        recording, plain, buckets, work.prepared, vocoder_rows(bundle.description), takes_prosody(bundle.description)
+    )
     if options.warm_up:
         runtime.warm_up()
     return runtime

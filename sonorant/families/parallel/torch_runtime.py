@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
-from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, vocoder_rows
+from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, takes_prosody, vocoder_rows
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.runtimes import LoadOptions
@@ -103,7 +103,7 @@ def _bucketed(
         torch.set_num_threads(options.threads)
     fixed = TorchRuntime({graph: prepare(function) for graph, function in functions.items()}, torch.device(device))
     free, buckets = TorchRuntime(functions, torch.device(device)), Buckets.of(description.lengths, options.batches)
-    runtime = Bucketed(fixed, free, buckets, prepared, vocoder_rows(description))
+    runtime = Bucketed(fixed, free, buckets, prepared, vocoder_rows(description), takes_prosody(description))
     if options.warm_up:
         runtime.warm_up()
     return runtime

@@ -13,17 +13,13 @@ from sonorant.audio.mel import griffin_lim
 from sonorant.audio.wav import write_wav
 from sonorant.data.batches import Batch, UtteranceBatches
 from sonorant.data.plan import MicroBatch
-from sonorant.families.parallel.acoustic import AcousticConfig, AcousticModel
+from sonorant.families.parallel.acoustic import UNVOICED, AcousticConfig, AcousticModel
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.layers.alignment import align, prior_loss
 from sonorant.models import build, describe
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
 from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
-
-
-UNVOICED = 0.1
-"""Weight of the pitch of an unvoiced frame, of a voiced one's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +36,8 @@ class AcousticLosses(nn.Module):
         self.diagonal_steps = diagonal_steps
 
     def forward(self, batch: Batch, step: int) -> dict[str, Tensor]:
-        """Batch of `UtteranceBatches` -> `mel`, `prior` and, of a model that tells pitch, `pitch` summed over frames,
-        `duration` summed over tokens."""
+        """Batch of `UtteranceBatches` -> `mel`, `prior` and, of a model with prosody, `pitch` summed over frames,
+        `duration` and, of such a model, `prosody` summed over tokens."""
         model = self.model
         mel_BTM = model.normalize(batch["mel"])
         encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
@@ -49,13 +45,19 @@ class AcousticLosses(nn.Module):
         lengths = batch["token_lengths"], batch["mel_lengths"]
         durations_BN = align(prior_BNM, mel_BTM, *lengths, step, self.diagonal_steps)
         time_T = torch.arange(mel_BTM.shape[1], device=mel_BTM.device)
-        hidden_BTC, _, mask_BT1 = model.expand(encoded.states_BNC, durations_BN.cumsum(1), time_T)
+        prosody_BN2 = None
         prior = prior_loss(prior_BNM, mel_BTM, durations_BN, *lengths)
-        wanted_BTD = model.normalized_frames(batch["mel"], batch["pitch"])
-        errors_BTD = model.decoder.errors(hidden_BTC + model.speaker(batch["speaker"])[:, None], mask_BT1, wanted_BTD)
-        losses = {"mel": errors_BTD[..., : model.mels].mean(2).sum(), "prior": prior}
-        if model.config.pitch:
-            # Pitch between voiced parts is a line that nobody hears.
+        losses = {"prior": prior}
+        if encoded.prosody_BN2 is not None:
+            prosody_BN2, heard_BN = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+            wrong_BN2 = (encoded.prosody_BN2.float() - prosody_BN2).square() * encoded.mask_BN[..., None]
+            losses["prosody"] = (wrong_BN2[..., 0] * heard_BN + wrong_BN2[..., 1]).sum()
+        states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
+        expanded = model.expand(states_BNP, durations_BN.cumsum(1), time_T)
+        wanted_BTD = model.normalized_frames(batch["mel"], batch["pitch"], expanded.prosody_BT2)
+        errors_BTD = model.decoder.errors(expanded.hidden_BTC, expanded.mask_BT1, wanted_BTD)
+        losses["mel"] = errors_BTD[..., : model.mels].mean(2).sum()
+        if expanded.prosody_BT2 is not None:
             heard_BT = UNVOICED + (1 - UNVOICED) * batch["pitch"][..., 1]
             losses["pitch"] = (errors_BTD[..., model.mels] * heard_BT + errors_BTD[..., model.mels + 1]).sum()
         log_BN = encoded.log_duration_BN.float()
@@ -91,8 +93,8 @@ class AcousticRecipe(Utterances):
         """Mel, prior and duration losses around `model`."""
         assert isinstance(model, AcousticModel)
         terms = {"mel": Term(1.0, "frames"), "prior": Term(1.0, "frames"), "duration": Term(0.5, "tokens")}
-        if model.config.pitch:
-            terms["pitch"] = Term(0.2, "frames")
+        if model.config.prosody:
+            terms |= {"pitch": Term(0.2, "frames"), "prosody": Term(0.1, "tokens")}
         return Phase("acoustic", AcousticLosses(model, self.diagonal_steps), terms)
 
     @torch.no_grad()
