@@ -38,7 +38,8 @@ says a text the same way:
   sonorant say "Another way." --voice artifacts/voice --temperature 0.7 --seed 1 -o one.wav
   sonorant say "The best of four." --voice artifacts/voice --temperature 0.7 --candidates 4 -o best.wav
 A sentence that fails to end properly is spoken again; if it never succeeds, standard error says so. With --stream it
-has been heard already, so standard error says so at once. Such a voice keeps its own pace and melody: --speed, --pitch and --energy are refused.
+has been heard already, so standard error says so at once. Such a voice keeps its own pace and melody: --speed, --pitch
+and --energy are refused.
 """
 _BYTES_AT_ONCE = 4096
 _TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")

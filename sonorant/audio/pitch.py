@@ -1,7 +1,7 @@
 """The pitch of a recording, frame by frame, as models are told it, and what drives a vocoder's source by it.
 
-Frames of a voice are rows: M of the log-mel, then `ROWS` of pitch. A vocoder is given two more (`SourceRows`). Shapes: B
-items, D = M + 2 rows, T frames, S samples. Needs no torch."""
+Frames of a voice are rows: M of the log-mel, then `ROWS` of pitch. A vocoder is given two more (`SourceRows`). Shapes:
+B items, D = M + 2 rows, T frames, S samples. Needs no torch."""
 
 from collections.abc import Iterable, Iterator
 
@@ -26,8 +26,8 @@ _DECIMATED = 5500.0  # Hz, at least, that DIO looks at: pitch needs no more, and
 def track_pitch(samples: Floats, rate: int, hop: int, frames: int) -> Floats:
     """Samples (S,) at `rate` Hz -> (frames, `ROWS`) float32, frame t beginning at sample t * hop.
 
-    By DIO and StoneMask (Morise et al. 2009 and 2016; pyworld). Where nothing is voiced, pitch goes on in a line from one
-    voiced part to the next, so that a model need not learn jumps; without any voice it is 0.
+    By DIO and StoneMask (Morise et al. 2009 and 2016; pyworld). Where nothing is voiced, pitch goes on in a line from
+    one voiced part to the next, so that a model need not learn jumps; without any voice it is 0.
     """
     import pyworld  # takes a while
 

@@ -23,7 +23,8 @@ DRAWN = "drawn"
 class UtteranceBatches(Dataset[Batch]):
     """Whole utterances, padded.
 
-    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) and pitch (B, T, 2) float32, mel_lengths (B,), speaker (B,).
+    tokens (B, N, 3) int64, token_lengths (B,), mel (B, T, M) and pitch (B, T, 2) float32, mel_lengths (B,), speaker
+    (B,).
     """
 
     def __init__(self, store: FeatureStore, batches: Sequence[MicroBatch]) -> None:

@@ -107,9 +107,9 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 
 class NoiseSpectra(nn.Module):
-    """Spectra of white noise of power 1 under a Hann window, the same for frames of the same number: constants, so that an
-    exported graph equals torch and a part of a sentence the same part of the whole. 8 bits a number, which a graph holds
-    too."""
+    """Spectra of white noise of power 1 under a Hann window, the same for frames of the same number: constants, so that
+    an exported graph equals torch and a part of a sentence the same part of the whole. 8 bits a number, which a graph
+    holds too."""
 
     table_KP: Tensor
 

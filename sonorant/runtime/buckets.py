@@ -74,14 +74,12 @@ class Bucketed:
         buckets: Buckets,
         prepared: Callable[[], int],
         rows: int | None = None,
-        prosody: bool = False,
     ) -> None:
         """`fixed`: only ever given the shapes of `buckets`, prepares something for each at its first call; `free`:
         computes the same for what is outside the buckets; `prepared`: how many shapes `fixed` has prepared so far;
-        `rows`: of a vocoder's frame, None = as many as a decoder's; `prosody`: whether the encoder takes pitch and
-        energy."""
+        `rows`: of a vocoder's frame, None = as many as a decoder's."""
         self.buckets = buckets
-        self._rows, self._prosody = rows, prosody
+        self._rows = rows
         self._prepared_so_far = prepared
         self._fixed = fixed
         self._free = free
@@ -143,10 +141,7 @@ class Bucketed:
             if graph == "encoder":
                 ones = np.ones(rows, np.int64)
                 tokens = np.zeros((*shape, 3), np.int64)
-                change = np.zeros(rows, np.float32) if self._prosody else None
-                states[rows], _ = self.encode(
-                    tokens, ones * shape[1], ones * 0, ones.astype(np.float32), change, change
-                )
+                states[rows], _ = self.encode(tokens, ones * shape[1], ones * 0, ones.astype(np.float32))
             elif graph == "decoder":
                 ends = np.repeat(np.arange(1, shape[1] + 1)[None], rows, axis=0)
                 mel[rows, shape[2]] = self.decode(states[rows], ends, np.arange(shape[2]))

@@ -86,8 +86,8 @@ class Runtime(Protocol):
         pitch: Floats | None = None,
         energy: Floats | None = None,
     ) -> tuple[Floats, Ints]:
-        """Tokens (B, N, 3), lengths, speaker, speed (B,) and, where the graph has them, pitch and energy (B,) -> states (B, N, C), and the frame after each token's last one
-        (B, N), constant over padded tokens."""
+        """Tokens (B, N, 3), lengths, speaker, speed (B,) and, where the graph has them, pitch and energy (B,) -> states
+        (B, N, C), and the frame after each token's last one (B, N), constant over padded tokens."""
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         """Output of `encode`, frame numbers (T,) in a row -> log-mel (B, M, T), silence outside an utterance."""

@@ -208,9 +208,9 @@ class Voice:
         pitch: NDArray[np.floating] | None = None,
         energy: NDArray[np.floating] | None = None,
     ) -> tuple[Floats, Ints]:
-        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, and pitch (semitones) and energy (dB)
-        as of `say`, each (B,) -> samples float32 (B, S) in -1..1, zero past each end, and lengths int64 (B,). Raises
-        SonorantError for a speed the voice does not have."""
+        """Speak a batch of phoneme ids: tokens (B, N, 3), lengths, speaker, speed, and pitch (semitones) and energy
+        (dB) as of `say`, each (B,) -> samples float32 (B, S) in -1..1, zero past each end, and lengths int64 (B,).
+        Raises SonorantError for a speed the voice does not have."""
         judged = self.synthesize_judged(tokens, lengths, speaker, speed, pitch, energy)
         return judged.samples, judged.lengths
 

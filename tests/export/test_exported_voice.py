@@ -6,11 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sonorant.audio.pitch import ROWS, SOURCE_ROWS
 from sonorant.errors import SonorantError
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
 from sonorant.export.voice import Sources, export_variants, export_voice, read_tensors
+from sonorant.families.parallel.prosody import PROSODY
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.voice import Voice
 from sonorant.tensorrt.rules import check_graph
@@ -64,17 +66,18 @@ def test_variants_share_their_interface_keep_tensorrts_rules_and_halves_are_half
 
 def test_graphs_tell_their_interface_and_nothing_of_the_machine(voice_bundle: Path) -> None:
     graphs = read_bundle(voice_bundle).description.graphs
-    shapes = {t.name: t.shape for graph in graphs.values() for t in (*graph.inputs, *graph.outputs)}
+    shapes = {
+        name: tuple({t.name: t.shape for t in tensors} for tensors in (graph.inputs, graph.outputs))
+        for name, graph in graphs.items()
+    }
+    each, frames = ("batch",), ("batch", AUDIO["n_mels"] + ROWS, "frames")
+    text = {"tokens": ("batch", "tokens", 3), "lengths": each, "speaker": each}
+    said = {"states": ("batch", "tokens", 16 + PROSODY), "ends": ("batch", "tokens")}
+    heard = {"mel": ("batch", AUDIO["n_mels"] + ROWS + SOURCE_ROWS, "frames"), "lengths": each}
     assert shapes == {
-        "tokens": ("batch", "tokens", 3),
-        "lengths": ("batch",),
-        "speaker": ("batch",),
-        "speed": ("batch",),
-        "states": ("batch", "tokens", 16),
-        "ends": ("batch", "tokens"),
-        "time": ("frames",),
-        "mel": ("batch", AUDIO["n_mels"], "frames"),
-        "samples": ("batch", "256*frames"),
+        "encoder": (text | {"speed": each, "pitch": each, "energy": each}, said),
+        "decoder": (said | {"time": ("frames",)}, {"mel": frames}),
+        "vocoder": (heard, {"samples": ("batch", "256*frames")}),
     }
     for file in voice_bundle.iterdir():
         assert b".py" not in file.read_bytes(), f"{file.name} holds source lines"

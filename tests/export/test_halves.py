@@ -15,6 +15,7 @@ from sonorant.export.half import FORMATS, HalfFormat, to_half
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.ranges import keep, measure
 from sonorant.families import load_family
+from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import Parity
 from tests.export.planted import plant, scale_constant
@@ -62,10 +63,11 @@ def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel:
     runtime = load_runtime("onnxruntime", parallel.bundle, LoadOptions(threads=1))
     states, ends = runtime.encode(utterance(31)[None], np.array([31]), np.zeros(1, np.int64), np.ones(1, np.float32))
     mel = runtime.decode(states, ends, np.arange(ends[0, -1]))
+    (frames,) = vocoder_frames([mel], parallel.bundle.description)
     loud = onnx.load(parallel.folder / "vocoder.fp32.onnx")
     for constant in ("enter.weight", "enter.bias"):
         scale_constant(constant, 1e7)(loud)
-    ranges = measure(loud, [{"mel": mel, "lengths": ends[:, -1]}], FP16)
+    ranges = measure(loud, [{"mel": frames, "lengths": ends[:, -1]}], FP16)
     kept = [node.node for node in keep(loud, ranges, FP16, headroom=8, loss=8)]
     operators = {node.name: node.op_type for node in loud.graph.node}
     assert {operators[name] for name in kept} >= {"Conv", "LayerNormalization"}

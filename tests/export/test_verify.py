@@ -102,7 +102,7 @@ def test_models_that_see_padding_themselves_are_found(parallel: Parity, tmp_path
     tell."""
     bundle = plant(parallel.folder, "vocoder", "fp32", unmask, tmp_path / "planted")
     itself = load_runtime("onnxruntime", bundle, LoadOptions(variant="fp32"))
-    expected = Expected(itself, [follow(itself, one) for one in batches(UTTERANCES, 1)], "itself")
+    expected = Expected(itself, [follow(itself, one, bundle.description) for one in batches(UTTERANCES, 1)], "itself")
     found = run_checks(
         ParallelCandidate(bundle, "onnxruntime", "fp32", parallel.trained, expected, expected, parallel.config)
     )
@@ -119,7 +119,7 @@ def test_every_output_of_a_row_is_compared_with_the_row_alone(
     method: str, output: str, by: float, parallel: Parity
 ) -> None:
     right = load_runtime("onnxruntime", parallel.bundle, LoadOptions(variant="fp32"))
-    cases = [follow(right, one) for one in batches(UTTERANCES, 1)]
+    cases = [follow(right, one, parallel.bundle.description) for one in batches(UTTERANCES, 1)]
     audio = MelConfig(**dataclasses.asdict(parallel.bundle.description.audio))
     tolerance = parallel.config.tolerance("fp32", "parallel")
     assert check_padding(right, cases, audio, tolerance)["rows"] == 3

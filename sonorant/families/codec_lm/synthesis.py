@@ -42,7 +42,8 @@ class CodecLmSpeaking:
         return self.runtime.stepper()
 
     def check(self, manner: Manner) -> None:
-        """Raise SonorantError for another speed than 1, changes of pitch and energy, and for what the voice cannot be decoded with."""
+        """Raise SonorantError for another speed than 1, changes of pitch and energy, and for what the voice cannot be
+        decoded with."""
         config = manner.decoding or self.decoding.defaults
         if manner.speed != 1:
             raise SonorantError(

@@ -1,7 +1,7 @@
 """The parallel acoustic model: tokens in, frames of log-mel and pitch out, no recurrence.
 
-Frames have D rows: M mel bins, then those of `sonorant.audio.pitch.ROWS` where the model tells prosody. Shapes: B items, N
-tokens, C channels, P = C channels and, with prosody, a token's pitch and energy."""
+Frames have D rows: M mel bins, then those of `sonorant.audio.pitch.ROWS` where the model tells prosody. Shapes: B
+items, N tokens, C channels, P = C channels and, with prosody, a token's pitch and energy."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class AcousticConfig:
     flow_steps: int
     """Euler steps of the flow decoder at synthesis."""
     prosody: bool = False
-    """Whether pitch and energy of each token are predicted, and may be changed, and the decoder tells pitch and voicing of
-    each frame, which a vocoder with a source needs. The default is for models of before."""
+    """Whether pitch and energy of each token are predicted, and may be changed, and the decoder tells pitch and voicing
+    of each frame, which a vocoder with a source needs. The default is for models of before."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
@@ -158,8 +158,8 @@ class AcousticModel(PhonemeEncoder):
     ) -> tuple[Tensor, Tensor]:
         """Synthesis on tokens: what each says, and when.
 
-        Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and energy (dB
-        louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's last one,
+        Tokens (B, N, 3), lengths, speaker (B,) int64, speed (2.0 = twice as fast), pitch (semitones higher) and energy
+        (dB louder), (B,) float32 -> states (B, N, P) float32, ends (B, N) int64: the frame after each token's last one,
         constant over padded tokens. A model without prosody leaves pitch and energy aside.
         """
         encoded = self.encode(tokens_BN3, lengths_B, speaker_B)
@@ -194,8 +194,8 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([mel_BTM, octaves_BT1 * mask_BT1, voicing_BT1 * mask_BT1], dim=2).transpose(1, 2)
 
     def normalized_frames(self, mel_BTM: Tensor, pitch_BT2: Tensor, prosody_BT2: Tensor | None) -> Tensor:
-        """What the decoder is to say: log-mel and pitch as stored, and that of each frame's token -> (B, T, D), each row
-        of about unit spread; of pitch what goes beyond the token's."""
+        """What the decoder is to say: log-mel and pitch as stored, and that of each frame's token -> (B, T, D), each
+        row of about unit spread; of pitch what goes beyond the token's."""
         normalized_BTM = self.normalize(mel_BTM)
         if prosody_BT2 is None:
             return normalized_BTM
@@ -204,8 +204,8 @@ class AcousticModel(PhonemeEncoder):
         return torch.cat([normalized_BTM, beyond_BT1, voicing_BT1], dim=2)
 
     def prosody_of(self, mel_BTM: Tensor, pitch_BT2: Tensor, durations_BN: Tensor) -> tuple[Tensor, Tensor]:
-        """Pitch and energy of each token of a recording, normalised: (B, N, 2), and how much of its pitch is heard, 0.1 to
-        1 (B, N). Log-mel and pitch as stored; durations (B, N) int64 frames."""
+        """Pitch and energy of each token of a recording, normalised: (B, N, 2), and how much of its pitch is heard, 0.1
+        to 1 (B, N). Log-mel and pitch as stored; durations (B, N) int64 frames."""
         heard_BT1 = UNVOICED + (1 - UNVOICED) * pitch_BT2[..., 1:]
         level_BT1 = (torch.logsumexp(2 * mel_BTM.float(), dim=2, keepdim=True) / 2 - self.mel_mean) / self.mel_std
         known_BT3 = torch.cat([pitch_BT2[..., :1] / PITCH_STD * heard_BT1, level_BT1, heard_BT1], dim=2)
@@ -220,7 +220,8 @@ class AcousticModel(PhonemeEncoder):
         return config.decoder_blocks * (config.decoder_kernel // 2) * passes
 
     def synthesize(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Both halves: arguments of `encode_speech` -> frames (B, D, T), silence past each end, and lengths (B,) int64."""
+        """Both halves: arguments of `encode_speech` -> frames (B, D, T), silence past each end, and lengths (B,)
+        int64."""
         states_BNP, ends_BN = self.encode_speech(*inputs)
         time_T = torch.arange(int(ends_BN[:, -1].max()), device=ends_BN.device)
         return self.decode(states_BNP, ends_BN, time_T), ends_BN[:, -1]

@@ -20,7 +20,6 @@ from sonorant.families.parallel.acoustic import AcousticModel
 from sonorant.families.parallel.onnx_runtime import OnnxRuntime
 from sonorant.families.parallel.prosody import PROSODY
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
-from sonorant.families.parallel.synthesis import encoder_inputs
 from sonorant.families.parallel.vocoder import SourceFilter, Vocoder
 from sonorant.runtime.bundle import ReceptiveField
 
@@ -44,8 +43,8 @@ class ParallelModels:
         """Any vocoder of the same mel will do, unless it needs the pitch that an acoustic model does not tell."""
         if isinstance(self.waveform, SourceFilter) and not self.predictor.config.prosody:
             raise SonorantError(
-                f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model does not tell; set "
-                "acoustic.prosody to true and train it again"
+                f"{waveform}: a vocoder of kind source_filter needs the pitch, which this acoustic model leaves out; "
+                "set acoustic.prosody to true and train it again"
             )
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
@@ -71,8 +70,7 @@ class ParallelModels:
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
         """As `Models.graph_inputs`, by the graphs under ONNX Runtime."""
         runtime = OnnxRuntime(files, threads=1)
-        prosody = self.predictor.config.prosody
-        encoded = [encoder_inputs(batch, prosody) for batch in batches]
+        encoded = [runtime.encoder_inputs(**batch) for batch in batches]
         inputs: dict[str, list[Arrays]] = {"encoder": encoded, "decoder": [], "vocoder": []}
         for batch in encoded:
             states, ends = runtime.encode(**batch)

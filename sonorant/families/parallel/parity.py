@@ -14,7 +14,7 @@ from sonorant.export.candidate import Candidate, Expected, NotRun, Trained, one_
 from sonorant.export.comparison import batches
 from sonorant.export.tolerance import FROM_FLOAT, Fault
 from sonorant.families.parallel.parity_checks import check_chunks, check_padding, check_values, follow, without_cases
-from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, encoder_inputs, takes_prosody
+from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 
@@ -24,6 +24,7 @@ class ReferenceRuntime(GraphRuntime):
 
     def __init__(self, graphs: dict[str, Path]) -> None:
         self._evaluators = {graph: ReferenceEvaluator(str(graphs[graph])) for graph in OUTPUTS}
+        self.prosody = "pitch" in self._evaluators["encoder"].input_names
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         results: Any = self._evaluators[graph].run(OUTPUTS[graph], dict(inputs))
@@ -94,6 +95,5 @@ class ParallelCandidate(Candidate):
 def expect_parallel(bundle: Bundle, trained: Trained, utterances: Sequence[NDArray[np.integer]], name: str) -> Expected:
     """What the trained models compute of utterances (N, 3) each, alone and together, at several speeds."""
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained))
-    description = bundle.description
-    inputs = (encoder_inputs(one, takes_prosody(description)) for one in batches(utterances, len(description.speakers)))
-    return Expected(runtime, [follow(runtime, one, description) for one in inputs], name)
+    inputs = batches(utterances, len(bundle.description.speakers))
+    return Expected(runtime, [follow(runtime, one, bundle.description) for one in inputs], name)

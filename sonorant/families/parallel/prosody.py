@@ -1,5 +1,5 @@
-"""How long, how high and how loud each token is spoken, as a network predicts it and as a recording has it (Łańcucki 2021,
-"FastPitch", section 2). Shapes: B items, N tokens, T frames, C channels."""
+"""How long, how high and how loud each token is spoken, as a network predicts it and as a recording has it (Łańcucki
+2021, "FastPitch", section 2). Shapes: B items, N tokens, T frames, C channels."""
 
 import math
 
@@ -56,8 +56,8 @@ class ProsodyPredictor(nn.Module):
 
 
 def token_means(frames_BTK: Tensor, durations_BN: Tensor) -> Tensor:
-    """Means of K figures over each token's frames: (B, T, K) float, durations (B, N) int64 -> (B, N, K); 0 where a token
-    has none."""
+    """Means of K figures over each token's frames: (B, T, K) float, durations (B, N) int64 -> (B, N, K); 0 where a
+    token has none."""
     sums_BTK = nn.functional.pad(frames_BTK.double().cumsum(1), (0, 0, 1, 0))
     ends_BN = durations_BN.cumsum(1)
     width = sums_BTK.shape[2]

@@ -27,8 +27,6 @@ from sonorant.runtime.speaking import (
 )
 
 Arrays = Mapping[str, NDArray[Any]]
-INPUTS = ("tokens", "lengths", "speaker", "speed", "pitch", "energy")
-"""Names of the encoder's inputs, in order; a voice without prosody lacks the last two."""
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
 """Names of each graph's outputs, in order."""
 FIRST_FRAMES = (32, 96, 256)
@@ -48,8 +46,8 @@ class ParallelSpeaking:
         """Reject speed, pitch and energy out of range, and settings of decoding, since nothing is decoded here."""
         if (manner.pitch or manner.energy) and not takes_prosody(self.description):
             raise SonorantError(
-                "this voice predicts no pitch and energy that could be changed: leave them out, or train the acoustic model "
-                "with acoustic.prosody true"
+                "this voice predicts no pitch and energy that could be changed: leave them out, or train the acoustic "
+                "model with acoustic.prosody true"
             )
         of_decoding = (manner.decoding, manner.seed, manner.prompt, manner.lookahead)
         if any(value is not None for value in of_decoding) or manner.candidates != 1:
@@ -63,7 +61,7 @@ class ParallelSpeaking:
     def synthesize(
         self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
     ) -> Synthesized:
-        states, ends = self._encode(tokens, lengths, speaker, speed, pitch, energy)
+        states, ends = self.runtime.encode(tokens, lengths, speaker, speed, pitch, energy)
         samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
         rows = len(lengths)
         well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
@@ -74,7 +72,7 @@ class ParallelSpeaking:
     ) -> Generator[Floats, None, FinishReason]:
         speaker = np.array([manner.speaker])
         how = (np.array([value], np.float32) for value in (manner.speed, manner.pitch, manner.energy))
-        states, ends = self._encode(tokens[None], np.array([len(tokens)]), speaker, *how)
+        states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, *how)
         frames = ends[:, -1]
         seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
         taken.check_durations(seconds * manner.speed, len(tokens))
@@ -90,10 +88,6 @@ class ParallelSpeaking:
             yield samples[0]
         return FinishReason.WELL
 
-    def _encode(self, *inputs: Any) -> tuple[Floats, Ints]:
-        given = encoder_inputs(dict(zip(INPUTS, inputs, strict=True)), takes_prosody(self.description))
-        return self.runtime.encode(**given)
-
 
 def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescription, limit: int) -> Floats:
     """Output of `encode` -> samples (B, T * hop), computing about `limit` frames, all rows together, at once."""
@@ -105,11 +99,6 @@ def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescri
 def takes_prosody(description: VoiceDescription) -> bool:
     """Whether the encoder's graph takes pitch and energy."""
     return any(tensor.name == "pitch" for tensor in description.graphs["encoder"].inputs)
-
-
-def encoder_inputs(given: Arrays, prosody: bool) -> Arrays:
-    """Those of `given` that an encoder with or without prosody takes, in order."""
-    return {name: given[name] for name in (INPUTS if prosody else INPUTS[:-2])}
 
 
 def vocoder_frames(parts: Iterable[Floats], description: VoiceDescription) -> Iterator[Floats]:
@@ -127,11 +116,18 @@ def vocoder_rows(description: VoiceDescription) -> int:
 class GraphRuntime(ABC):
     """A runtime that computes one graph at a time, by name."""
 
+    prosody: bool
+    """Whether the encoder's graph takes pitch and energy."""
+
     @abstractmethod
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         """Outputs of a graph by name. `inputs` come in the order of the graph's inputs."""
 
-    def encode(
+    def encode(self, *given: Any, **named: Any) -> tuple[Floats, Ints]:
+        found = self.run("encoder", self.encoder_inputs(*given, **named))
+        return found["states"], found["ends"]
+
+    def encoder_inputs(
         self,
         tokens: Ints,
         lengths: Ints,
@@ -139,10 +135,14 @@ class GraphRuntime(ABC):
         speed: Floats,
         pitch: Floats | None = None,
         energy: Floats | None = None,
-    ) -> tuple[Floats, Ints]:
-        given = dict(zip(INPUTS, (tokens, lengths, speaker, speed, pitch, energy), strict=True))
-        found = self.run("encoder", {name: array for name, array in given.items() if array is not None})
-        return found["states"], found["ends"]
+    ) -> Arrays:
+        """Those that the graph takes, in its order."""
+        inputs: Arrays = {"tokens": tokens, "lengths": lengths, "speaker": speaker, "speed": speed}
+        if not self.prosody:
+            return inputs
+        unchanged = np.zeros(len(lengths), np.float32)
+        changes = {"pitch": unchanged if pitch is None else pitch, "energy": unchanged if energy is None else energy}
+        return {**inputs, **changes}
 
     def decode(self, states: Floats, ends: Ints, time: Ints) -> Floats:
         return self.run("decoder", {"states": states, "ends": ends, "time": time})["mel"]

@@ -37,9 +37,7 @@ def load_engines(bundle: Bundle, engines: Engines, options: LoadOptions) -> Buck
     work = _Work(bundle, engines, options)
     buckets = Buckets.of(bundle.description.lengths, options.batches)
     recording, plain = (TensorRTRuntime(work, record=record) for record in (True, False))
-    runtime = Bucketed(
-        recording, plain, buckets, work.prepared, vocoder_rows(bundle.description), takes_prosody(bundle.description)
-    )
+    runtime = Bucketed(recording, plain, buckets, work.prepared, vocoder_rows(bundle.description))
     if options.warm_up:
         runtime.warm_up()
     return runtime
@@ -53,6 +51,10 @@ class TensorRTRuntime(GraphRuntime):
     """Shared by the runtimes of a bundle."""
     record: bool
     """Whether every shape will come again, and so is worth a CUDA graph."""
+
+    @property
+    def prosody(self) -> bool:  # type: ignore[override]  # which is the engines'
+        return self.work.prosody
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
         return self.work.run(graph, inputs, self.record)
@@ -68,6 +70,7 @@ class _Work:
         _check_batches(options.batches, min(key.config.max_batch for _, key in loaded.values()), engines)
         self._messages = Messages()
         self._inputs = {graph: described[graph].inputs for graph in bundle.graphs}
+        self.prosody = takes_prosody(bundle.description)
         self._profiles = {graph: key.profiles for graph, (_, key) in loaded.items()}
         self._bundle, self._variants, self._threads = bundle, variants, options.threads
         shared = {

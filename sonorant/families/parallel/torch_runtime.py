@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sonorant.families.parallel.saved import load_acoustic, load_vocoder
-from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, takes_prosody, vocoder_rows
+from sonorant.families.parallel.synthesis import OUTPUTS, Arrays, GraphRuntime, vocoder_rows
 from sonorant.runtime.buckets import Bucketed, Buckets
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.runtimes import LoadOptions
@@ -17,6 +17,8 @@ from sonorant.runtime.torch import HALVES, Compiler, CudaGraphs, Function, check
 
 class TorchRuntime(GraphRuntime):
     """One function of tensors a graph. Any number of threads may use it."""
+
+    prosody = True  # which models without it leave aside
 
     def __init__(self, functions: dict[str, Function], device: torch.device) -> None:
         """`functions`: by graph, taking and giving tensors of `device`."""
@@ -103,7 +105,7 @@ def _bucketed(
         torch.set_num_threads(options.threads)
     fixed = TorchRuntime({graph: prepare(function) for graph, function in functions.items()}, torch.device(device))
     free, buckets = TorchRuntime(functions, torch.device(device)), Buckets.of(description.lengths, options.batches)
-    runtime = Bucketed(fixed, free, buckets, prepared, vocoder_rows(description), takes_prosody(description))
+    runtime = Bucketed(fixed, free, buckets, prepared, vocoder_rows(description))
     if options.warm_up:
         runtime.warm_up()
     return runtime
