@@ -123,7 +123,7 @@ def test_better_beyond_noise_says_so(second: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "opinions", "by"),
     [
-        (partial(planted.slowed, operations=400), OPINIONS, "latency_over_champion"),
+        (partial(planted.slowed, operations=800), OPINIONS, "latency_over_champion"),
         (partial(planted.padded, megabytes=5.0), OPINIONS, "size_over_champion"),
         (planted.renamed, OPINIONS - 0.15, "dnsmos_below_champion"),
     ],

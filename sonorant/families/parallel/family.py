@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class Acoustic(ModelKind):
-    """Tokens to log-mel."""
+    """Tokens to frames of log-mel and pitch."""
 
     name, title = "acoustic", "acoustic model"
+    VERSION = 2
 
     def sizes(self) -> type:
         from sonorant.families.parallel.acoustic import AcousticConfig
@@ -58,9 +59,10 @@ class Acoustic(ModelKind):
 
 
 class Vocoder(ModelKind):
-    """Log-mel to samples."""
+    """Frames of log-mel and pitch to samples."""
 
     name, title = "vocoder", "vocoder"
+    VERSION = 2
 
     def sizes(self) -> type:
         from sonorant.families.parallel.vocoder import VocoderConfig
