@@ -5,7 +5,7 @@ No stage depends on the machine's: changing one trains nothing again.
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -40,6 +40,8 @@ class TrainConfig:
     """Steps between checkpoints; a SIGTERM saves one too."""
     log_every: int
     """Steps between rows of metrics.jsonl."""
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
+    """AdamW's two. The default is for settings of before."""
     init_from: str | None = None
     """Fine-tune these weights: a checkpoint, a trained model, a run directory, a bundle, models:/<name>@<alias>."""
     activation_checkpointing: bool = False
@@ -53,6 +55,8 @@ class TrainConfig:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
         if not 0.0 <= self.ema_decay < 1.0:
             raise ValueError(f"ema_decay must be at least 0 and below 1, not {self.ema_decay}")
+        if len(self.betas) != 2 or not all(0.0 <= beta < 1.0 for beta in self.betas):
+            raise ValueError(f"betas must be two numbers of at least 0 and below 1, not {self.betas}")
         if self.learning_rate <= 0 or self.clip_norm <= 0:
             raise ValueError("learning_rate and clip_norm must be above 0")
 

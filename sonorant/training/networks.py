@@ -51,4 +51,4 @@ def optimizer_of(module: nn.Module, config: TrainConfig) -> torch.optim.Optimize
     matrices = [parameter for parameter in module.parameters() if parameter.ndim >= 2]
     others = [parameter for parameter in module.parameters() if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98), fused=True)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.betas[0], config.betas[1]), fused=True)

@@ -35,8 +35,11 @@ class Phase:
 
     name: str
     module: nn.Module
-    """`forward(batch, step) -> dict of summed losses`, one for each of `terms`; all its parameters get gradients."""
+    """`forward(batch, step) -> dict of summed losses`, of `terms`; all its parameters get gradients."""
     terms: dict[str, Term] = field(default_factory=dict)
+    """Of all losses there may be: a step may leave some out."""
+    begins: int = 0
+    """The optimizer step, from 0, before which the phase is left out."""
 
 
 class Recipe(Protocol):
@@ -116,5 +119,5 @@ def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
 
 def weighted(phase: Phase, losses: Tensors, totals: dict[str, float]) -> torch.Tensor:
     """The scalar to minimise: each summed loss over its global count, weighted."""
-    terms = [term.weight / totals[term.unit] * losses[name] for name, term in phase.terms.items()]
+    terms = [term.weight / totals[term.unit] * losses[name] for name, term in phase.terms.items() if name in losses]
     return torch.stack(terms).sum()

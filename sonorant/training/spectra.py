@@ -4,6 +4,7 @@ Autograd would keep a dozen arrays of the spectrum's size and go over each again
 CPU. Shapes: B items, S samples, T frames of N samples, F = N / 2 + 1 bins, M mel bins.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,17 +16,17 @@ from torch.nn import functional as F
 from sonorant.audio.mel import FLOOR, MelConfig, filters_of
 
 RESOLUTIONS = (256, 512, 1024, 2048)
-"""Lengths of the transforms of `spectral_distance`; a frame every quarter of one."""
+"""Lengths of the transforms of `spectral_distance`, in samples; a frame every quarter of one."""
 _TINY = 1e-9
 
 
-def spectral_distance(fake_BS: Tensor, real_BS: Tensor) -> Tensor:
-    """Mean over `RESOLUTIONS` of spectral convergence and of the mean distance of log magnitudes (Yamamoto et al. 2020,
+def spectral_distance(fake_BS: Tensor, real_BS: Tensor, resolutions: Sequence[int] = RESOLUTIONS) -> Tensor:
+    """Mean over `resolutions` of spectral convergence and of the mean distance of log magnitudes (Yamamoto et al. 2020,
     "Parallel WaveGAN", section 2.2), summed over the items: () float32.
 
     Both (B, S) float32, S above half the longest transform; the gradient is for the first.
     """
-    return torch.stack([_OfSpectra.apply(fake_BS, real_BS, n_fft) for n_fft in RESOLUTIONS]).mean()
+    return torch.stack([_OfSpectra.apply(fake_BS, real_BS, n_fft) for n_fft in resolutions]).mean()
 
 
 def mel_distance(fake_BS: Tensor, real_BS: Tensor, audio: MelConfig) -> Tensor:

@@ -65,7 +65,7 @@ class TrainStep:
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate_at(step)
         losses = self.gradients(step, micro_batches, batches)
-        return {"losses": losses, "norms": self.update()}
+        return {"losses": losses, "norms": self.update(step)}
 
     def gradients(self, step: int, micro_batches: list[MicroBatch], batches: Iterator[Batch]) -> Tensors:
         """Leave the gradients of a global batch, averaged over the ranks, in the parameters; change no weights.
@@ -80,7 +80,7 @@ class TrainStep:
             optimizer.zero_grad(set_to_none=True)
         for place, (micro_batch, weight) in enumerate(own):
             batch = self.load(step, batches, counted=weight > 0)
-            for phase in self.recipe.phases:
+            for phase in self.phases_at(step):
                 passes = self.passes(phase, batch, last=place == len(own) - 1)
                 for part in passes:
                     with part:  # the whole micro-batch, or what memory holds of it
@@ -95,11 +95,15 @@ class TrainStep:
                     losses[name] = losses[name] + share if name in losses else share
         return losses
 
-    def update(self) -> Tensors:
-        """Clip the gradients, change the weights by them and update the EMA; return the norms."""
+    def phases_at(self, step: int) -> list[Phase]:
+        """Those that have begun by optimizer step `step`."""
+        return [phase for phase in self.recipe.phases if step >= phase.begins]
+
+    def update(self, step: int) -> Tensors:
+        """Clip the gradients of step `step`, change the weights by them and update the EMA; return the norms."""
         norms = {}
         with self.stopwatch("optimizer"):
-            for phase in self.recipe.phases:
+            for phase in self.phases_at(step):
                 optimizer = self.optimizers[phase.name]
                 self.scaler.unscale_(optimizer)
                 norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
@@ -140,7 +144,7 @@ class TrainStep:
         for phase in self.recipe.phases:
             sub_batch = SubBatch(0, dict(batch))
             with self.autocast():
-                summed = phase.module(batch, 0)
+                summed = phase.module(batch, self.config.steps)  # the last one, of all losses
             loss = self.scaler.scale(torch.stack(list(summed.values())).sum())
             torch.autograd.grad(loss, list(phase.module.parameters()))
             self.sub_batches.prove(phase.name, sub_batch)

@@ -3,8 +3,9 @@
 The recipes of the vocoder and the codec derive from the one here.
 """
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,9 +27,11 @@ from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
 from sonorant.training.recipe import Phase, Term, utterances_of
-from sonorant.training.spectra import mel_distance, spectral_distance
+from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distance
 
-SPECTRAL = {"mel": Term(2.0, "segments"), "spectrum": Term(1.0, "segments")}
+SPECTRAL, ADVERSARIAL = ("mel", "spectrum"), ("adversarial", "features")
+WEIGHTS = {"mel": 2.0, "spectrum": 1.0, "adversarial": 0.5, "features": 1.0}
+"""Of the generator's losses, where settings name no others."""
 FAKE = "fake"
 """Batch key under which the generator leaves its output for the discriminators of the same micro-batch."""
 
@@ -47,6 +50,13 @@ class WaveformTrainConfig(TrainConfig):
     """Channels of the discriminators' first layers."""
     adversarial_frames: int
     """Mel frames that they judge of each segment, a random window in every step; at least segment_frames: all."""
+    adversarial_share: float = 1.0
+    """Share of the steps, the last ones, that are taken against them. The default is for settings of before, as those
+    that follow."""
+    weights: dict[str, float] = field(default_factory=lambda: dict(WEIGHTS))
+    """Of the losses: mel, spectrum, and against discriminators adversarial and features."""
+    resolutions: list[int] = field(default_factory=lambda: list(RESOLUTIONS))
+    """Lengths of the transforms behind the loss spectrum, in samples."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,28 +66,41 @@ class WaveformTrainConfig(TrainConfig):
         for name in ("adversarial_width", "adversarial_frames"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not 0.0 < self.adversarial_share <= 1.0:
+            raise ValueError(f"adversarial_share must be above 0 and at most 1, not {self.adversarial_share}")
+        if set(self.weights) != set(WEIGHTS) or min(self.weights.values()) < 0:
+            raise ValueError(f"weights must name {', '.join(WEIGHTS)}, each at least 0, not {self.weights}")
+        if not self.resolutions or any(length < 16 or length % 4 for length in self.resolutions):
+            raise ValueError(f"resolutions must be multiples of 4, at least 16, not {self.resolutions}")
+
+    @property
+    def adversarial_from(self) -> int:
+        """The first step, from 0, that is taken against discriminators."""
+        return self.steps - math.ceil(self.adversarial_share * self.steps)
 
 
 class GeneratorLosses(nn.Module):
     """Losses of a model from frames (B, R, T) to samples (B, T * hop), summed over segments."""
 
-    def __init__(self, model: nn.Module, audio: MelConfig, adversaries: Discriminators | None, judged: int) -> None:
-        """`judged`: samples of a segment that the adversaries hear."""
+    def __init__(
+        self, model: nn.Module, audio: MelConfig, config: WaveformTrainConfig, adversaries: Discriminators | None
+    ) -> None:
         super().__init__()
-        self.model, self.audio, self.judged = model, audio, judged
+        self.model, self.audio, self.config = model, audio, config
+        self.judged = config.adversarial_frames * audio.hop
         # In a list, so that their weights are not among those to train.
         self._adversaries = [adversaries] if adversaries else []
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
-        """Batch of `SegmentBatches` -> `mel`, `spectrum` and, with adversaries, `adversarial` and `features`."""
+        """Batch of `SegmentBatches` -> `mel`, `spectrum` and, once there are adversaries, `adversarial`, `features`."""
         real_BS, fake_BS = batch["samples"], self.model(batch["frames"])
         batch[FAKE] = fake_BS.detach()
         with torch.autocast(real_BS.device.type, enabled=False):
             losses = {
                 "mel": mel_distance(fake_BS.float(), real_BS, self.audio),
-                "spectrum": spectral_distance(fake_BS.float(), real_BS),
+                "spectrum": spectral_distance(fake_BS.float(), real_BS, self.config.resolutions),
             }
-        for adversaries in self._adversaries:
+        for adversaries in self._adversaries if step >= self.config.adversarial_from else ():
             fake_BW, real_BW = windows((fake_BS, real_BS), self.judged)
             adversaries.requires_grad_(False)
             judged = adversaries(fake_BW)
@@ -145,20 +168,18 @@ class WaveformRecipe:
         torch.manual_seed(self.config.seed)
         self.model = build(self._description)
         adversaries = Discriminators(self.config.adversarial_width) if self.config.adversarial else None
-        self._judged = self.config.adversarial_frames * self.store.audio.hop
-        if adversaries and self._judged <= LONGEST_TRANSFORM // 2:
+        judged = self.config.adversarial_frames * self.store.audio.hop
+        if adversaries and judged <= LONGEST_TRANSFORM // 2:
             least = LONGEST_TRANSFORM // 2 // self.store.audio.hop + 1
             raise SonorantError(
                 f"train_{self.name}.adversarial_frames must be at least {least}, not {self.config.adversarial_frames}: "
                 f"a discriminator's transform is {LONGEST_TRANSFORM} samples long"
             )
-        terms = dict(SPECTRAL)
+        names = SPECTRAL + ADVERSARIAL if adversaries else SPECTRAL
+        self.phases = [Phase("generator", self._losses(self.model, adversaries), self._terms(names))]
         if adversaries:
-            terms |= {"adversarial": Term(0.5, "segments"), "features": Term(1.0, "segments")}
-        self.phases = [Phase("generator", self._losses(self.model, adversaries), terms)]
-        if adversaries:
-            hinge = {"discriminator": Term(1.0, "segments")}
-            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries, self._judged), hinge))
+            hinge, begins = {"discriminator": Term(1.0, "segments")}, self.config.adversarial_from
+            self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries, judged), hinge, begins))
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
@@ -203,10 +224,13 @@ class WaveformRecipe:
 
     def losses(self, model: nn.Module) -> Phase:
         """Spectral losses alone: the adversaries' losses change as they learn, so they are no measure."""
-        return Phase("generator", self._losses(model, None), SPECTRAL)
+        return Phase("generator", self._losses(model, None), self._terms(SPECTRAL))
 
     def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
-        return GeneratorLosses(model, self.store.audio, adversaries, self._judged)
+        return GeneratorLosses(model, self.store.audio, self.config, adversaries)
+
+    def _terms(self, names: Sequence[str]) -> dict[str, Term]:
+        return {name: Term(self.config.weights[name], "segments") for name in names}
 
     @torch.no_grad()
     def write_sample(self, model: nn.Module, folder: Path) -> None:

@@ -35,7 +35,7 @@ def test_training_goes_on_in_pieces_and_follows_the_same_curve(features: Path, t
     assert len(said) >= 2, "once forward and once backward"
     assert {rank for rank, _, _ in said} == {"1"}
     assert "in the end all ranks hold the same weights" in output
-    assert logged(scarce, "train/loss") == pytest.approx(logged(plenty, "train/loss"), rel=1e-4)
+    assert logged(scarce, "train/loss") == pytest.approx(logged(plenty, "train/loss"), rel=5e-4)
     first, second = (newest_state(run)["phases"]["acoustic"] for run in (scarce, plenty))
     torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-4)
     assert json.loads((scarce / "sub_batches/rank-1.json").read_text()).keys() == {"acoustic"}

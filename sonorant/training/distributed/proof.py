@@ -121,8 +121,10 @@ class Proof:
     def _averaged(self, trained: TrainStep, step: int, micro_batches: list[MicroBatch], loaded: list[Batch]) -> None:
         """Compare a step's gradients, its micro-batches cut to one row each, with an explicit average without DDP.
 
-        One row fits into any memory, and the step's own code shards, accumulates and averages it.
+        One row fits into any memory, and the step's own code shards, accumulates and averages it. Phases that have not
+        begun by then are proven too.
         """
+        step = max(step, *(phase.begins for phase in self.recipe.phases))
         cut = [replace(b, items=b.items[:1], starts=None if b.starts is None else b.starts[:1]) for b in micro_batches]
         rows = [{name: value[:1] for name, value in batch.items()} for batch in loaded]
         trained.gradients(step, cut, iter(rows))

@@ -56,7 +56,7 @@ def own_loss(recipe: Recipe, shares: dict[str, float], step: list[MicroBatch], o
     if not own:
         return None
     totals, counted = totals_of(recipe, step), totals_of(recipe, own)
-    terms = recipe.phases[0].terms.items()
+    terms = [(name, term) for name, term in recipe.phases[0].terms.items() if name in shares]
     return sum(term.weight * shares[name] * totals[term.unit] / max(counted[term.unit], 1) for name, term in terms)
 
 
@@ -152,7 +152,8 @@ class Meter:
         told = {"gpu": load, "loss": loss, "speed": self._speed(wall, shares), "reading": reading}
         figures = self.ranks.gather({**told, "cores": time.process_time() - self._worked})
         row = {f"train/{name}": value for name, value in summed.items()}
-        row["train/loss"] = sum(term.weight * summed[name] for name, term in self.recipe.phases[0].terms.items())
+        terms = self.recipe.phases[0].terms.items()
+        row["train/loss"] = sum(term.weight * summed[name] for name, term in terms if name in summed)
         row |= {f"train/gradient_norm_{name}": value for name, value in floats(norms).items()}
         row["train/learning_rate"] = self.recipe.config.learning_rate_at(step - 1)
         row["train/epoch"] = float(epoch)
