@@ -129,7 +129,7 @@ def rename_logits(model: onnx.ModelProto) -> None:
 
 
 CONSTANT, NAN = change_matrix(times(1.2)), change_matrix(with_nan)
-LONGER = change_constant("duration.out.bias", lambda bias: bias + np.float32(0.3))
+LONGER = change_constant("prosody.out.bias", lambda bias: bias + np.array([0.3, 0, 0], np.float32))
 WEIGHTS = scale_constant("out.weight_scale", 1.5)
 FILTER = scale_constant("out.weight_scale", 6.0)
 """As much again as the weights of an untrained filter are smaller."""

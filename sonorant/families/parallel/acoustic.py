@@ -104,10 +104,11 @@ class AcousticModel(PhonemeEncoder):
         super().__init__(config, mels=mels, **of_corpus)
         self.config = config
         width = config.channels
-        self.duration = DurationPredictor(width)
         if config.prosody:
             self.prosody = ProsodyPredictor(width)
             self.melody = nn.Linear(PROSODY, width)
+        else:
+            self.duration = DurationPredictor(width)
         self.position = nn.Linear(5, width)
         self.mels = mels
         self.decoder = DECODERS[config.decoder](config, mels + ROWS * config.prosody)
@@ -116,9 +117,10 @@ class AcousticModel(PhonemeEncoder):
         """Tokens (B, N, 3) int64 (symbol, stress, word start), lengths (B,), speaker ids (B,) -> Encoded."""
         states_BNC, mask_BN = self.encode_phonemes(tokens_BN3, lengths_B, speaker_B)
         mask_BN1 = mask_BN[..., None].to(states_BNC.dtype)
-        log_duration_BN = self.duration(states_BNC.detach(), mask_BN1)
-        prosody_BN2 = self.prosody(states_BNC, mask_BN1, lengths_B) if self.config.prosody else None
-        return Encoded(states_BNC, self.prior(states_BNC), log_duration_BN, prosody_BN2, mask_BN)
+        prior_BNM = self.prior(states_BNC)
+        if self.config.prosody:
+            return Encoded(states_BNC, prior_BNM, *self.prosody(states_BNC, mask_BN1, lengths_B), mask_BN)
+        return Encoded(states_BNC, prior_BNM, self.duration(states_BNC.detach(), mask_BN1), None, mask_BN)
 
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:
         """Repeat each token's state for its frames, and add where in the token each frame stands.

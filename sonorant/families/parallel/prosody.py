@@ -6,12 +6,15 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sonorant.layers.convnext import ConvNeXtStack
+from sonorant.layers.convnext import ConvNeXtStack, Dropout
 
 PROSODY = 2
 """Pitch and energy."""
 PITCH_STD = 0.25
 """Octaves: about how far a speaker's pitch goes up and down."""
+TYPICAL = 1.5
+"""Log frames of a token, about which predictors begin."""
+DROPOUT = 0.4
 NEAR_TOKENS = 16.0
 """Tokens from the beginning and the end of an utterance that count for its melody."""
 
@@ -22,7 +25,7 @@ def nepers(decibels: Tensor) -> Tensor:
 
 
 class DurationPredictor(nn.Module):
-    """Log of each token's length in frames, from encoder states it does not train."""
+    """Log of each token's length in frames, from encoder states it does not train: of models without prosody."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -31,28 +34,29 @@ class DurationPredictor(nn.Module):
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor) -> Tensor:
         """(B, N, C), mask (B, N, 1) -> (B, N) log frames."""
-        return self.out(self.stack(states_BNC, mask_BN1))[..., 0] + 1.5
+        return self.out(self.stack(states_BNC, mask_BN1))[..., 0] + TYPICAL
 
 
 class ProsodyPredictor(nn.Module):
-    """Pitch and energy of each token, from encoder states and where in the utterance it stands."""
+    """Length, pitch and energy of each token, from encoder states and where in the utterance it stands. Much dropout:
+    an hour of speech has melodies enough to be learned by heart, and few to learn from."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
+        self.dropout = Dropout(DROPOUT)
         self.place = nn.Linear(3, width)
-        self.stack = ConvNeXtStack(width, expansion=1, kernel=7, blocks=3, dropout=0.1)
-        self.out = nn.Linear(width, PROSODY)
+        self.stack = ConvNeXtStack(width, expansion=1, kernel=7, blocks=3, dropout=DROPOUT)
+        self.out = nn.Linear(width, 1 + PROSODY)
 
-    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> Tensor:
-        """(B, N, C), mask (B, N, 1), lengths (B,) -> (B, N, 2), normalised."""
+    def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, N, C), mask (B, N, 1), lengths (B,) -> log frames (B, N); pitch and energy (B, N, 2), normalised."""
         since_BN = (mask_BN1[..., 0].cumsum(1) - 0.5).to(states_BNC.dtype)
         length_B1 = lengths_B[:, None].to(states_BNC.dtype)
-        until_BN = length_B1 - since_BN
-        place_BN3 = torch.stack(
-            [since_BN / length_B1, (since_BN / NEAR_TOKENS).clamp(0.0, 1.0), (until_BN / NEAR_TOKENS).clamp(0.0, 1.0)],
-            dim=2,
-        )
-        return self.out(self.stack((states_BNC + self.place(place_BN3)) * mask_BN1, mask_BN1))
+        near_BN2 = (torch.stack([since_BN, length_B1 - since_BN], dim=2) / NEAR_TOKENS).clamp(0.0, 1.0)
+        place_BN3 = torch.cat([(since_BN / length_B1)[..., None], near_BN2], dim=2)
+        x_BNC = (self.dropout(states_BNC) + self.place(place_BN3)) * mask_BN1
+        told_BN3 = self.out(self.stack(x_BNC, mask_BN1))
+        return told_BN3[..., 0] + TYPICAL, told_BN3[..., 1:]
 
 
 def token_means(frames_BTK: Tensor, durations_BN: Tensor) -> Tensor:
