@@ -17,6 +17,8 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.streaming import Speech
 from sonorant.runtime.voice import AT_ONCE, Voice
 
+MANNER = {"speed": 1.0, "pitch": 0.0, "energy": 0.0}
+"""Columns that say how, and what they are where nothing is said."""
 UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "warning": "", "error": ""}
 """A row of the answer before anything is known of it."""
 
@@ -29,7 +31,8 @@ class SpokenVoice(PythonModel):
         self.voice = Voice.load(Path(context.artifacts["bundle"]))
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Speak a table with the column `text` and, if wanted, `speaker` (a name) and `speed` (2.0 = twice as fast).
+        """Speak a table with the column `text` and, if wanted, `speaker` (a name), `speed` (2.0 = twice as fast),
+        `pitch` (semitones) and `energy` (dB), as `Voice.say`.
 
         Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `warning`, `error`. A row
         that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the sentences that did
@@ -65,16 +68,19 @@ class SpokenVoice(PythonModel):
         }
 
     def _speech(self, row: dict[str, Any]) -> Speech:
-        text, speaker, speed = (
-            None if pd.isna(value := row.get(name)) else value for name in ("text", "speaker", "speed")
-        )
+        given = {name: value for name, value in row.items() if not pd.isna(value)}
+        text, speaker = given.get("text"), given.get("speaker")
         if not isinstance(text, str):
             raise SonorantError("there is no text")
-        try:
-            factor = 1.0 if speed is None else float(speed)
-        except (TypeError, ValueError):
-            raise SonorantError(f"speed must be a number, not {speed!r}") from None
-        return self.voice.stream(text, speaker, factor, limits=AT_ONCE, whole=True)
+        how = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
+        return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, **how)
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise SonorantError(f"{name} must be a number, not {value!r}") from None
 
 
 def _refusal(line: str) -> MlflowException:
