@@ -131,7 +131,8 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
     from mlflow.types import ColSpec, DataType, Schema
 
     string, number = DataType.string, DataType.double
-    text: list[Any] = [ColSpec(string, "text"), ColSpec(string, "speaker", False), ColSpec(number, "speed", False)]
+    manner = [ColSpec(number, name, False) for name in ("speed", "pitch", "energy")]
+    text: list[Any] = [ColSpec(string, "text"), ColSpec(string, "speaker", False), *manner]
     answers = {"audio": string, "sample_rate": DataType.long, "seconds": number, "warning": string, "error": string}
     audio: list[Any] = [ColSpec(kind, name) for name, kind in answers.items()]
     point_mlflow_at(store)
