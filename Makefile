@@ -18,9 +18,9 @@ export PREFECT_HOME := $(CURDIR)/runs/prefect
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY) ## from prompts to a registered voice on this machine, then its figures; FAMILY=codec_lm: an autoregressive one
+demo: $(READY) ## from prompts to a registered voice, then its figures; FAMILY=codec_lm: autoregressive; CORPUS=<folder>: a person's
 	@sh infra/install_system_packages.sh
-	@python -m flows.demo $(if $(FAMILY),--family $(FAMILY))
+	@python -m flows.demo $(if $(FAMILY),--family $(FAMILY)) $(if $(CORPUS),--corpus "$(CORPUS)")
 
 test: $(READY) test-programs ## run the tests
 	@python -m pytest -n 2 --dist loadfile -m "not long and not bench"

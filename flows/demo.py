@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flows.own_recordings import expected_time, find_recordings, overrides_for
 from flows.results import (
     choice_rows,
     codec_rows,
@@ -47,12 +48,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m flows.demo",
         description="What `make demo` runs: every stage of dvc.yaml, then register and promote; it ends with figures "
-        "and the next commands. For a family other than that of params.yaml it works in a copy of the project below "
-        "runs/workspaces.",
+        "and the next commands. With another family than that of params.yaml, or another corpus, it works in a copy of "
+        "the project below runs/workspaces.",
     )
     families = " or ".join(family_names())
     parser.add_argument("--family", help=f"family of the voice, {families} (default: that of params.yaml)")
-    overrides = overrides_of(parser.parse_args().family)
+    corpus = "folder of recordings of a person, with metadata.csv or a text beside each: a voice of them, with the "
+    corpus += "settings of corpora/recordings.yaml"
+    parser.add_argument("--corpus", type=Path, metavar="FOLDER", help=corpus)
+    arguments = parser.parse_args()
+    overrides = overrides_of(arguments.family)
+    if arguments.corpus is not None:
+        found, model = find_recordings(arguments.corpus), params.load("register", RegisterConfig).model
+        overrides = {"register.model": model} | (overrides or {})
+        overrides |= overrides_for(found, overrides["register.model"])
+        print(expected_time(found), flush=True)
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not make it

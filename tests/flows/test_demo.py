@@ -25,7 +25,7 @@ def test_an_unknown_family_is_one_line() -> None:
 
 def test_make_passes_the_family_on() -> None:
     [line] = re.findall(r"python -m flows\.demo(.*)", (ROOT / "Makefile").read_text(encoding="utf-8"))
-    assert line == " $(if $(FAMILY),--family $(FAMILY))"
+    assert line == ' $(if $(FAMILY),--family $(FAMILY)) $(if $(CORPUS),--corpus "$(CORPUS)")'
     assert set(family_names()) == {"parallel", "codec_lm"}
 
 

@@ -1,0 +1,77 @@
+"""A voice of a folder of recordings with the settings that were found for such: `make demo CORPUS=<folder>`."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import soundfile
+import yaml
+
+from sonorant.audio.decoding import SUFFIXES
+from sonorant.errors import SonorantError
+from sonorant.processes import usable_cores
+
+SETTINGS = Path("corpora/recordings.yaml")
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """What lies in a folder, as far as settings depend on it."""
+
+    folder: Path
+    sample_rate: int
+    """The lowest that more than one in a hundred recordings have, Hz."""
+    hours: float
+
+
+def find_recordings(folder: Path) -> Recordings:
+    """Look into the head of every recording below `folder`. Raises SonorantError if there is none that can be read."""
+    if not folder.is_dir():
+        raise SonorantError(f"{folder}: no such folder; CORPUS names a folder of recordings with their texts")
+    rates, seconds = [], 0.0
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() not in SUFFIXES or not path.is_file():
+            continue
+        try:
+            found = soundfile.info(path)
+        except soundfile.LibsndfileError:
+            continue  # the stage `prepare` names it
+        rates.append(int(found.samplerate))
+        seconds += found.duration
+    if not rates:
+        raise SonorantError(f"{folder}: holds no recordings ({', '.join(SUFFIXES)}); CORPUS names a folder of some")
+    return Recordings(folder, sorted(rates)[len(rates) // 100], seconds / 3600)
+
+
+def overrides_for(found: Recordings, model: str) -> dict[str, Any]:
+    """Settings in place of those of params.yaml. `model`: the registered model of the demo's voice, after which that of
+    these recordings is named."""
+    known = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))
+    rates = [rate for rate in known["mels"] if rate <= found.sample_rate]
+    if not rates:
+        least = min(known["mels"])
+        raise SonorantError(f"{found.folder}: recordings of {found.sample_rate} Hz; at least {least} Hz are needed")
+    rate = max(rates)
+    name = re.sub(r"[^a-z0-9]+", "-", found.folder.resolve().name.lower()).strip("-") or "recordings"
+    return {
+        "corpus.kind": "auto",
+        "corpus.path": str(found.folder.resolve()),
+        "audio.sample_rate": rate,
+        "audio.n_mels": known["mels"][rate],
+        "audio.f_max": rate / 2,
+        "register.model": model.replace("demo", name) if "demo" in model else f"{model}-{name}",
+        **known["settings"],
+    }
+
+
+def expected_time(found: Recordings) -> str:
+    """A sentence on how long the voice takes."""
+    minutes = yaml.safe_load(SETTINGS.read_text(encoding="utf-8"))["minutes"]
+    other = minutes["other"] + minutes["an_hour_of_recordings"] * found.hours
+    cores = usable_cores()
+    return (
+        f"{found.hours:.1f} hours of recordings at {found.sample_rate} Hz: about {minutes['trainings'] + other:.0f} "
+        f"minutes on two quiet cores of an AMD EPYC, {minutes['trainings']:g} of them trainings; here "
+        f"{'is one core' if cores == 1 else f'are {cores}'}. Stopped, the same command goes on from there."
+    )

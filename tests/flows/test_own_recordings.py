@@ -1,0 +1,66 @@
+"""`make demo CORPUS=<folder>`: the settings that a person's recordings are given."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from flows.own_recordings import expected_time, find_recordings, overrides_for
+from flows.workspace import check_overrides
+from sonorant.errors import SonorantError
+from tests.support.imports import ROOT
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def recordings(folder: Path, *rates: int, seconds: float = 0.1) -> Path:
+    folder.mkdir(exist_ok=True)
+    for number, rate in enumerate(rates):
+        soundfile.write(folder / f"{number}.wav", np.zeros(int(rate * seconds)), rate)
+        (folder / f"{number}.txt").write_text("A text.")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("recorded", "rate"), [(16000, 16000), (22050, 22050), (24000, 24000), (44100, 24000), (48000, 24000)]
+)
+def test_a_voice_is_as_wide_as_its_recordings_and_no_wider(recorded: int, rate: int, tmp_path: Path) -> None:
+    found = overrides_for(find_recordings(recordings(tmp_path / "My Voice", recorded)), "sonorant-demo")
+    assert found["audio.sample_rate"] == rate and found["audio.f_max"] == rate / 2
+    assert found["register.model"] == "sonorant-my-voice"
+    assert Path(found["corpus.path"]).is_absolute(), "the run works in another folder"
+    check_overrides(ROOT / "params.yaml", found)
+
+
+def test_a_rare_rate_does_not_decide(tmp_path: Path) -> None:
+    folder = recordings(tmp_path / "corpus", *[24000] * 120, 8000, seconds=0.01)
+    assert find_recordings(folder).sample_rate == 24000
+
+
+def test_other_files_are_left_aside_and_hours_are_counted(tmp_path: Path) -> None:
+    folder = recordings(tmp_path / "corpus", *[16000] * 9, seconds=2.0)
+    (folder / "broken.wav").write_bytes(b"no sound")
+    (folder / "notes.md").write_text("no sound either")
+    found = find_recordings(folder)
+    assert found.hours == pytest.approx(18.0 / 3600)
+    assert "0.0 hours of recordings at 16000 Hz: about " in expected_time(found)
+
+
+@pytest.mark.parametrize(
+    ("rates", "why"), [((), "holds no recordings"), ((8000,), "recordings of 8000 Hz; at least 16000 Hz are needed")]
+)
+def test_what_cannot_become_a_voice_is_one_line(rates: tuple[int, ...], why: str, tmp_path: Path) -> None:
+    with pytest.raises(SonorantError, match=why):
+        overrides_for(find_recordings(recordings(tmp_path / "corpus", *rates)), "sonorant-demo")
+    with pytest.raises(SonorantError, match="no such folder"):
+        find_recordings(tmp_path / "nowhere")
+
+
+def test_a_family_keeps_its_own_registered_model(tmp_path: Path) -> None:
+    found = find_recordings(recordings(tmp_path / "anna", 16000))
+    assert overrides_for(found, "sonorant-demo-codec_lm")["register.model"] == "sonorant-anna-codec_lm"
+    assert overrides_for(found, "mine")["register.model"] == "mine-anna"
