@@ -44,13 +44,12 @@ def crossed_bootstrap(
     all L * S of them would not know. Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
     """
     random = np.random.default_rng(SEED)
-    counts = [
+    drawn_RL, drawn_RS = (
         random.multinomial(size, np.full(size, 1 / size), resamples) if draw else np.ones((resamples, size))
         for size, draw in zip(values.shape, (rows, True), strict=True)
-    ]
-    there = np.isfinite(values)
+    )
     total, weight = (
-        np.einsum("rl,ls,rs->r", counts[0], part, counts[1], optimize=True) for part in (np.nan_to_num(values), there)
+        ((drawn_RL @ part) * drawn_RS).sum(axis=1) for part in (np.nan_to_num(values), np.isfinite(values))
     )
     low, high = np.percentile(total[weight > 0] / weight[weight > 0], [2.5, 97.5])
     return float(low), float(high)

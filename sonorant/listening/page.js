@@ -50,7 +50,7 @@ function show({ listener, done, total, trial }) {
   element("begin").hidden = true;
   element("trial").hidden = !trial;
   element("end").hidden = Boolean(trial);
-  element("title").textContent = trial ? `Sentence ${done + 1} of ${total}` : "Done";
+  element("title").textContent = trial ? `Question ${done + 1} of ${total}` : "Done";
   if (trial) showTrial(trial, done, total);
   element("title").focus();
   scrollTo(0, 0);
@@ -63,10 +63,10 @@ function showTrial(trial, done, total) {
   element("ask").textContent = QUESTIONS[trial.kind];
   element("text").hidden = !trial.text;
   element("text").textContent = trial.text ?? "";
+  element("reference").replaceChildren(...(rating ? [row("Reference", trial.reference, "0", false)] : []));
   const names = rating ? trial.sounds.map((_, place) => `Sound ${place + 1}`) : ["The first", "The second"];
   const rows = trial.sounds.map((sound, place) => row(names[place], sound, `${place + 1}`, rating));
   element("sounds").replaceChildren(...rows);
-  element("reference").replaceChildren(...(rating ? [row("Reference", trial.reference, "0", false)] : []));
   element("choice").hidden = rating;
   for (const choice of document.getElementsByName("choice")) choice.checked = false;
 }

@@ -76,8 +76,11 @@ def gather(places: Mapping[str, str], sentences: Sequence[Sentence], *, count: i
     if not common:
         some = ", ".join(f"{place} has '{min(systems[name].names)}'" for name, place in places.items())
         raise SonorantError(f"no sentence is in all of them ({some}); name the sounds of a sentence alike")
-    alone = {name: len(system.names) - len(common) for name, system in systems.items()}
-    notes = [f"note: {n} sentences of {places[name]} are not in all; left out" for name, n in alone.items() if n]
+    notes = [
+        f"note: not all have {len(system.names) - len(common)} of the {len(system.names)} sentences of {places[name]}"
+        for name, system in systems.items()
+        if len(system.names) > len(common)
+    ]
     names = random.Random(seed).sample(common, min(count, len(common)))
     heard = {name: system.read(names) for name, system in systems.items()}
     rates = {name: max(rate for _, rate in own.values()) for name, own in heard.items()}

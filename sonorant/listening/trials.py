@@ -41,10 +41,9 @@ class ListeningTest:
         """The listener's trials, the same each time: sentences in random order, A first in half of the pairs."""
         draw = random.Random(f"{self._seed} {listener}")
         names = list(self.sounds.sentences)
-        sides = [(A, B), (B, A)] * ((len(names) + 1) // 2)
         draw.shuffle(names)
-        odd = draw.randrange(2)
-        sides = sides[odd : odd + len(names)]
+        first = draw.randrange(2)  # of an odd number of pairs, one side has one more
+        sides = [((A, B), (B, A))[(place + first) % 2] for place in range(len(names))]
         draw.shuffle(sides)
         pairs = [Trial(PAIR, name, order) for name, order in zip(names, sides, strict=True)]
         if not self.sounds.rated:
