@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -232,20 +233,31 @@ def test_a_manifests_held_out_sentences_are_heard_as_training_heard_them(
     assert np.corrcoef(sounds.by_system[A]["test"], said)[0, 1] > 0.9999
 
 
-def serve(places: dict[str, str], answers: Path, *words: str) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "sonorant.cli", "listen", places[A], places[B], "--port", "0"]
-    process = start_process(
-        [*command, "--answers", answers, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    for line in process.stdout:
-        if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
-            return process, found[0]
-    raise AssertionError(process.stderr.read())
+@pytest.fixture
+def serve(places: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], str]]]:
+    """Start `sonorant listen` on A and B with a file of answers: the process and its address. None outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin() -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "sonorant.cli", "listen", places[A], places[B], "--port", "0"]
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(start_process([*command, "--answers", tmp_path / "a/answers.jsonl"], **streams))
+        for line in started[-1].stdout:
+            if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
+                return started[-1], found[0]
+        raise AssertionError(started[-1].stderr.read())
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
-def test_an_answer_survives_kill_9_and_the_listener_goes_on_after_it(places: dict[str, str], tmp_path: Path) -> None:
+def test_an_answer_survives_kill_9_and_the_listener_goes_on_after_it(
+    serve: Callable[[], tuple[subprocess.Popen[str], str]], tmp_path: Path
+) -> None:
     file = tmp_path / "a/answers.jsonl"
-    process, address = serve(places, file)
+    process, address = serve()
     state = begin(address)
     status, after = answer(address, state, "first")
     process.kill()
@@ -253,7 +265,7 @@ def test_an_answer_survives_kill_9_and_the_listener_goes_on_after_it(places: dic
     assert (status, after["done"]) == (200, 1)
     with file.open("a") as cut:
         cut.write('{"listener": "anna", "kind": "pa')
-    process, address = serve(places, file)
+    process, address = serve()
     again = begin(address, " Anna ")
     assert again == after, "under the same names"
     assert answer(address, again, "second")[1]["done"] == 2
