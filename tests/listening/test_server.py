@@ -235,7 +235,7 @@ def test_a_manifests_held_out_sentences_are_heard_as_training_heard_them(
 
 @pytest.fixture
 def serve(places: dict[str, str], tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], str]]]:
-    """Start `sonorant listen` on A and B with a file of answers: the process and its address. None outlives the test."""
+    """Start `sonorant listen` on A and B with a file of answers: process and address. None outlives the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin() -> tuple[subprocess.Popen[str], str]:
