@@ -1,4 +1,4 @@
-"""The command `sonorant` and its subcommands; `say` is in `sonorant.say`."""
+"""The command `sonorant` and its subcommands; `say` and `listen` are in modules of their own."""
 
 import argparse
 import logging
@@ -10,6 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from sonorant.errors import SonorantError
+from sonorant.listen import add_listen
 from sonorant.say import add_say, add_voice, bundle_folder, end_cleanly_on_sigterm
 
 PAGE_EXAMPLES = """\
@@ -53,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     description = "Use a voice that Sonorant trained, and check the machine that trains it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (add_say, _add_demo_page, _add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review):
+    rest = (_add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review)
+    for add in (add_say, _add_demo_page, add_listen, *rest):
         add(commands)
     return parser
 

@@ -34,6 +34,27 @@ def bootstrap(
     return float(low), float(high)
 
 
+def crossed_bootstrap(
+    values: NDArray[np.float64], *, resamples: int, rows: bool, seed: int = SEED
+) -> tuple[float, float]:
+    """The 95 % percentile interval of the mean of values (L, S), NaN where there is none: columns are drawn with
+    replacement, and rows too if `rows`.
+
+    For opinions of listeners on sentences: those of one listener, or on one sentence, are alike, which an interval over
+    all L * S of them would not know. Owen, The pigeonhole bootstrap, Annals of Applied Statistics 1, 2007.
+    """
+    random = np.random.default_rng(SEED)
+    drawn_RL, drawn_RS = (
+        random.multinomial(size, np.full(size, 1 / size), resamples) if draw else np.ones((resamples, size))
+        for size, draw in zip(values.shape, (rows, True), strict=True)
+    )
+    total, weight = (
+        ((drawn_RL @ part) * drawn_RS).sum(axis=1) for part in (np.nan_to_num(values), np.isfinite(values))
+    )
+    low, high = np.percentile(total[weight > 0] / weight[weight > 0], [2.5, 97.5])
+    return float(low), float(high)
+
+
 def rate(errors: NDArray[np.int64], totals: NDArray[np.int64], axis: int | None = None) -> Any:
     """Percent of errors over a whole corpus, not the mean of the utterances' rates.
 
@@ -48,8 +69,11 @@ def check_enough(sentences: float) -> None:
         raise SonorantError(f"only {sentences:.0f} sentences, a 95 % interval needs at least {LEAST}")
 
 
-def wilson_interval(events: int, trials: int) -> tuple[float, float]:
-    """The 95 % score interval of a fraction (Wilson 1927); unlike a bootstrap's, it has a width even with no event."""
+def wilson_interval(events: float, trials: int) -> tuple[float, float]:
+    """The 95 % score interval of a fraction (Wilson 1927); unlike a bootstrap's, it has a width even with no event.
+
+    Ties may count as half an event, which makes it a little too wide.
+    """
     fraction, middle = events / trials, 1 + Z**2 / trials
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))

@@ -1,4 +1,4 @@
-"""An HTTP server for a page of this machine alone; what the demo page and the review share.
+"""An HTTP server for a page of this machine alone; what the demo page, the review and the listening test share.
 
 It listens on loopback and refuses what another site's page could make the browser send: a foreign Host (DNS
 rebinding), a foreign Origin, a body that is not JSON.
@@ -7,6 +7,7 @@ rebinding), a foreign Origin, a body that is not JSON.
 import errno
 import json
 import logging
+import re
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,6 +24,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 _log = logging.getLogger(__name__)
 
@@ -103,6 +106,21 @@ class LocalRequest(BaseHTTPRequestHandler):
         """Send a whole answer; `more` headers are written with _ for -."""
         self.send_head(status, kind, len(body), **more)
         self.wfile.write(body)
+
+    def send_range(self, body: bytes, kind: str) -> None:
+        """Send the part that is asked for (RFC 9110, section 14; one range), so that a player can seek."""
+        asked = _RANGE.fullmatch(self.headers.get("Range", ""))
+        if asked is None or not (asked[1] or asked[2]) or len(asked[0]) > 40:
+            self.send(HTTPStatus.OK, body, kind, Accept_Ranges="bytes")
+            return
+        first, last = (int(place) if place else None for place in asked.groups())
+        start = max(0, len(body) - (last or 0)) if first is None else first
+        end = len(body) if first is None or last is None else min(last + 1, len(body))
+        if start >= end:
+            self.send(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, b"", kind, Content_Range=f"bytes */{len(body)}")
+            return
+        place = f"bytes {start}-{end - 1}/{len(body)}"
+        self.send(HTTPStatus.PARTIAL_CONTENT, body[start:end], kind, Accept_Ranges="bytes", Content_Range=place)
 
     def send_head(self, status: HTTPStatus, kind: str, length: int | None = None, **more: str) -> None:
         self.send_response(status)

@@ -25,7 +25,6 @@ PAGES = {
 LARGEST = 50_000
 """Bytes of a decision, at most: a text of some thousand characters."""
 _CLIP = re.compile(r"/clips/([^/]+?)(/sound|/picture)?")
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _GIVEN = {"decision": (str,), "text": (str,), "start": (int, float), "end": (int, float), "note": (str,)}
 
 
@@ -130,7 +129,7 @@ class ReviewRequest(LocalRequest):
             elif asked is None or clip is None:
                 self.refuse(HTTPStatus.NOT_FOUND, "there is no such clip" if asked else "there is no such page")
             elif asked[2] == "/sound":
-                self._send_range(review.sounds.wav(clip.utterance), "audio/wav")
+                self.send_range(review.sounds.wav(clip.utterance), "audio/wav")
             elif asked[2] == "/picture":
                 self.send(HTTPStatus.OK, review.sounds.picture(clip.utterance), "image/png")
             else:
@@ -170,21 +169,6 @@ class ReviewRequest(LocalRequest):
             self.refuse(HTTPStatus.BAD_REQUEST, str(error))
         except SonorantError as error:
             self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, f"nothing was written: {error}")
-
-    def _send_range(self, body: bytes, kind: str) -> None:
-        """Send the part that is asked for (RFC 9110, section 14; one range), so that a player can seek."""
-        asked = _RANGE.fullmatch(self.headers.get("Range", ""))
-        if asked is None or not (asked[1] or asked[2]) or len(asked[0]) > 40:
-            self.send(HTTPStatus.OK, body, kind, Accept_Ranges="bytes")
-            return
-        first, last = (int(place) if place else None for place in asked.groups())
-        start = max(0, len(body) - (last or 0)) if first is None else first
-        end = len(body) if first is None or last is None else min(last + 1, len(body))
-        if start >= end:
-            self.send(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, b"", kind, Content_Range=f"bytes */{len(body)}")
-            return
-        place = f"bytes {start}-{end - 1}/{len(body)}"
-        self.send(HTTPStatus.PARTIAL_CONTENT, body[start:end], kind, Accept_Ranges="bytes", Content_Range=place)
 
 
 def _as_row(decision: Decision | None) -> dict[str, Any] | None:

@@ -87,6 +87,80 @@ def test_ljspeech_with_two_columns(tmp_path: Path, murmur: Murmur) -> None:
     assert defects(utterances) == {"a": None, "b": None, "c": Defect.WRONG_COLUMNS}
 
 
+def pairs_folder(folder: Path, texts: dict[str, bytes], recordings: dict[str, np.ndarray]) -> Path:
+    for name in (*texts, *recordings):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        (folder / name).write_bytes(text)
+    for name, samples in recordings.items():
+        soundfile.write(folder / name, samples, 48000)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["texts", "auto"])
+def test_a_text_beside_each_recording(tmp_path: Path, murmur: Murmur, kind: str) -> None:
+    """As a clone of rhasspy/dataset-voice-kathleen lies: data/<id>.wav in stereo, data/<id>.txt, and other files."""
+    texts = {
+        "data/a0001_1592748574.txt": b"Author of it, Philip, etc.",
+        "data/a0002_1592748530.txt": b"\xef\xbb\xbfNot at this\r\n particular case.\n",
+        "LICENSE": b"CC0",
+        "VERSION": b"1.0\n",
+        "cmuarctic.data": b"( a0001 x )\n",
+        "README.md": b"# Voice\n",
+        ".git/info.txt": b"no text",
+    }
+    sounds = {
+        "data/a0001_1592748574.wav": np.stack([murmur(1, 1, 48000)] * 2, axis=1),
+        "data/a0002_1592748530.FLAC": murmur(1, 2, 48000),
+    }
+    folder = pairs_folder(tmp_path / "in", texts, sounds)
+    assert imported(folder, tmp_path / "out", config(kind, speaker="kathleen")) == [
+        Utterance(id=id, audio=audio, text=text, speaker="kathleen", language="en-us")
+        for id, audio, text in (
+            ("data-a0001_1592748574", "audio/data/a0001_1592748574.wav", "Author of it, Philip, etc."),
+            ("data-a0002_1592748530", "audio/data/a0002_1592748530.FLAC", "Not at this particular case."),
+        )
+    ]
+    assert set(contents(tmp_path / "out/audio")) == set(sounds)
+
+
+def test_a_bad_pair_spoils_only_itself(tmp_path: Path, murmur: Murmur) -> None:
+    texts = {"good.txt": b"Fine.", "latin1.txt": b"caf\xe9", "alone.txt": b"No recording.", "empty.txt": b""}
+    sounds = {f"{name}.wav": murmur(1, n) for n, name in enumerate(["good", "latin1", "mute", "empty", "linked"])}
+    folder = pairs_folder(tmp_path / "in", texts, sounds)
+    (tmp_path / "secret.txt").write_text("Not yours.")
+    (folder / "linked.txt").symlink_to(tmp_path / "secret.txt")
+    utterances = imported(folder, tmp_path / "out", config("texts"))
+    assert defects(utterances) == {
+        "good": None,
+        "latin1": Defect.NOT_UTF8,
+        "mute": None,  # for prepare to find empty, as the next
+        "empty": None,
+        "linked": Defect.LEAVES_FOLDER,
+        "alone": None,  # for prepare to miss
+    }
+    assert {u.id: u.text for u in utterances if u.id in ("mute", "empty", "linked")} == dict.fromkeys(
+        ("mute", "empty", "linked"), ""
+    )
+    assert not (tmp_path / "out/audio/alone.wav").exists()
+
+
+def test_auto_takes_the_layout_of_ljspeech_where_there_is_one(tmp_path: Path, murmur: Murmur) -> None:
+    folder = ljspeech_folder(tmp_path / "in", b"a|One.\n", {"a.wav": murmur(1, 1)})
+    (folder / "wavs/a.txt").write_text("Other words.")
+    assert [u.text for u in imported(folder, tmp_path / "out", config("auto"))] == ["One."]
+
+
+@pytest.mark.parametrize("kind", ["texts", "auto"])
+def test_a_folder_without_pairs_is_refused(tmp_path: Path, murmur: Murmur, kind: str) -> None:
+    folder = pairs_folder(tmp_path / "in", {"a.txt": b"One."}, {"b.wav": murmur(1, 1)})
+    with pytest.raises(SonorantError, match=r"in: no recording has a text of the same name beside it"):
+        import_corpus(folder, tmp_path / "out", config(kind))
+    with pytest.raises(SonorantError, match=r"a\.txt: not a folder; kind texts needs recordings"):
+        import_corpus(folder / "a.txt", tmp_path / "out", config(kind))
+    assert not (tmp_path / "out").exists()
+
+
 TABLES = {
     "in.csv": 'audio,text,speaker,language,mood\nx/1.wav,"Hello, ""you"".",bob,de-de,good\ny/1.wav,Bye.,,,\n',
     "semicolons.csv": 'text;audio;language;speaker\n"Hello, ""you"".";x/1.wav;de-de;bob\nBye.;y/1.wav;;\n',

@@ -19,9 +19,10 @@ VOICES = ("rms", "slt", "awb", "kal16")
 class CorpusConfig:
     """Section `corpus` of params.yaml: where recordings come from."""
 
-    kind: Literal["demo", "ljspeech", "table", "lhotse", "long"]
-    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; table: CSV or JSONL; lhotse: its recipes; long:
-    recordings of minutes to hours, with or without a text."""
+    kind: Literal["demo", "auto", "ljspeech", "texts", "table", "lhotse", "long"]
+    """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: each recording with a text of the same
+    name beside it; auto: of these two, what lies there; table: CSV or JSONL; lhotse: its recipes; long: recordings of
+    minutes to hours, with or without a text."""
     path: str
     """The folder of prompts, the corpus folder or the table's file; dvc.yaml passes it to the stage as --source."""
     sentences: int = 1000
@@ -76,6 +77,16 @@ def _ljspeech(source: Path, out: Path, config: CorpusConfig, cache: Path | None)
     metadata_files.import_ljspeech(source, out, config)
 
 
+def _texts(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    from sonorant.data.corpora import text_files
+
+    text_files.import_corpus(source, out, config)
+
+
+def _auto(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    CORPORA["ljspeech" if (source / "metadata.csv").exists() else "texts"](source, out, config, cache)
+
+
 def _table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     from sonorant.data.corpora import metadata_files
 
@@ -96,7 +107,9 @@ def _long(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> 
 
 CORPORA: dict[str, Importer] = {
     "demo": _demo,
+    "auto": _auto,
     "ljspeech": _ljspeech,
+    "texts": _texts,
     "table": _table,
     "lhotse": _lhotse,
     "long": _long,

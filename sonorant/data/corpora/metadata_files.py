@@ -209,7 +209,7 @@ def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Row:
     named = {column: str(values[column]) for column in COLUMNS if values.get(column) is not None}
     audio = named.get("audio", "").strip()
     return Row(
-        id=named.get("id", "").strip() or _id(audio) or f"row-{number}",
+        id=named.get("id", "").strip() or id_of(audio) or f"row-{number}",
         audio=audio or None,
         text=named.get("text"),
         speaker=named.get("speaker"),
@@ -218,6 +218,6 @@ def _table_row(values: dict[str, Any], number: int, *, complete: bool) -> Row:
     )
 
 
-def _id(audio: str) -> str:
+def id_of(audio: str) -> str:
     """The path without its suffix, joined by hyphens: `a/1.wav` and `b/1.wav` must not share an id."""
     return PurePosixPath(audio).with_suffix("").as_posix().replace("/", "-") if PurePosixPath(audio).name else ""

@@ -1,0 +1,138 @@
+"""The file of a listening test's answers: a line that names the test, then a line for each answer, on disk at once."""
+
+import dataclasses
+import fcntl
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from sonorant.errors import SonorantError
+from sonorant.files import parse_checked, write_text
+
+PAIR, RATING = "pair", "rating"
+"""The kinds of trial."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """The first line."""
+
+    test: str
+    """Hash of sounds and seed: answers to other sounds do not mix."""
+    seed: int
+    A: str
+    """Folder or voice, as it was typed; also the others."""
+    B: str
+    recordings: str | None
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a listener said in a trial."""
+
+    listener: str
+    kind: str
+    """PAIR or RATING."""
+    sentence: str
+    order: tuple[str, ...]
+    """The systems, as they stood on the page."""
+    prefers: str | None = None
+    """Of a pair: A, B, or None for neither."""
+    scores: dict[str, int] | None = None
+    """Of a rating: 0 to 100 for each system."""
+    time: str
+    """When it was given (ISO 8601, UTC)."""
+
+    def __post_init__(self) -> None:
+        if self.kind == RATING:
+            scores = self.scores or {}
+            if scores.keys() != set(self.order) or not all(0 <= score <= 100 for score in scores.values()):
+                raise ValueError("a rating has a score of 0 to 100 for each system of its order")
+        elif self.kind != PAIR or self.prefers not in (None, *self.order):
+            raise ValueError(f"neither a {RATING} nor a {PAIR} that prefers one of its order or null")
+
+    @property
+    def trial(self) -> tuple[str, str, str]:
+        """One of these is answered once."""
+        return (self.listener, self.kind, self.sentence)
+
+
+class AnswersFile:
+    """The answers to one test, open for more.
+
+    Raises SonorantError if the file holds another test or none, cannot be written, or another server writes to it.
+    """
+
+    def __init__(self, path: Path, header: Header) -> None:
+        self.path = path
+        try:
+            if not path.exists():
+                write_text(path, _line(header))
+            self._file = path.open("r+b", buffering=0)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SonorantError(f"{path}: another sonorant listen writes to it; end that one first") from None
+        except OSError as error:
+            raise SonorantError(f"{path}: cannot be written ({error.strerror}); give another with --answers") from None
+        found, answers = read_answers(path)
+        if found.test != header.test:
+            kept = f"{found.A} against {found.B} on {len(found.sentences)} sentences, seed {found.seed}"
+            raise SonorantError(f"{path}: holds the answers of another test ({kept}); give another file with --answers")
+        self.given = {answer.trial: answer for answer in answers}
+        # An answer that was cut off was never confirmed to its listener, who gives it again.
+        self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
+
+    def add(self, answer: Answer) -> None:
+        """Write an answer; it is on disk when this returns. Raises SonorantError if it cannot be, as on a full disk;
+        then nothing of it is in the file."""
+        end, line = self._file.seek(0, os.SEEK_END), _line(answer).encode()
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(end)
+            raise SonorantError(f"{self.path}: cannot be written ({error.strerror})") from None
+        self.given[answer.trial] = answer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def read_answers(path: Path) -> tuple[Header, list[Answer]]:
+    """Read a file of answers; a last line that was cut off is left out. Raises SonorantError naming file and row."""
+    try:
+        text = path.read_bytes().decode("ascii")
+    except FileNotFoundError:
+        raise SonorantError(f"{path}: no such file; sonorant listen A B writes it") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SonorantError(f"{path}: cannot be read as answers ({error})") from None
+    rows = [_parsed(path, number, line) for number, line in enumerate(text.split("\n")[:-1], 1)]
+    if not rows or not isinstance(rows[0], dict) or "test" not in rows[0]:
+        raise SonorantError(f"{path}: holds no answers; sonorant listen A B writes such a file")
+    header = parse_checked(rows[0], Header, Path(f"{path}: row 1"))
+    answers: dict[tuple[str, str, str], Answer] = {}
+    for number, row in enumerate(rows[1:], 2):
+        where = f"{path}: row {number}"
+        answer = parse_checked(row, Answer, Path(where))
+        if answer.trial in answers:
+            raise SonorantError(f"{where}: a second answer by '{answer.listener}' to one trial; delete one of them")
+        answers[answer.trial] = answer
+    return header, list(answers.values())
+
+
+def _parsed(path: Path, number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise SonorantError(f"{path}: row {number}: not valid JSON ({error})") from None
+
+
+def _line(row: Header | Answer) -> str:
+    return json.dumps(dataclasses.asdict(row)) + "\n"
