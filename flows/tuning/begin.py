@@ -52,8 +52,9 @@ def check_search(search: Search, graph: Pipeline, root: Path) -> None:
     if search.prune:
         check_pruning(search, graph, stages)
     read = {key for stage in stages for key in graph.settings_of(stage, tried)}
+    idle = idle_sections(search, root)
     for key in tried:
-        if key not in read or key.split(".")[0] in idle_sections(root):
+        if key not in read or key.split(".")[0] in idle:
             needed = ", ".join(graph.order(stages))
             raise SonorantError(f"space: {key} changes none of the figures; they come from the stages {needed}")
 
@@ -69,13 +70,16 @@ def check_pruning(search: Search, graph: Pipeline, stages: Collection[str]) -> N
         )
 
 
-def idle_sections(root: Path) -> set[str]:
-    """Sections of families other than the voice's."""
+def idle_sections(search: Search, root: Path) -> set[str]:
+    """Sections of models that change none of the figures, though their stages may be among those that run."""
     settings = params.read(root / "params.yaml")
     if "voice" not in settings:
         return set()
-    own = {kind.name for kind in load_family(params.load("voice", VoiceConfig, root / "params.yaml").family).kinds}
-    return {section for name in all_kinds() if name not in own for section in (name, f"train_{name}")}
+    family = load_family(params.load("voice", VoiceConfig, root / "params.yaml").family)
+    at_work = {kind.name for kind in family.kinds}
+    if {Figure(name).kind for name in (*search.objectives, *search.also)} == {family.predictor.name}:
+        at_work -= set() if family.predictor.learns_codes else {family.waveform.name}
+    return {section for name in all_kinds() if name not in at_work for section in (name, f"train_{name}")}
 
 
 def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
@@ -88,7 +92,7 @@ def base_of(search: Search, graph: Pipeline, root: Path) -> dict[str, Any]:
         for name, value in values.items()
     }
     read = {key for stage in stages for key in graph.settings_of(stage, flat)}
-    idle = idle_sections(root)
+    idle = idle_sections(search, root)
     varied = {key for keys in (search.space, search.fixed, *search.levels) for key in keys}
     return {key: flat[key] for key in sorted(read - varied) if key.split(".")[0] not in idle}
 

@@ -40,8 +40,8 @@ class Figure:
     @property
     def kind(self) -> str | None:
         """The kind of model whose training it is of; None for one of the metrics."""
-        kind = self.name.partition("/")[0].removeprefix("train_")
-        return kind if self.name.startswith("train_") and "/" in self.name and kind in all_kinds() else None
+        section, slash, _ = self.name.partition("/")
+        return section.removeprefix("train_") if slash and section.startswith("train_") else None
 
     @property
     def curve(self) -> str:
@@ -50,11 +50,13 @@ class Figure:
 
     def stage(self, graph: Pipeline) -> str:
         """The stage that measures it. Raises SonorantError if none does."""
+        if self.kind is not None and self.kind not in all_kinds():
+            near = did_you_mean(f"train_{self.kind}", [f"train_{kind}" for kind in all_kinds()])
+            raise SonorantError(f"figure '{self.name}': there is no such training{near}")
         stage = stage_of(self.kind) if self.kind else graph.writer(METRICS)
-        if stage in graph.stages:
-            return str(stage)
-        kinds = " or ".join(f"train_{kind}/validation/loss" for kind in all_kinds())
-        raise SonorantError(f"objective '{self.name}': no stage measures it; name a key of {METRICS}, or {kinds}")
+        if stage not in graph.stages:
+            raise SonorantError(f"figure '{self.name}': no stage of dvc.yaml measures it")
+        return str(stage)
 
     def check(self, root: Path) -> None:
         """Refuse a name that the metrics of a finished run in `root` do not have. Raises SonorantError."""
@@ -103,7 +105,7 @@ def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | Non
     figures = [key for key, value in values.items() if isinstance(value, int | float)]
     near = did_you_mean(name, figures) if figures else ""
     hint = near if near.startswith("; did") else f"; such as {', '.join(figures[:3])}"
-    raise SonorantError(f"objective '{name}': {METRICS} has no such figure{hint}")
+    raise SonorantError(f"figure '{name}': {METRICS} has no such figure{hint}")
 
 
 def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -83,9 +83,8 @@ class TrialWork:
             raise
         finally:
             self.trial.set_user_attr(SECONDS, round(time.monotonic() - started, 1))
-            close_trial(
-                self.study, self.trial.number, status, self.also | dict(zip(self.search.objectives, values)), why
-            )
+            figures = self.also | dict(zip(self.search.objectives, values, strict=False))  # none, or all
+            close_trial(self.study, self.trial.number, status, figures, why)
 
     def _climb(self, execution: str) -> Values:
         """The values at the last level of fidelity."""
