@@ -252,7 +252,7 @@ def pruner_of(search: Search) -> optuna.pruners.BasePruner:
     if not (prune := search.prune):
         return optuna.pruners.NopPruner()
     if prune.pruner == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=prune.first_trials, n_warmup_steps=prune.first_step - 1)
+        return optuna.pruners.MedianPruner(n_startup_trials=prune.first_trials, n_warmup_steps=prune.first_step)
     if prune.pruner == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=prune.first_step, reduction_factor=prune.keep)
     return optuna.pruners.SuccessiveHalvingPruner(min_resource=prune.first_step, reduction_factor=prune.keep)

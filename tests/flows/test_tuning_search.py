@@ -90,7 +90,7 @@ def test_a_contradiction_names_the_file(changes: dict[str, Any], says: str, tmp_
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SonorantError, match="none.yaml: No such file"):
+    with pytest.raises(SonorantError, match=r"none\.yaml: No such file"):
         read_search(tmp_path / "none.yaml")
 
 

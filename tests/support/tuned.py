@@ -36,8 +36,8 @@ stages:
     outs: [reports/evaluation]
     metrics: [reports/metrics.json: {cache: false}]
 """
-# A training counts its steps in its run directory, resumes there, and waits at step 3 while runs/hold exists. Its loss is
-# least at a learning rate of 1e-3 and 192 channels, and grows with the seed a little.
+# A training counts its steps in its run directory, resumes there, and waits at step 3 while runs/hold exists. Its loss
+# is least at a learning rate of 1e-3 and 192 channels, and depends on the seed a little.
 STAGE = """\
 import hashlib, json, math, os, pathlib, sys, time
 import yaml
