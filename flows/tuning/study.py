@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.exceptions import ExperimentalWarning, TrialPruned
+from optuna.exceptions import ExperimentalWarning, TrialPruned, UpdateFinishedTrialError
 from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
 from optuna.trial import FrozenTrial, Trial, TrialState
 
@@ -122,8 +122,10 @@ class TuningStudy:
             self.study.sampler = sampler_of(self.search, len(self.trials))
             self.study.pruner = pruner_of(self.search)
             interrupted: list[BaseException] = []
+            asked: list[int] = []
 
             def objective(trial: Trial) -> Sequence[float]:
+                asked.append(trial.number)
                 settings = self._settings_of(trial)
                 claim.close()
                 try:
@@ -133,7 +135,7 @@ class TuningStudy:
                 except TrialFailed as error:
                     trial.set_user_attr(ERROR, str(error))
                     raise
-                except SonorantError:
+                except (SonorantError, UpdateFinishedTrialError):
                     raise
                 except BaseException as error:  # Ctrl-C, SIGTERM, the end of a flow run
                     RetryHeartbeatStaleTrialCallback()(self.study, self.trials[trial.number])
@@ -146,6 +148,9 @@ class TuningStudy:
                 if interrupted:
                     raise interrupted[0] from None
                 raise
+            except (UpdateFinishedTrialError, ValueError):
+                if not any(asked[0] in trial.system_attrs.get(AGAIN, []) for trial in self.trials):
+                    raise  # else this process was suspended and taken for dead: another does the trial
         self.raise_if_hopeless()
         return True
 

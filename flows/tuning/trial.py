@@ -59,7 +59,9 @@ class TrialWork:
                 return Failed(message=str(error))
 
         with tags(self.study):
-            tune_trial(self.study, self.trial.number, dict(self.settings), work, return_state=True)
+            state: Any = tune_trial(self.study, self.trial.number, dict(self.settings), work, return_state=True)
+        if not ended:
+            state.result()  # raises what nobody foresaw
         if isinstance(ended[0], TrialFailed):
             raise ended[0]  # the copy stays, to look at
         shutil.rmtree(self.where, ignore_errors=True)  # DVC's cache has the outputs

@@ -169,7 +169,7 @@ while study.next_trial(run) or study.at_work():
 
 
 def worker(folder: Path, **environment: str) -> subprocess.Popen[bytes]:
-    more = {"PYTHONPATH": str(ROOT), "SONORANT_TUNING_HEARTBEAT": "1", **environment}
+    more = {"PYTHONPATH": str(ROOT), "SONORANT_TUNING_HEARTBEAT": "5", **environment}
     return start([sys.executable, "-c", WORKER], cwd=folder, env=os.environ | more)
 
 
@@ -329,3 +329,17 @@ def test_waiting_for_others_ends_with_them(here: Path) -> None:
     assert second.wait(PATIENCE) == 0
     first.wait()
     assert counts(load_study(open_storage(), "tiny")) == "1 complete, 0 left"
+
+
+def test_a_worker_that_was_taken_for_dead_leaves_its_trial_to_the_other(here: Path) -> None:
+    study = made(trials=1)
+
+    def suspended(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
+        if trial.number == 0:  # what another worker does once no sign of life came
+            study.study._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            studies.RetryHeartbeatStaleTrialCallback()(study.study, study.trials[0])
+        trial.set_user_attr("too", "late")
+        return (1.0,)
+
+    finish(study, suspended)
+    assert counts(study) == "1 complete, 0 left" and len(study.trials) == 2
