@@ -8,8 +8,6 @@ from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
-from flows.graph import read_graph
-from flows.tuning.begin import base_of
 from flows.tuning.study import ARM, SETTINGS, TuningStudy, make_comparison
 from sonorant.errors import SonorantError
 from sonorant.families import load_family
@@ -38,6 +36,9 @@ class Difference:
 
 def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> TuningStudy:
     """The study of a comparison, with `seeds` trials an arm; what it has already is kept. Raises SonorantError."""
+    from flows.graph import read_graph
+    from flows.tuning.begin import base_of  # imports torch, which `sonorant tune status` can do without
+
     if seeds < 2:
         raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 5 are a good number")
     name = f"{study.name}-trial-{trial.number}"

@@ -14,7 +14,6 @@ from optuna.trial import Trial
 from sonorant.errors import SonorantError
 from sonorant.files import parse_checked
 from sonorant.plain import DoubtError, built
-from tasks.check_params import owners
 
 Direction = Literal["minimize", "maximize"]
 DIGITS = 3
@@ -211,6 +210,8 @@ def check_types(search: Search) -> None:
 
 def _type_of(key: str) -> Any:
     """The type that a setting is declared with; any for a key inside of one."""
+    from tasks.check_params import owners  # imports torch, which `sonorant tune status` can do without
+
     section, *names = key.split(".")
     owner = owners().get(section)
     return typing.get_type_hints(owner).get(names[0], Any) if owner and len(names) == 1 else Any

@@ -133,7 +133,7 @@ class TunedProject:
             "PYTHONPATH": str(ROOT),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "DVC_NO_ANALYTICS": "1",
-            "SONORANT_TUNING_HEARTBEAT": "5",
+            "SONORANT_TUNING_HEARTBEAT": "10",
         }
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         command = [sys.executable, "-m", *words]
