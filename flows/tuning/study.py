@@ -132,10 +132,10 @@ class TuningStudy:
                     return run(trial, settings)
                 except TrialPruned:
                     raise
-                except TrialFailed as error:
+                except SonorantError as error:
                     trial.set_user_attr(ERROR, str(error))
                     raise
-                except (SonorantError, UpdateFinishedTrialError):
+                except UpdateFinishedTrialError:
                     raise
                 except BaseException as error:  # Ctrl-C, SIGTERM, the end of a flow run
                     RetryHeartbeatStaleTrialCallback()(self.study, self.trials[trial.number])
@@ -174,10 +174,13 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
     with locked(LOCKS / f"{search.study}.lock"):
         if search.study in optuna.get_all_study_names(storage):
             study = optuna.load_study(study_name=search.study, storage=storage)
-            if any(trial.state in WORTH for trial in study.get_trials(deepcopy=False)):
+            try:
                 _check_same(search.study, study.user_attrs, wanted)
                 study.set_user_attr(SEARCH, wanted[SEARCH])  # the number of trials may have changed
                 return TuningStudy(study)
+            except SonorantError:
+                if any(trial.state in WORTH for trial in study.get_trials(deepcopy=False)):
+                    raise
             optuna.delete_study(study_name=search.study, storage=storage)
         study = optuna.create_study(
             storage=storage, study_name=search.study, directions=list(search.objectives.values())
@@ -196,7 +199,7 @@ def make_comparison(
 
     Raises SonorantError if it began with other settings in `base`.
     """
-    storage, search = study.study._storage, replace(study.search, study=name, fixed={}, prune=None, fidelity=None)
+    storage, search = open_storage(), replace(study.search, study=name, fixed={}, prune=None, fidelity=None)
     with locked(LOCKS / f"{name}.lock"):
         if name in optuna.get_all_study_names(storage):
             made = optuna.load_study(study_name=name, storage=storage)

@@ -26,7 +26,7 @@ from flows.tuning.study import ALSO, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFail
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
 from sonorant.tracking.study import close_trial, open_trial
-from tasks import check_params
+from tasks import check_params, params
 
 Values = tuple[float, ...]
 
@@ -41,6 +41,8 @@ class TrialWork:
         self.also: dict[str, float] = {}
         """Figures besides the objectives."""
         self._reported: set[int] = set()
+        self._last_step: int | None = None
+        """The step at which pruning would save nothing."""
 
     def run(self) -> Values:
         """Run it as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if no trial can do better."""
@@ -58,13 +60,14 @@ class TrialWork:
                 get_run_logger().error("%s", error)
                 return Failed(message=str(error))
 
-        with tags(self.study):
-            state: Any = tune_trial(self.study, self.trial.number, dict(self.settings), work, return_state=True)
+        try:
+            with tags(self.study):
+                state: Any = tune_trial(self.study, self.trial.number, dict(self.settings), work, return_state=True)
+        finally:
+            if not ended or not isinstance(ended[0], TrialFailed):  # whose copy stays, to look at
+                shutil.rmtree(self.where, ignore_errors=True)  # DVC's cache has the outputs
         if not ended:
             state.result()  # raises what nobody foresaw
-        if isinstance(ended[0], TrialFailed):
-            raise ended[0]  # the copy stays, to look at
-        shutil.rmtree(self.where, ignore_errors=True)  # DVC's cache has the outputs
         if isinstance(ended[0], Exception):
             raise ended[0]
         return ended[0]
@@ -109,7 +112,12 @@ class TrialWork:
             raise TrialFailed(str(error)) from None
         graph = read_graph(self.where)
         also = [Figure(name) for name in self.search.also]
-        for stage in graph.order([figure.stage(graph) for figure in (*self.figures, *also)]):
+        order = graph.order([figure.stage(graph) for figure in (*self.figures, *also)])
+        if order[-1:] == [self._pruned_stage(graph)]:  # once that has taken its last step, nothing is saved any more
+            assert self.search.prune is not None
+            section = f"train_{Figure(self.search.prune.by).kind}"
+            self._last_step = int(params.read(self.where / "params.yaml")[section]["steps"])
+        for stage in order:
             with once(graph, stage, settings):
                 trial_stage(stage, self.where, execution, self._watch(stage, graph, execution))
             self._report_whole_curve(stage, graph)
@@ -126,21 +134,21 @@ class TrialWork:
 
     def _watch(self, stage: str, graph: Pipeline, execution: str) -> Callable[[], None]:
         """What to call every second while the stage runs: it raises TrialPruned once the trial is worse than others."""
-        curve = self._pruned_by(stage, graph)
-        if curve is None:
+        if self.search.prune is None or self._pruned_stage(graph) != stage:
             return lambda: None
-        live = LiveCurve(curve, self.where / "runs", execution)
+        live = LiveCurve(Figure(self.search.prune.by), self.where / "runs", execution)
         return lambda: self._report((point.step, point.value) for point in live.new_points())
 
     def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
         """Report what was not seen live: the last points, or all of a training that the cache had."""
-        if curve := self._pruned_by(stage, graph):
-            points = points_of(self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv", curve.curve)
+        if self.search.prune is not None and self._pruned_stage(graph) == stage:
+            curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
+            points = points_of(curves, Figure(self.search.prune.by).curve)
             self._report((point.step, point.value) for point in points)
 
-    def _pruned_by(self, stage: str, graph: Pipeline) -> Figure | None:
-        curve = Figure(self.search.prune.by) if self.search.prune else None
-        return curve if curve and curve.stage(graph) == stage else None
+    def _pruned_stage(self, graph: Pipeline) -> str | None:
+        """The training by whose points trials are pruned."""
+        return Figure(self.search.prune.by).stage(graph) if self.search.prune else None
 
     def _report(self, points: Iterable[tuple[int, float]]) -> None:
         """Report new points to Optuna, and end the trial where its pruner says so."""
@@ -152,7 +160,7 @@ class TrialWork:
                 continue
             self._reported.add(step)
             self.trial.report(sign * value, step)
-            if self.trial.should_prune():
+            if step != self._last_step and self.trial.should_prune():
                 raise TrialPruned(f"ended at step {step}: {self.search.prune.by} was {value:.6g}")
 
 
