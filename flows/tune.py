@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,10 @@ def main() -> None:
     arguments = parser.parse_args()
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    arguments.run(arguments)
+    try:
+        arguments.run(arguments)
+    except KeyboardInterrupt:  # the workers have given their trials back
+        raise SystemExit(128 + signal.SIGINT) from None
 
 
 def _add_run(commands: Any) -> None:

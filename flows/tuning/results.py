@@ -1,5 +1,6 @@
 """A study for people: its trials as rows, the best of them, which settings matter."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,9 @@ ENOUGH = 10
 """Complete trials from which on importance says anything."""
 STATES = {
     TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.RUNNING: "at work",
-    TrialState.WAITING: "waiting", TrialState.FAIL: "failed",
+    TrialState.FAIL: "failed",
 }  # fmt: skip
+"""Those of a trial that has begun."""
 
 
 def best_trials(study: TuningStudy) -> list[FrozenTrial]:
@@ -58,7 +60,9 @@ def summary(study: TuningStudy) -> str:
         title = "Best" if len(study.search.objectives) == 1 else "Pareto front"
         parts.append(f"{title}\n{plain_table(trial_rows(study, best))}")
         parts.append(f"Importance of the settings (0 to 1)\n{importance(study)}")
-        changes = " ".join(f"-S {key}={_text(value)}" for key, value in changed(study, best[0]).items())
+        changes = " ".join(
+            f"-S {shlex.quote(f'{key}={_text(value)}')}" for key, value in changed(study, best[0]).items()
+        )
         trial = f" --trial {best[0].number}" if len(best) > 1 else ""
         parts.append(
             f"Next\n  sonorant tune apply {study.name}{trial}\n  sonorant tune compare {study.name}{trial}\n"
@@ -70,10 +74,8 @@ def summary(study: TuningStudy) -> str:
 def counts(study: TuningStudy) -> str:
     """How many trials there are, in words."""
     again = _again(study)
-    found = {state: [t for t in study.trials if t.state == state and t.number not in again] for state in STATES}
-    words = [
-        f"{len(trials)} {STATES[state]}" for state, trials in found.items() if trials and state != TrialState.WAITING
-    ]
+    begun = [trial.state for trial in study.trials if trial.number not in again]
+    words = [f"{begun.count(state)} {word}" for state, word in STATES.items() if state in begun]
     return ", ".join([*words, f"{study.left()} left"])
 
 
