@@ -11,6 +11,7 @@ from sonorant.choice import ChooseConfig
 from sonorant.data.corpora import CorpusConfig
 from sonorant.data.preparation import PrepareConfig
 from sonorant.decoding.settings import DecodingConfig
+from sonorant.errors import SonorantError
 from sonorant.evaluation.evaluation import EvaluateConfig
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
@@ -66,8 +67,14 @@ def check(path: Path = params.PARAMS) -> None:
     """
     for section, owner in owners().items():
         params.load(section, owner, path)
-    for kind in load_family(params.load("voice", VoiceConfig, path).family).kinds:
-        kind.check(params.load(kind.name, kind.sizes(), path), params.load("audio", MelConfig, path))
+    family = load_family(params.load("voice", VoiceConfig, path).family)
+    sizes = [params.load(kind.name, kind.sizes(), path) for kind in family.kinds]
+    for kind, of_kind in zip(family.kinds, sizes, strict=True):
+        kind.check(of_kind, params.load("audio", MelConfig, path))
+    try:
+        family.check_pair(*sizes)
+    except SonorantError as error:
+        raise SonorantError(f"{path}: {error}") from None
 
 
 def main() -> None:

@@ -110,6 +110,9 @@ class Family(ABC):
         """Predictor and waveform model."""
         return self.predictor, self.waveform
 
+    def check_pair(self, predictor: Any, waveform: Any) -> None:  # noqa: B027 - any pair will do, unless a family says
+        """Raise SonorantError if models of these sizes, as of `ModelKind.sizes`, do not fit each other."""
+
     @abstractmethod
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         """By name of a runtime: what loads it with a bundle of this family."""

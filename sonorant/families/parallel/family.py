@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sonorant.arrays import Floats, Integers, Ints
+from sonorant.errors import SonorantError
 from sonorant.families.family import Family, Hear, ModelKind
 from sonorant.files import read_json
 
@@ -97,6 +98,12 @@ class Parallel(Family):
     predictor, waveform = Acoustic(), Vocoder()
     graphs = ("encoder", "decoder", "vocoder")
     autoregressive = False
+
+    def check_pair(self, predictor: Any, waveform: Any) -> None:
+        if waveform.kind == "source_filter" and not predictor.prosody:
+            raise SonorantError(
+                "vocoder.kind source_filter needs the pitch, which the acoustic model tells with acoustic.prosody true"
+            )
 
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         from sonorant.families.parallel.runtimes import LOADERS
