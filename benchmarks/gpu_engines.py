@@ -141,7 +141,8 @@ def _load(runtime: str, precision: str, bundle: Bundle, trained: Trained) -> Run
 def _ladder(runtime: Runtime, reference: Runtime, bundle: Bundle, precision: str) -> dict[str, Any]:
     """Values, padding and chunks against torch on the CPU, by the parity checks of the stage `verify`."""
     audio = MelConfig(**vars(bundle.description.audio))
-    cases = [follow(reference, inputs) for inputs in batches([_tokens(count)[0] for count in LADDER], 1)]
+    given = batches([_tokens(count)[0] for count in LADDER], 1)
+    cases = [follow(reference, inputs, bundle.description) for inputs in given]
     tolerance = TOLERANCES[precision]
     longest, sees = max(cases, key=lambda case: len(case.time)), bundle.description.receptive_field
     try:

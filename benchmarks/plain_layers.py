@@ -1,5 +1,7 @@
 """Torch's own layers and losses in the place of this project's faster ones, for the recipe to compare with."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -38,10 +40,10 @@ def plain_losses() -> None:
     waveform.mel_distance = mel_distance
 
 
-def spectral_distance(fake_BS: Tensor, real_BS: Tensor) -> Tensor:
+def spectral_distance(fake_BS: Tensor, real_BS: Tensor, resolutions: Sequence[int] = RESOLUTIONS) -> Tensor:
     """`sonorant.training.spectra.spectral_distance` by its definition, for autograd."""
     total = torch.zeros((), device=fake_BS.device)
-    for n_fft in RESOLUTIONS:
+    for n_fft in resolutions:
         window = torch.hann_window(n_fft, device=fake_BS.device)
         fake_BFT, real_BFT = (
             (torch.stft(x, n_fft, n_fft // 4, window=window, return_complex=True).abs().square() + 1e-9).sqrt()
@@ -49,7 +51,7 @@ def spectral_distance(fake_BS: Tensor, real_BS: Tensor) -> Tensor:
         )
         norms_B = (fake_BFT - real_BFT).flatten(1).norm(dim=1) / real_BFT.flatten(1).norm(dim=1)
         total = total + norms_B.sum() + (fake_BFT.log() - real_BFT.log()).abs().flatten(1).mean(1).sum()
-    return total / len(RESOLUTIONS)
+    return total / len(resolutions)
 
 
 def mel_distance(fake_BS: Tensor, real_BS: Tensor, audio: MelConfig) -> Tensor:

@@ -21,8 +21,9 @@ from sonorant.registry.aliases import (
     read_aliases,
     registry,
 )
+from sonorant.registry.champion_gates import judge_beside
 from sonorant.registry.evidence import read_evidence
-from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, judge_beside, not_compared
+from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, not_compared
 from sonorant.tracking.store import Store, TrackingUnavailable
 
 VERDICT = "verdict.json"

@@ -224,10 +224,15 @@ class Voice:
         energy: NDArray[np.floating] | None = None,
     ) -> Synthesized:
         """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
-        text = (array.astype(np.int64) for array in (tokens, lengths, speaker))
         unchanged = np.zeros(len(lengths))
-        how = (unchanged if array is None else array for array in (pitch, energy))
-        made = self.speaking.synthesize(*text, speed.astype(np.float32), *(array.astype(np.float32) for array in how))
+        made = self.speaking.synthesize(
+            tokens.astype(np.int64),
+            lengths.astype(np.int64),
+            speaker.astype(np.int64),
+            speed.astype(np.float32),
+            (unchanged if pitch is None else pitch).astype(np.float32),
+            (unchanged if energy is None else energy).astype(np.float32),
+        )
         # The last windows reach past an utterance's end.
         spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]
         samples = np.where(spoken, np.clip(made.samples, -1.0, 1.0), np.float32(0.0))

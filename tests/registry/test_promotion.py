@@ -14,8 +14,9 @@ from sonorant.errors import SonorantError
 from sonorant.families import family_names
 from sonorant.files import read_json
 from sonorant.registry import Verdict, promote, register
+from sonorant.registry.champion_gates import judge_beside
 from sonorant.registry.evidence import Evidence
-from sonorant.registry.gates import Gate, judge_alone, judge_beside
+from sonorant.registry.gates import Gate, judge_alone
 from sonorant.registry.limits import NaturalnessLimits
 from sonorant.runtime.bundle import read_bundle
 from sonorant.statistics import wilson_interval

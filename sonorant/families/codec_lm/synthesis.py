@@ -87,8 +87,8 @@ class CodecLmSpeaking:
         self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
     ) -> Synthesized:
         """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another manner than its own."""
-        for row in zip(speed, pitch, energy, strict=True):
-            self.check(Manner(**dict(zip(("speed", "pitch", "energy"), map(float, row), strict=True))))
+        for pace, higher, louder in zip(speed, pitch, energy, strict=True):
+            self.check(Manner(speed=float(pace), pitch=float(higher), energy=float(louder)))
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))

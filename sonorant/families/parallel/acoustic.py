@@ -119,7 +119,8 @@ class AcousticModel(PhonemeEncoder):
         mask_BN1 = mask_BN[..., None].to(states_BNC.dtype)
         prior_BNM = self.prior(states_BNC)
         if self.config.prosody:
-            return Encoded(states_BNC, prior_BNM, *self.prosody(states_BNC, mask_BN1, lengths_B), mask_BN)
+            log_duration_BN, prosody_BN2 = self.prosody(states_BNC, mask_BN1, lengths_B)
+            return Encoded(states_BNC, prior_BNM, log_duration_BN, prosody_BN2, mask_BN)
         return Encoded(states_BNC, prior_BNM, self.duration(states_BNC.detach(), mask_BN1), None, mask_BN)
 
     def expand(self, states_BNP: Tensor, ends_BN: Tensor, time_T: Tensor) -> Expanded:

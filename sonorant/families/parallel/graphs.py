@@ -70,7 +70,7 @@ class ParallelModels:
     def graph_inputs(self, files: dict[str, Path], batches: Sequence[Arrays]) -> dict[str, list[Arrays]]:
         """As `Models.graph_inputs`, by the graphs under ONNX Runtime."""
         runtime = OnnxRuntime(files, threads=1)
-        encoded = [runtime.encoder_inputs(**batch) for batch in batches]
+        encoded: list[Arrays] = [dict(runtime.encoder_inputs(**batch)) for batch in batches]
         inputs: dict[str, list[Arrays]] = {"encoder": encoded, "decoder": [], "vocoder": []}
         for batch in encoded:
             states, ends = runtime.encode(**batch)
