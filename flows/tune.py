@@ -9,6 +9,7 @@ from typing import Any
 
 from flows.demo import PREFECT_ENVIRONMENT
 from sonorant.errors import SonorantError
+from sonorant.say import end_cleanly_on_sigterm
 from tasks import check_params, params
 from tasks.stage import run
 
@@ -34,6 +35,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name, value in PREFECT_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    end_cleanly_on_sigterm()  # Prefect hands the signal on when the flow has ended; its own server must end too
     try:
         arguments.run(arguments)
     except KeyboardInterrupt:  # the workers have given their trials back

@@ -17,6 +17,7 @@ from flows.tuning.begin import begin
 from flows.tuning.study import load_study, open_storage
 from flows.tuning.trial import TrialWork
 from sonorant.errors import SonorantError
+from sonorant.say import end_cleanly_on_sigterm
 from sonorant.tracking.store import store_uri
 from tasks.stage import run
 
@@ -121,7 +122,7 @@ def visible_gpus() -> list[str]:
 def work(name: str) -> None:
     """Take trials until none is left that this worker, or one that died, could run. Raises SonorantError."""
     root, study = Path.cwd(), load_study(open_storage(), name)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # between two trials
+    end_cleanly_on_sigterm()  # also after a trial that was stopped: Prefect hands the signal on
     while True:
         if study.next_trial(lambda trial, settings: TrialWork(study.search, name, trial, settings, root).run()):
             continue

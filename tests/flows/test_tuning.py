@@ -13,16 +13,15 @@ import yaml
 from sonorant.cli import _parser
 from tests.support.processes import processes_of
 from tests.support.tuned import LOSS, TunedProject
-from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 TUNE = "flows.tune"
 DNSMOS, SPEED = "naturalness.fp32.dnsmos.ovrl", "speed.onnxruntime/fp32.medium.rtf"
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> TunedProject:
-    return TunedProject(tmp_path / "project")
+def project(tmp_path: Path, tracked_project: Path, prefect_server: str) -> TunedProject:
+    return TunedProject(tmp_path / "project", tracked_project, prefect_server)
 
 
 def trials(project: TunedProject, study: str = "tiny") -> list[Any]:
@@ -110,9 +109,9 @@ def test_stopped_and_gone_on_with_it_loses_no_trial_and_no_step(number: signal.S
     search = project.search()
     (project.root / "runs" / "hold").touch()
     running = project.start(TUNE, "run", search)
-    wait_until((project.root / "runs" / "held").exists)
+    project.wait(running, (project.root / "runs" / "held").exists)
     running.send_signal(number)
-    printed, _ = running.communicate(timeout=PATIENCE)
+    printed, _ = running.communicate()
     assert running.returncode != 0
     assert processes_of(project.root) == [], printed
     assert len(project.steps()) == 2
@@ -127,7 +126,7 @@ def test_a_killed_workers_trial_goes_on_in_another(project: TunedProject) -> Non
     search = project.search(trials=4)
     (project.root / "runs" / "hold").touch()
     running = project.start(TUNE, "run", search, "--workers", "2")
-    wait_until(lambda: len(set(project.steps())) == 2 and len(project.steps()) == 4)
+    project.wait(running, lambda: len(set(project.steps())) == 2 and len(project.steps()) == 4)
     workers = [process for process in processes_of(project.root) if "flows.tuning.worker" in process.cmdline()]
     assert len(workers) == 2
     # With its processes, as when a machine goes down; a training that outlives its worker is waited for by the next.
@@ -135,7 +134,7 @@ def test_a_killed_workers_trial_goes_on_in_another(project: TunedProject) -> Non
         with_it = psutil.Process(process.pid)
         with_it.kill()
     (project.root / "runs" / "hold").unlink()
-    printed, _ = running.communicate(timeout=PATIENCE)
+    printed, _ = running.communicate()
     assert running.returncode == 0, printed
     assert "study 'tiny': 4 complete, 0 left" in printed and "interrupted, taken up again as" in printed
     assert "was killed (signal 9)" in printed

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import yaml
 
 from sonorant.training.run_directory import read_metrics
 from tests.support.pipeline import PATIENCE, TINY, Project, by_section, copy_of_this_project, git
-from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 for needed in ("dvc", "mlflow", "prefect", "optuna"):
@@ -36,7 +36,9 @@ def test_a_killed_search_goes_on_from_the_checkpoint_and_its_best_is_applied(tmp
     (project.root / "search.yaml").write_text(yaml.safe_dump(SEARCH))
 
     running = project.start("flows.tune", "run", "search.yaml")
-    wait_until(lambda: list(project.root.glob("runs/train_vocoder/*/checkpoints/step-*")) or running.poll() is not None)
+    while not list(project.root.glob("runs/train_vocoder/*/checkpoints/step-*")):
+        assert running.poll() is None, running.communicate()[0]
+        time.sleep(0.05)
     for process in project.processes():
         process.kill()  # the machine goes down
     running.communicate(timeout=PATIENCE)

@@ -1,8 +1,11 @@
 """A project whose trainings take no time: the graph of this one with stages of a few lines, and its params.yaml."""
 
 import os
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,10 +106,10 @@ SEARCH: dict[str, Any] = {
 class TunedProject:
     """A project folder with git and DVC, the commands of `sonorant tune`, and what its stages did."""
 
-    def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True)
-        self.root = root
-        (root / "runs").mkdir()
+    def __init__(self, root: Path, tracked: Path, server: str) -> None:
+        """`tracked`: a project whose MLflow store has its tables; `server`: address of a Prefect server."""
+        shutil.copytree(tracked, root)
+        self.root, self.server = root, server
         (root / "dvc.yaml").write_text(GRAPH)
         (root / "stage.py").write_text(STAGE)
         (root / "params.yaml").write_text((ROOT / "params.yaml").read_text(encoding="utf-8"), encoding="utf-8")
@@ -134,10 +137,19 @@ class TunedProject:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "DVC_NO_ANALYTICS": "1",
             "SONORANT_TUNING_HEARTBEAT": "10",
+            "PREFECT_API_URL": self.server,
         }
         pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         command = [sys.executable, "-m", *words]
         return start(command, cwd=self.root, env=outside | own | environment, text=True, errors="replace", **pipes)
+
+    @staticmethod
+    def wait(running: subprocess.Popen[str], condition: Callable[[], object]) -> None:
+        """Return as soon as the condition holds; fails if the command ends before. Only the test has a limit."""
+        while not condition():
+            if running.poll() is not None:
+                raise AssertionError(running.communicate()[0])
+            time.sleep(0.05)
 
     def attempt(self, *words: str, **environment: str) -> tuple[int, str]:
         """Run `python -m <words>` to its end: status and what it printed."""
