@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from sonorant.audio.conditioning import ConditionConfig
 from sonorant.audio.mel import MelConfig
@@ -68,7 +69,7 @@ def check(path: Path = params.PARAMS) -> None:
     for section, owner in owners().items():
         params.load(section, owner, path)
     family = load_family(params.load("voice", VoiceConfig, path).family)
-    sizes = [params.load(kind.name, kind.sizes(), path) for kind in family.kinds]
+    sizes: list[Any] = [params.load(kind.name, kind.sizes(), path) for kind in family.kinds]
     for kind, of_kind in zip(family.kinds, sizes, strict=True):
         kind.check(of_kind, params.load("audio", MelConfig, path))
     try:

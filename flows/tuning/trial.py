@@ -74,7 +74,8 @@ class TrialWork:
 
     def _tracked(self, execution: str) -> Values:
         """The trial as a child of the study's MLflow run, the runs of its stages below it."""
-        started, status, why, values = time.monotonic(), "KILLED", "", ()
+        started, status, why = time.monotonic(), "KILLED", ""
+        values: Values = ()
         open_trial(self.study, self.trial.number, execution, self.settings)
         try:
             values = self._climb(execution)

@@ -72,7 +72,7 @@ class SpokenVoice(PythonModel):
         text, speaker = given.get("text"), given.get("speaker")
         if not isinstance(text, str):
             raise SonorantError("there is no text")
-        how = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
+        how: dict[str, Any] = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
         return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, **how)
 
 
