@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE
+from sonorant.layers.fourier import FourierTables
 
 _LEVELS = 32.0  # of 8 bits a standard deviation of noise: four of them to either side
 _NEAR = 1e-4  # of a half turn: closer to a pulse's middle the quotient below is its limit
@@ -47,27 +48,15 @@ class Spectra(nn.Module):
     """Short-time spectra of a signal under a Hann window as matrix products: frame t is about the middle of its hop, as
     in the mel; what lies outside counts as zero.
 
-    A frame is folded twice, about its middle and its quarters, as `InverseSTFT` unfolds: a quarter of the
-    multiplications of a plain matrix.
+    A frame is folded twice, about its middle and its quarters, as `InverseSTFT` unfolds (`FourierTables`).
     """
 
-    cosine_even_QF: Tensor
-    cosine_odd_QF: Tensor
-    sine_even_QF: Tensor
-    sine_odd_QF: Tensor
     window_N: Tensor
 
     def __init__(self, n_fft: int, hop: int) -> None:
         super().__init__()
-        if n_fft % hop or n_fft % 4:
-            raise ValueError(f"n_fft ({n_fft}) must be a multiple of hop ({hop}) and of 4")
         self.n_fft, self.hop = n_fft, hop
-        frequency = torch.arange(n_fft // 2 + 1, dtype=torch.float64)
-        quarter = torch.arange(n_fft // 4 + 1, dtype=torch.float64)
-        angle_QF = 2 * math.pi * quarter[:, None] * frequency / n_fft
-        for name, analysis_QF in (("cosine", angle_QF.cos()), ("sine", -angle_QF.sin())):
-            self.register_buffer(f"{name}_even_QF", analysis_QF[:, 0::2].float().contiguous(), persistent=False)
-            self.register_buffer(f"{name}_odd_QF", analysis_QF[:, 1::2].float().contiguous(), persistent=False)
+        self.tables = FourierTables(n_fft, hop)
         self.register_buffer("window_N", torch.hann_window(n_fft, dtype=torch.float64).float(), persistent=False)
 
     def forward(self, signal_BS: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,10 +82,10 @@ class Spectra(nn.Module):
         zero = torch.zeros_like(middle)
         even_near, odd_near = even[..., :quarter], odd[..., :quarter]
         at_quarter_even, at_quarter_odd = even[..., quarter : quarter + 1], odd[..., quarter : quarter + 1]
-        real_even = torch.cat([even_near + even_far, at_quarter_even], dim=2) @ self.cosine_even_QF
-        real_odd = torch.cat([even_near - even_far, zero], dim=2) @ self.cosine_odd_QF
-        imaginary_even = torch.cat([odd_near - odd_far, zero], dim=2) @ self.sine_even_QF
-        imaginary_odd = torch.cat([odd_near + odd_far, at_quarter_odd], dim=2) @ self.sine_odd_QF
+        real_even = torch.cat([even_near + even_far, at_quarter_even], dim=2) @ self.tables.cosine_even_QQ
+        real_odd = torch.cat([even_near - even_far, zero], dim=2) @ self.tables.cosine_odd_QO
+        imaginary_even = torch.cat([odd_far - odd_near, zero], dim=2) @ self.tables.sine_even_QQ  # -sin
+        imaginary_odd = -torch.cat([odd_near + odd_far, at_quarter_odd], dim=2) @ self.tables.sine_odd_QO
         return _interleave(real_even, real_odd), _interleave(imaginary_even, imaginary_odd)
 
 

@@ -99,7 +99,7 @@ class SourceFilter(nn.Module):
                 part.fill_(start)
         self.spectra = Spectra(n_fft, hop)
         self.noise = NoiseSpectra(n_fft)
-        self.inverse = InverseSTFT(n_fft, hop)
+        self.inverse = InverseSTFT(n_fft, hop, self.spectra.tables)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """As `Vocos.forward`, of all R rows."""
