@@ -179,7 +179,13 @@ class Speaking(Protocol):
         """Raise SonorantError where the voice cannot speak in this manner."""
 
     def synthesize(
-        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
     ) -> Synthesized:
         """Tokens (B, N, 3), lengths, speaker, and the manner's speed, pitch and energy (B,) -> speech, undefined past a
         row's end, perhaps beyond -1..1."""

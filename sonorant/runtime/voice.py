@@ -224,14 +224,15 @@ class Voice:
         energy: NDArray[np.floating] | None = None,
     ) -> Synthesized:
         """Speak a batch as `synthesize`, and tell how each row went: always well and at once in the family parallel."""
-        unchanged = np.zeros(len(lengths))
+        # Only what is changed: a family of somebody else's may know of neither.
+        given = {"pitch": pitch, "energy": energy}
+        changes = {name: value.astype(np.float32) for name, value in given.items() if value is not None}
         made = self.speaking.synthesize(
             tokens.astype(np.int64),
             lengths.astype(np.int64),
             speaker.astype(np.int64),
             speed.astype(np.float32),
-            (unchanged if pitch is None else pitch).astype(np.float32),
-            (unchanged if energy is None else energy).astype(np.float32),
+            **changes,
         )
         # The last windows reach past an utterance's end.
         spoken = np.arange(made.samples.shape[1]) < made.lengths[:, None]

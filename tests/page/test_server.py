@@ -95,6 +95,8 @@ def test_tells_of_the_voice(page: str) -> None:
         "speakers": ["anna", "ben"],
         "variants": ["fp32", "quiet"],
         "speeds": [0.5, 2.0],
+        "pitches": [-12.0, 12.0],
+        "energies": [-12.0, 12.0],
         "temperature": None,
         "characters": LIMITS.characters,
     }
@@ -107,6 +109,8 @@ def test_tells_of_the_voice(page: str) -> None:
         ({"text": "..."}, "nothing in the text can be spoken in en-us: '...'"),
         ({"text": "Hi.", "speaker": "carl"}, "no speaker 'carl'"),
         ({"text": "Hi.", "speed": 9}, "speed must be 0.5 to 2.0"),
+        ({"text": "Hi.", "pitch": -13}, "pitch must be -12 to 12 semitones, not -13"),
+        ({"text": "Hi.", "energy": 20}, "energy must be -12 to 12 dB, not 20"),
         ({"text": "Hi.", "variant": "int3"}, "no variant 'int3'"),
         ({"text": "a " * LIMITS.characters}, f"more than {LIMITS.characters} characters"),
     ],

@@ -131,7 +131,7 @@ def test_many_threads_prepare_a_shape_once_and_are_all_counted(plain: Runtime) -
 @pytest.fixture(scope="module")
 def compiled(bundle: Bundle, trained: tuple[Path, Path], cpp: None) -> Bucketed:
     """The bundle as if of a corpus of one length: one bucket a graph, because each takes seconds to compile."""
-    lengths = Lengths(tokens=(32,) * 4, frames=(96,) * 4)
+    lengths = Lengths(tokens=(32,) * 4, frames=(192,) * 4)
     small = dataclasses.replace(bundle, description=dataclasses.replace(bundle.description, lengths=lengths))
     return load_runtime("torch-compiled", small, LoadOptions(trained=trained, warm_up=True))
 

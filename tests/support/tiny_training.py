@@ -72,6 +72,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
     if kind == "acoustic":
         model |= {"decoder": "regression", "encoder_blocks": 1, "encoder_kernel": 3, "decoder_blocks": 2}
         model |= {"decoder_kernel": 3, "dropout": 0.1, "flow_steps": 2, "prosody": True}
+        model["prosody_dropout"] = changes.get("dropout", 0.1)
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4}
     elif kind == "language_model":
         model |= {"encoder_blocks": 1, "encoder_kernel": 3, "layers": 2, "heads": 2, "feed_forward": 24, "dropout": 0.1}

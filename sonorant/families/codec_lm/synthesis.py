@@ -84,10 +84,18 @@ class CodecLmSpeaking:
             raise SonorantError(f"a prompt's codes are 0 to {codes - 1}, not {prompt_PG.min()} to {prompt_PG.max()}")
 
     def synthesize(
-        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
     ) -> Synthesized:
         """As `Speaking.synthesize`, with the voice's defaults. Raises SonorantError for another manner than its own."""
-        for pace, higher, louder in zip(speed, pitch, energy, strict=True):
+        same = np.zeros(len(speed))
+        changes = (same if change is None else change for change in (pitch, energy))
+        for pace, higher, louder in zip(speed, *changes, strict=True):
             self.check(Manner(speed=float(pace), pitch=float(higher), energy=float(louder)))
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)

@@ -60,12 +60,16 @@ class AcousticConfig:
     prosody: bool = False
     """Whether pitch and energy of each token are predicted, and may be changed, and the decoder tells pitch and voicing
     of each frame, which a vocoder with a source needs. The default is for models of before."""
+    prosody_dropout: float = 0.4
+    """Dropout of what predicts length, pitch and energy, 0 to below 1. Much: an hour of speech has melodies enough to
+    be learned by heart, and few to learn from."""
 
     def __post_init__(self) -> None:
         if self.encoder_kernel % 2 == 0 or self.decoder_kernel % 2 == 0:
             raise ValueError("encoder_kernel and decoder_kernel must be odd")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ValueError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+        for name in ("dropout", "prosody_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be at least 0 and below 1, not {getattr(self, name)}")
         if min(self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.flow_steps) < 1:
             raise ValueError("channels, expansion, encoder_blocks, decoder_blocks and flow_steps must be at least 1")
 
@@ -105,7 +109,7 @@ class AcousticModel(PhonemeEncoder):
         self.config = config
         width = config.channels
         if config.prosody:
-            self.prosody = ProsodyPredictor(width)
+            self.prosody = ProsodyPredictor(width, config.prosody_dropout)
             self.melody = nn.Linear(PROSODY, width)
         else:
             self.duration = DurationPredictor(width)

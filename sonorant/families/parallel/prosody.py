@@ -14,7 +14,6 @@ PITCH_STD = 0.25
 """Octaves: about how far a speaker's pitch goes up and down."""
 TYPICAL = 1.5
 """Log frames of a token, about which predictors begin."""
-DROPOUT = 0.4
 NEAR_TOKENS = 16.0
 """Tokens from the beginning and the end of an utterance that count for its melody."""
 
@@ -38,14 +37,13 @@ class DurationPredictor(nn.Module):
 
 
 class ProsodyPredictor(nn.Module):
-    """Length, pitch and energy of each token, from encoder states and where in the utterance it stands. Much dropout:
-    an hour of speech has melodies enough to be learned by heart, and few to learn from."""
+    """Length, pitch and energy of each token, from encoder states and where in the utterance it stands."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
-        self.dropout = Dropout(DROPOUT)
+        self.dropout = Dropout(dropout)
         self.place = nn.Linear(3, width)
-        self.stack = ConvNeXtStack(width, expansion=1, kernel=7, blocks=3, dropout=DROPOUT)
+        self.stack = ConvNeXtStack(width, expansion=1, kernel=7, blocks=3, dropout=dropout)
         self.out = nn.Linear(width, 1 + PROSODY)
 
     def forward(self, states_BNC: Tensor, mask_BN1: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:

@@ -59,7 +59,13 @@ class ParallelSpeaking:
                 raise SonorantError(f"{name} must be {-most:g} to {most:g} {unit}, not {value:g}")
 
     def synthesize(
-        self, tokens: Ints, lengths: Ints, speaker: Ints, speed: Floats, pitch: Floats, energy: Floats
+        self,
+        tokens: Ints,
+        lengths: Ints,
+        speaker: Ints,
+        speed: Floats,
+        pitch: Floats | None = None,
+        energy: Floats | None = None,
     ) -> Synthesized:
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed, pitch, energy)
         samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
