@@ -1,10 +1,12 @@
 """The pipeline's graph, read from dvc.yaml."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import networkx
+import yaml
 
 from sonorant.errors import SonorantError
 
@@ -19,12 +21,25 @@ class Pipeline:
     """All stages, direct and indirect, that a stage needs."""
     inputs: dict[str, tuple[Path, ...]]
     """Other stages' outputs that a stage reads."""
+    params: dict[str, tuple[str, ...]]
+    """Sections and keys of params.yaml that a stage reads, or that its definition in dvc.yaml is filled in with."""
     outs: tuple[Path, ...]
+    writes: dict[str, tuple[Path, ...]]
+    """The outs of each stage."""
     commands: dict[str, str]
     sources: tuple[Path, ...]
     """Files that stages read and none writes."""
     cache: Path
     """Absolute folder of DVC's cache."""
+
+    def writer(self, file: Path) -> str | None:
+        """The stage that writes this file; None if none does."""
+        return next((name for name, outs in self.writes.items() if any(file.is_relative_to(out) for out in outs)), None)
+
+    def settings_of(self, stage: str, keys: Iterable[str]) -> list[str]:
+        """Those of the `keys` (section.key) on which the stage depends, itself or through those it needs."""
+        read = {name for each in (stage, *self.needs[stage]) for name in self.params[each]}
+        return [key for key in keys if any(f"{key}.".startswith(f"{name}.") for name in read)]
 
     def order(self, wanted: Sequence[str] | None) -> list[str]:
         """The wanted stages (None = all) and all they need, in the order that `dvc repro <wanted>` would run them.
@@ -53,6 +68,7 @@ def up_to_date(root: Path, stage: str) -> bool:
 
 def read_graph(root: Path) -> Pipeline:
     """Read dvc.yaml in the folder `root`, with the values of params.yaml. Raises SonorantError if DVC refuses it."""
+    from dvc.dependency import ParamsDependency
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from dvc.stage import PipelineStage
@@ -65,7 +81,9 @@ def read_graph(root: Path) -> Pipeline:
             named = {stage: stage.name for stage in graph if isinstance(stage, PipelineStage)}
             place = {stage: number for number, stage in enumerate(named)}
             order = networkx.lexicographical_topological_sort(graph.reverse(), key=lambda stage: place.get(stage, -1))
-            outs = {Path(out.fs_path) for stage in named for out in stage.outs}
+            writes = {name: [Path(out.fs_path) for out in stage.outs] for stage, name in named.items()}
+            outs = {out for written in writes.values() for out in written}
+            filled_in = yaml.safe_load((root / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
             deps = {name: [Path(dep.fs_path) for dep in stage.deps] for stage, name in named.items()}
             written = {dep for read in deps.values() for dep in read if any(_overlap(dep, out) for out in outs)}
             sources = {dep for read in deps.values() for dep in read if dep not in written and dep.is_relative_to(root)}
@@ -79,7 +97,15 @@ def read_graph(root: Path) -> Pipeline:
                     name: tuple(sorted(dep.relative_to(root) for dep in read if dep in written))
                     for name, read in deps.items()
                 },
+                params={
+                    name: (
+                        *(key for dep in stage.deps if isinstance(dep, ParamsDependency) for key in dep.params),
+                        *re.findall(r"\$\{([\w.]+)", str(filled_in[name])),
+                    )
+                    for stage, name in named.items()
+                },
                 outs=tuple(sorted(out.relative_to(root) for out in outs)),
+                writes={name: tuple(out.relative_to(root) for out in outs) for name, outs in writes.items()},
                 commands={
                     name: stage.cmd if isinstance(stage.cmd, str) else " && ".join(stage.cmd)
                     for stage, name in named.items()

@@ -107,12 +107,8 @@ def train_and_export(
 @task(task_run_name="{stage}", **STAGE)
 def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None) -> State[Any] | None:
     """Bring one stage of the project in the folder `where` up to date, a training on `nodes`; log its output."""
-    environment = {"SONORANT_EXECUTION": execution}
-    if "MLFLOW_TRACKING_URI" not in os.environ:
-        environment["MLFLOW_TRACKING_URI"] = store_uri()
-    # --single-item leaves the stages before it unlocked, so that several runs can work at the same time.
-    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage]
-    what, folder = f"stage '{stage}'", Path(where)
+    what = f"stage '{stage}'"
+    command, folder, environment = stage_command(stage, Path(where), execution)
     try:
         if nodes is None or not stage.startswith(TRAINING) or up_to_date(folder, stage):
             run_logged(what, command, folder, environment)
@@ -123,6 +119,15 @@ def run_stage(stage: str, where: str, execution: str, nodes: Nodes | None = None
     except SonorantError as error:
         return Failed(message=str(error))
     return None
+
+
+def stage_command(stage: str, folder: Path, execution: str) -> tuple[list[str], Path, dict[str, str]]:
+    """What brings one stage of the project in `folder` up to date: command, folder and environment."""
+    environment = {"SONORANT_EXECUTION": execution}
+    if "MLFLOW_TRACKING_URI" not in os.environ:
+        environment["MLFLOW_TRACKING_URI"] = store_uri()
+    # --single-item leaves the stages before it unlocked, so that several runs can work at the same time.
+    return [sys.executable, "-m", "dvc", "--wait-for-lock", "repro", "--single-item", stage], folder, environment
 
 
 @task(task_run_name="register", **ACTION)

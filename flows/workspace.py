@@ -1,8 +1,8 @@
 """Copies of the project to run with other settings; they share its DVC cache and run directories."""
 
 import configparser
-import copy
 import difflib
+import json
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping
@@ -57,7 +57,7 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
     (root / SHARED).mkdir(exist_ok=True)
     (folder / SHARED).symlink_to((root / SHARED).resolve())
     _configure_dvc(root, folder, cache)
-    _edit(folder / "params.yaml", overrides)
+    edit(folder / "params.yaml", overrides)
     graph = read_graph(folder)
     for source in graph.sources:
         if not (folder / source).exists() and (root / source).exists():
@@ -101,19 +101,28 @@ def _configure_dvc(root: Path, folder: Path, cache: Path) -> None:
         config.write(file)
 
 
-def _edit(file: Path, overrides: Mapping[str, Any]) -> None:
-    yaml = ruamel.yaml.YAML()  # keeps comments and order
+def edit(file: Path, overrides: Mapping[str, Any]) -> None:
+    """Write `overrides`, checked before, into params.yaml; every other line stays as it is, comments too."""
+    yaml = ruamel.yaml.YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
+    yaml.representer.add_representer(type(None), lambda to, _: to.represent_scalar("tag:yaml.org,2002:null", "null"))
     settings = yaml.load(file.read_text(encoding="utf-8"))
     for key, value in overrides.items():
         *sections, last = key.split(".")
         here = settings
         for section in sections:
             here = here[section]
-        here[last] = copy.deepcopy(value)
+        here[last] = _as_yaml(yaml, value)
     with atomic_file(file) as temporary, temporary.open("w", encoding="utf-8") as output:
         yaml.dump(settings, output)
+
+
+def _as_yaml(yaml: ruamel.yaml.YAML, value: Any) -> Any:
+    """The value for ruamel to write: lists in one line, and 1e-05 with the point without which PyYAML reads a text."""
+    if isinstance(value, float) and "e" in (text := repr(value)) and "." not in text:
+        return yaml.load(text.replace("e", ".0e"))
+    return yaml.load(json.dumps(value)) if isinstance(value, list | dict) else value
 
 
 def _keys(settings: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from flows.workspace import bring_back, make_workspace
+import yaml
+
+from flows.workspace import bring_back, edit, make_workspace
 from tests.flows.conftest import dvc
+from tests.support.imports import ROOT
 
 
 def test_a_run_that_is_run_again_gets_a_new_copy_and_loses_nothing_shared(make_project: Callable[..., Path]) -> None:
@@ -64,3 +67,27 @@ def test_runs_of_two_families_see_each_other_and_leave_what_is_the_others(make_p
     again = make_workspace(root, root / "runs" / "workspaces" / "again", {"voice.family": "codec_lm"})
     assert not (again / "reports/families/codec_lm").exists(), "its own stage writes it"
     assert (again / "reports/families/parallel").is_dir() and not (again / "reports/families").is_symlink()
+
+
+def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Path) -> None:
+    before = (ROOT / "params.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "params.yaml"
+    file.write_text(before, encoding="utf-8")
+    values = {
+        "train_vocoder.learning_rate": 4e-05,  # PyYAML takes 4e-05 for a text
+        "acoustic.channels": 96,
+        "codec.levels": [8, 8, 8],
+        "train_acoustic.precision": "bf16",
+        "train_vocoder.adversarial": True,
+        "prepare.decisions": "corpora/my file.csv",
+        "promote.max_rtf.parallel": 0.01,
+    }
+    edit(file, values)
+    after = file.read_text(encoding="utf-8")
+    for key, value in values.items():
+        here = yaml.safe_load(after)
+        for part in key.split("."):
+            here = here[part]
+        assert (here, type(here)) == (value, type(value)), key
+    changed = [old for old, new in zip(before.splitlines(), after.splitlines(), strict=True) if old != new]
+    assert len(changed) == len(values), changed
