@@ -53,7 +53,16 @@ def _parser() -> argparse.ArgumentParser:
     description = "Use a voice that Sonorant trained, and check the machine that trains it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (add_say, _add_demo_page, _add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review):
+    for add in (
+        add_say,
+        _add_demo_page,
+        _add_doctor,
+        _add_watch,
+        _add_sync_tracking,
+        _add_plan,
+        _add_review,
+        _add_tune,
+    ):
         add(commands)
     return parser
 
@@ -172,20 +181,29 @@ def _add_review(commands: argparse._SubParsersAction) -> None:
     _add_task(commands, "review", "a page on this machine: hear doubtful recordings first, keep, drop or edit them")
 
 
-def _add_task(commands: argparse._SubParsersAction, task: str, summary: str) -> None:
+def _add_tune(commands: argparse._SubParsersAction) -> None:
+    _add_task(
+        commands, "tune", "search for better settings of params.yaml; each trial is a run of the pipeline", "flows"
+    )
+
+
+def _add_task(commands: argparse._SubParsersAction, task: str, summary: str, room: str = "tasks") -> None:
     # No word begins with this prefix, so all options, --help too, are left to the task.
     command = commands.add_parser(task, help=summary, add_help=False, prefix_chars="\0")
     command.add_argument("arguments", nargs="*")
-    command.set_defaults(run=_run_task, task=task)
+    command.set_defaults(run=_run_task, task=task, room=room)
 
 
 def _run_task(arguments: argparse.Namespace) -> None:
-    """Run the project's own tasks/<task>.py, which reads params.yaml; neither belongs to the installed library."""
-    task = arguments.task
-    if not Path(f"tasks/{task}.py").is_file():
-        raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the folder with params.yaml and tasks/")
+    """Run the project's own <room>/<task>.py, which reads params.yaml; neither belongs to the installed library."""
+    task, room = arguments.task, arguments.room
+    if not Path(f"{room}/{task}.py").is_file():
+        raise SonorantError(f"sonorant {task}: needs the pipeline; run it in the folder with params.yaml and {room}/")
+    command = [sys.executable, "-m", f"{room}.{task}", *arguments.arguments]
+    if room == "flows":
+        os.execv(command[0], command)  # it has processes to end in order when Ctrl-C or SIGTERM comes
     end_cleanly_on_sigterm()  # so that the task ends too
-    raise SystemExit(subprocess.run([sys.executable, "-m", f"tasks.{task}", *arguments.arguments]).returncode)
+    raise SystemExit(subprocess.run(command).returncode)
 
 
 if __name__ == "__main__":

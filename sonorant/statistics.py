@@ -1,4 +1,4 @@
-"""95 % intervals: percentile bootstrap over sentences, utterances or rounds, and Wilson's for fractions.
+"""95 % intervals: percentile bootstrap over sentences, utterances or rounds, Wilson's for fractions, Student's for few.
 
 For differences or ratios within a sentence the bootstrap is paired: what a hard sentence adds to both sides cancels,
 and the interval is far narrower than two separate ones. Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
@@ -6,7 +6,7 @@ chapter 13; for error rates Bisani and Ney, ICASSP 2004.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,3 +54,15 @@ def wilson_interval(events: int, trials: int) -> tuple[float, float]:
     centre = (fraction + Z**2 / (2 * trials)) / middle
     half = Z / middle * math.sqrt(fraction * (1 - fraction) / trials + Z**2 / (4 * trials**2))
     return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def student_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the mean of a few differences, as between trainings under two seeds or more.
+
+    Student's (Biometrika 1908): from so few a bootstrap is far too narrow.
+    """
+    from scipy.stats import t  # not needed for speaking
+
+    values = np.asarray(differences, dtype=np.float64)
+    half = float(t.ppf(0.975, len(values) - 1)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(values.mean()) - half, float(values.mean()) + half

@@ -1,0 +1,155 @@
+"""`sonorant tune`: search for better settings of params.yaml with Optuna, each trial a run of the pipeline."""
+
+import argparse
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flows.demo import PREFECT_ENVIRONMENT
+from sonorant.errors import SonorantError
+from sonorant.say import end_cleanly_on_sigterm
+from tasks import check_params, params
+from tasks.stage import run
+
+EXAMPLES = """\
+examples:
+  sonorant tune run tuning/vocoder.yaml --workers 2     begin, or go on where it was stopped
+  sonorant tune status vocoder                          its trials, the best, which settings matter
+  sonorant tune compare vocoder --seeds 5               the best against the defaults, under fresh seeds
+  sonorant tune apply vocoder                           the best trial's settings into params.yaml
+
+SONORANT_TUNING_STORAGE names a database for several machines (default: runs/tuning.db); docs/tuning.md says more.
+"""
+
+
+def main() -> None:
+    """Read the command line and do what it says."""
+    parser = argparse.ArgumentParser(
+        prog="sonorant tune", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for add in (_add_run, _add_status, _add_compare, _add_apply):
+        add(commands)
+    arguments = parser.parse_args()
+    for name, value in PREFECT_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    end_cleanly_on_sigterm()  # Prefect hands the signal on when the flow has ended; its own server must end too
+    try:
+        arguments.run(arguments)
+    except KeyboardInterrupt:  # the workers have given their trials back
+        raise SystemExit(128 + signal.SIGINT) from None
+
+
+def _add_run(commands: Any) -> None:
+    command = _command(commands, "run", _run, "run trials until all are done; the same command goes on")
+    command.add_argument("search", type=Path, metavar="FILE", help="the search, such as tuning/vocoder.yaml")
+    command.add_argument("--trials", type=int, metavar="N", help="so many in all, instead of the file's number")
+    _add_workers(command)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    check_params.check()
+    from flows.tuning.results import summary
+    from flows.tuning.worker import tune
+
+    state: Any = tune(str(arguments.search), arguments.trials, arguments.workers, return_state=True)
+    if not state.is_completed():
+        raise SonorantError(f"{state.message}")
+    print(f"\n{summary(_study(state.result()))}")
+
+
+def _add_status(commands: Any) -> None:
+    command = _command(commands, "status", _status, "a study's trials, the best, and which settings matter")
+    command.add_argument("study", nargs="?", metavar="STUDY", help="name of the study (default: the names of all)")
+
+
+def _status(arguments: argparse.Namespace) -> None:
+    import optuna
+
+    from flows.tuning.results import counts, summary
+    from flows.tuning.study import load_study, open_storage
+
+    if arguments.study:
+        print(summary(_study(arguments.study)))
+        return
+    storage = open_storage()
+    for name in optuna.get_all_study_names(storage):
+        print(f"{name}: {counts(load_study(storage, name))}")
+
+
+def _add_compare(commands: Any) -> None:
+    command = _command(commands, "compare", _compare, "a trial against the defaults: both again under fresh seeds")
+    _add_trial(command)
+    command.add_argument("--seeds", type=int, default=5, metavar="N", help="trainings of each (default 5)")
+    _add_workers(command)
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    check_params.check()
+    from flows.results import plain_table
+    from flows.tuning.compare import begin_comparison, differences
+    from flows.tuning.results import chosen, difference_rows, summary
+    from flows.tuning.worker import compare
+
+    study = _study(arguments.study)
+    comparison = begin_comparison(study, chosen(study, arguments.trial), arguments.seeds)
+    state: Any = compare(comparison.name, arguments.workers, return_state=True)
+    if not state.is_completed():
+        raise SonorantError(f"{state.message}")
+    rows = difference_rows(differences(comparison), comparison.search.objectives)
+    print(f"\n{summary(comparison)}\n\n{plain_table(rows)}")
+
+
+def _add_apply(commands: Any) -> None:
+    command = _command(commands, "apply", _apply, "write a trial's settings into params.yaml; comments stay")
+    _add_trial(command)
+
+
+def _apply(arguments: argparse.Namespace) -> None:
+    from flows.tuning.results import changed, chosen
+    from flows.workspace import check_overrides, edit
+
+    study = _study(arguments.study)
+    trial = chosen(study, arguments.trial)
+    settings = changed(study, trial)
+    check_overrides(params.PARAMS, settings)
+    edit(params.PARAMS, settings)
+    print(f"{params.PARAMS}: trial {trial.number} of study '{study.name}'")
+    for key, value in settings.items():
+        print(f"  {key}: {value}")
+    if study.search.fixed or study.search.fidelity:
+        print("  what the search fixed for its trials alone is not taken over")
+    print("next: dvc repro")
+
+
+def _command(commands: Any, name: str, action: Callable[[argparse.Namespace], None], summary: str) -> Any:
+    command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    command.set_defaults(run=action)
+    return command
+
+
+def _add_trial(command: Any) -> None:
+    command.add_argument("study", metavar="STUDY", help="name of the study")
+    command.add_argument("--trial", type=int, metavar="N", help="this trial (default: the best)")
+
+
+def _add_workers(command: Any) -> None:
+    command.add_argument("--workers", type=_count, default=1, metavar="N", help="processes here, each with its share")
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not a number from 1")
+
+
+def _study(name: str) -> Any:
+    from flows.tuning.study import load_study, open_storage
+
+    return load_study(open_storage(), name)
+
+
+if __name__ == "__main__":
+    run(main)

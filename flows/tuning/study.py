@@ -1,0 +1,266 @@
+"""The study of a search, in Optuna's storage: made or taken up again, its trials counted and handed out."""
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.exceptions import ExperimentalWarning, TrialPruned, UpdateFinishedTrialError
+from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from flows.tuning.search import Search, coded
+from sonorant.errors import SonorantError
+from sonorant.files import parse_checked
+from sonorant.tracking.store import locked, shown
+
+STORAGE = "SONORANT_TUNING_STORAGE"
+"""Variable with the storage's address, which may hold a password."""
+LOCKS = Path("runs/tuning")
+HEARTBEAT = int(os.environ.get("SONORANT_TUNING_HEARTBEAT", "30"))
+"""Seconds between a worker's signs of life; one that is silent for three times as long is dead."""
+RETRIES = 5
+"""How often a trial is taken up again whose worker died."""
+WORTH = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+"""States of trials that a study is kept for."""
+HOPELESS = 3
+"""A study ends where so many trials failed and none succeeded."""
+SEARCH, BASE, DEFAULTS, COMPARES = "search", "base", "defaults", "compares"
+"""Attributes of a study."""
+AGAIN = "retry_history"
+"""Optuna's attribute of a trial: the numbers of those that it takes up again."""
+SETTINGS, ERROR, SECONDS, LEVEL = "settings", "error", "seconds", "level"
+"""Attributes of a trial: its settings by key; why it failed; how long it took; the last level of fidelity."""
+INTERVALS, ALSO, ARM = "intervals", "also", "arm"
+"""Attributes of a trial: the intervals of its values, null for none; more figures by name; its part in a comparison."""
+
+warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and constant_liar; the lock pins Optuna
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+
+
+class TrialFailed(SonorantError):
+    """The trial cannot be judged, others can: its settings contradict each other, or it diverged."""
+
+
+def open_storage(folder: Path = Path()) -> RDBStorage:
+    """The storage that SONORANT_TUNING_STORAGE names, else runs/tuning.db of the project. Raises SonorantError."""
+    address = os.environ.get(STORAGE) or f"sqlite:///{(folder / 'runs' / 'tuning.db').resolve()}"
+    sqlite = address.startswith("sqlite")
+    (folder / "runs").mkdir(exist_ok=True)
+    try:
+        with locked(folder / LOCKS / "storage.lock"):  # two processes that make the tables would collide
+            return RDBStorage(
+                address,
+                engine_kwargs={"connect_args": {"timeout": 60}} if sqlite else {"pool_pre_ping": True},
+                heartbeat_interval=HEARTBEAT,
+                grace_period=3 * HEARTBEAT,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(max_retry=RETRIES),
+            )
+    except ImportError:
+        raise SonorantError(f"{STORAGE}: {shown(address)} needs a driver: pip install 'sonorant[postgres]'") from None
+    except Exception as error:
+        raise SonorantError(f"{STORAGE}: {shown(address)} does not answer: {shown(error)[:200]}") from None
+
+
+class TuningStudy:
+    """A search with its trials."""
+
+    def __init__(self, study: optuna.Study) -> None:
+        self.study = study
+        self.search: Search = parse_checked(study.user_attrs[SEARCH], Search, Path(study.study_name))
+        self.defaults: dict[str, Any] = study.user_attrs[DEFAULTS]
+        """The project's own values of the keys of the space, as they were when the study began."""
+
+    @property
+    def compares(self) -> bool:
+        """Whether this is a comparison, see `flows/tuning/compare.py`: its trials are given, not searched for."""
+        return COMPARES in self.study.user_attrs
+
+    @property
+    def name(self) -> str:
+        return str(self.study.study_name)
+
+    @property
+    def trials(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+    def left(self) -> int:
+        """Trials that nobody has begun. One that was taken up again counts once."""
+        trials = self.trials
+        waiting = sum(trial.state == TrialState.WAITING for trial in trials)
+        again = {number for trial in trials for number in trial.system_attrs.get(AGAIN, [])}
+        begun = sum(trial.state != TrialState.WAITING and trial.number not in again for trial in trials)
+        return waiting if self.compares else max(waiting, self.search.count - begun)
+
+    def at_work(self) -> int:
+        """Trials that somebody is at."""
+        return sum(trial.state == TrialState.RUNNING for trial in self.trials)
+
+    def raise_if_hopeless(self) -> None:
+        """Raise SonorantError with the first failure if all trials fail."""
+        errors = [trial.user_attrs[ERROR] for trial in self.trials if ERROR in trial.user_attrs]
+        if len(errors) >= HOPELESS and not any(trial.state in WORTH for trial in self.trials):
+            raise SonorantError(f"study '{self.name}': all of {len(errors)} trials failed; the first: {errors[0]}")
+
+    def next_trial(self, run: Callable[[Trial, dict[str, Any]], Sequence[float]]) -> bool:
+        """Run one more trial by `run(trial, settings) -> values`; false if none is left.
+
+        A trial that `run` leaves by TrialPruned or TrialFailed has ended; one that is interrupted, or whose worker is
+        dead, is taken up again by whoever asks next. Any other error ends the search.
+        """
+        with ExitStack() as claim:
+            # Counted and taken in one go. Workers on machines without a common disk may begin a trial too many each.
+            claim.enter_context(locked(LOCKS / f"{self.name}.lock"))
+            optuna.storages.fail_stale_trials(self.study)
+            if self.left() == 0:
+                return False
+            self.study.sampler = sampler_of(self.search, len(self.trials))
+            self.study.pruner = pruner_of(self.search)
+            interrupted: list[BaseException] = []
+            asked: list[int] = []
+
+            def objective(trial: Trial) -> Sequence[float]:
+                asked.append(trial.number)
+                settings = self._settings_of(trial)
+                claim.close()
+                try:
+                    return run(trial, settings)
+                except TrialPruned:
+                    raise
+                except SonorantError as error:
+                    trial.set_user_attr(ERROR, str(error))
+                    raise
+                except UpdateFinishedTrialError:
+                    raise
+                except BaseException as error:  # Ctrl-C, SIGTERM, the end of a flow run
+                    RetryHeartbeatStaleTrialCallback()(self.study, self.trials[trial.number])
+                    interrupted.append(error)
+                    raise KeyboardInterrupt from None  # which Optuna takes for the end of the trial
+
+            try:
+                self.study.optimize(objective, n_trials=1, catch=(TrialFailed,))
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise interrupted[0] from None
+                raise
+            except (UpdateFinishedTrialError, ValueError):
+                if not any(asked[0] in trial.system_attrs.get(AGAIN, []) for trial in self.trials):
+                    raise  # else this process was suspended and taken for dead: another does the trial
+        self.raise_if_hopeless()
+        return True
+
+    def _settings_of(self, trial: Trial) -> dict[str, Any]:
+        """By key; in a comparison they stand there, else the sampler chooses. A trial taken up again keeps its own."""
+        if SETTINGS not in trial.user_attrs:
+            trial.set_user_attr(SETTINGS, self.search.suggest(trial))
+        return dict(trial.user_attrs[SETTINGS])
+
+
+def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], base: dict[str, Any]) -> TuningStudy:
+    """The study of a search, made or taken up again.
+
+    Args:
+        defaults: the project's own values of the keys of the space; the first trial, if the space has them.
+        base: all other settings that decide the figures, by key.
+
+    Raises SonorantError if it exists with another space, objectives or base: their trials do not compare.
+    """
+    wanted = json.loads(json.dumps({SEARCH: asdict(search), BASE: base, DEFAULTS: defaults}))
+    with locked(LOCKS / f"{search.study}.lock"):
+        if search.study in optuna.get_all_study_names(storage):
+            study = optuna.load_study(study_name=search.study, storage=storage)
+            try:
+                _check_same(search.study, study.user_attrs, wanted)
+                study.set_user_attr(SEARCH, wanted[SEARCH])  # the number of trials may have changed
+                return TuningStudy(study)
+            except SonorantError:
+                if any(trial.state in WORTH for trial in study.get_trials(deepcopy=False)):
+                    raise
+            optuna.delete_study(study_name=search.study, storage=storage)
+        study = optuna.create_study(
+            storage=storage, study_name=search.study, directions=list(search.objectives.values())
+        )
+        for name, value in wanted.items():
+            study.set_user_attr(name, value)
+        if all(search.space[key].contains(value) for key, value in defaults.items()):
+            study.enqueue_trial({key: coded(value) for key, value in defaults.items()})
+        return TuningStudy(study)
+
+
+def make_comparison(
+    study: TuningStudy, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]
+) -> TuningStudy:
+    """A study of given trials, `arms` by name with their settings; those that it has already are not added again.
+
+    Raises SonorantError if it began with other settings in `base`.
+    """
+    storage, search = open_storage(), replace(study.search, study=name, fixed={}, prune=None, fidelity=None)
+    with locked(LOCKS / f"{name}.lock"):
+        if name in optuna.get_all_study_names(storage):
+            made = optuna.load_study(study_name=name, storage=storage)
+            _check_base(name, made.user_attrs[BASE], base)
+        else:
+            made = optuna.create_study(storage=storage, study_name=name, directions=list(search.objectives.values()))
+            for key, value in {SEARCH: asdict(search), BASE: base, DEFAULTS: {}, COMPARES: study.name}.items():
+                made.set_user_attr(key, json.loads(json.dumps(value)))
+        there = {trial.user_attrs[ARM] for trial in made.get_trials(deepcopy=False)}
+        for arm, settings in arms.items():
+            if arm not in there:
+                made.enqueue_trial({}, user_attrs={ARM: arm, SETTINGS: settings})
+    return TuningStudy(made)
+
+
+def load_study(storage: RDBStorage, name: str) -> TuningStudy:
+    """A study by name. Raises SonorantError if there is none."""
+    names = optuna.get_all_study_names(storage)
+    if name not in names:
+        there = f"there are: {', '.join(names)}" if names else "there are none; begin with: sonorant tune run"
+        raise SonorantError(f"unknown study '{name}'; {there}")
+    return TuningStudy(optuna.load_study(study_name=name, storage=storage))
+
+
+def _check_same(name: str, kept: dict[str, Any], wanted: dict[str, Any]) -> None:
+    remedy = "give the search another name (study:) or put it back"
+    for part in ("objectives", "space", "fixed", "fidelity", "prune", "sampler", "seed"):
+        if kept[SEARCH].get(part) != wanted[SEARCH].get(part):
+            raise SonorantError(f"study '{name}' exists with another '{part}', and its trials do not compare: {remedy}")
+    _check_base(name, kept[BASE], wanted[BASE])
+
+
+def _check_base(name: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
+    for key in sorted({*kept, *now}):
+        if kept.get(key) != now.get(key):
+            raise SonorantError(
+                f"study '{name}' began with {key} = {kept.get(key)!r}, params.yaml has {now.get(key)!r} now: "
+                "give the search another name (study:) or put it back"
+            )
+
+
+def sampler_of(search: Search, number: int) -> optuna.samplers.BaseSampler:
+    """The sampler for the trial after `number` others: seeded by it, as two workers must not draw the same."""
+    seed = 10007 * search.seed + number
+    if search.sampler == "grid":
+        return optuna.samplers.GridSampler(search.grid(), seed=search.seed)
+    if search.sampler == "nsga2":
+        return optuna.samplers.NSGAIISampler(seed=seed)
+    if search.sampler == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    return optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+
+
+def pruner_of(search: Search) -> optuna.pruners.BasePruner:
+    """The pruner that the search asks for; of levels of fidelity successive halving, a level a rung."""
+    if search.fidelity:
+        return optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=search.fidelity.keep)
+    if not (prune := search.prune):
+        return optuna.pruners.NopPruner()
+    if prune.pruner == "median":
+        return optuna.pruners.MedianPruner(n_startup_trials=prune.first_trials, n_warmup_steps=prune.first_step)
+    if prune.pruner == "hyperband":
+        return optuna.pruners.HyperbandPruner(min_resource=prune.first_step, reduction_factor=prune.keep)
+    return optuna.pruners.SuccessiveHalvingPruner(min_resource=prune.first_step, reduction_factor=prune.keep)

@@ -1,0 +1,205 @@
+"""One trial as a Prefect run: a copy of the project with its settings, the stages that its figures need, its values."""
+
+import fcntl
+import hashlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from optuna.exceptions import TrialPruned
+from optuna.trial import Trial
+from prefect import flow, get_run_logger, tags, task
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+from prefect.states import Completed, Failed, State
+
+from flows.command import run_logged
+from flows.graph import Pipeline, read_graph
+from flows.train_and_export import TRAINING, stage_command
+from flows.tuning.figures import Figure, LiveCurve, NoFigure, points_of
+from flows.tuning.search import Search
+from flows.tuning.study import ALSO, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFailed
+from flows.workspace import make_workspace
+from sonorant.errors import SonorantError
+from sonorant.tracking.study import close_trial, open_trial
+from tasks import check_params, params
+
+Values = tuple[float, ...]
+
+
+class TrialWork:
+    """What a trial does, in the project's folder `root`."""
+
+    def __init__(self, search: Search, study: str, trial: Trial, settings: Mapping[str, Any], root: Path) -> None:
+        self.search, self.study, self.trial, self.settings, self.root = search, study, trial, settings, root
+        self.figures = [Figure(name) for name in search.objectives]
+        self.where = root / "runs" / "workspaces" / f"{study}-{trial.number}"
+        self.also: dict[str, float] = {}
+        """Figures besides the objectives."""
+        self._reported: set[int] = set()
+        self._last_step: int | None = None
+        """The step at which pruning would save nothing."""
+
+    def run(self) -> Values:
+        """Run it as a Prefect run. Raises TrialPruned, TrialFailed, or SonorantError if no trial can do better."""
+        ended: list[Values | Exception] = []
+
+        def work() -> State[Any]:
+            try:
+                ended.append(self._tracked(str(flow_run.id)))
+                return Completed(message=", ".join(f"{value:.6g}" for value in ended[0]))  # type: ignore[union-attr]
+            except TrialPruned as error:
+                ended.append(error)
+                return Completed(name="Pruned", message=str(error))
+            except SonorantError as error:
+                ended.append(error)
+                get_run_logger().error("%s", error)
+                return Failed(message=str(error))
+
+        try:
+            with tags(self.study):
+                state: Any = tune_trial(self.study, self.trial.number, dict(self.settings), work, return_state=True)
+        finally:
+            if not ended or not isinstance(ended[0], TrialFailed):  # whose copy stays, to look at
+                shutil.rmtree(self.where, ignore_errors=True)  # DVC's cache has the outputs
+        if not ended:
+            state.result()  # raises what nobody foresaw
+        if isinstance(ended[0], Exception):
+            raise ended[0]
+        return ended[0]
+
+    def _tracked(self, execution: str) -> Values:
+        """The trial as a child of the study's MLflow run, the runs of its stages below it."""
+        started, status, why = time.monotonic(), "KILLED", ""
+        values: Values = ()
+        open_trial(self.study, self.trial.number, execution, self.settings)
+        try:
+            values = self._climb(execution)
+            status = "FINISHED"
+            return values
+        except TrialPruned as error:
+            status, why = "FINISHED", str(error)
+            raise
+        except SonorantError as error:
+            status, why = "FAILED", str(error)
+            raise
+        finally:
+            self.trial.set_user_attr(SECONDS, round(time.monotonic() - started, 1))
+            figures = self.also | dict(zip(self.search.objectives, values, strict=False))  # none, or all
+            close_trial(self.study, self.trial.number, status, figures, why)
+
+    def _climb(self, execution: str) -> Values:
+        """The values at the last level of fidelity."""
+        values: Values = ()
+        for number, level in enumerate(self.search.levels):
+            values = self._at_level({**self.settings, **level}, execution)
+            if self.search.fidelity:
+                self.trial.set_user_attr(LEVEL, number + 1)
+                self.trial.report(values[0], self.search.fidelity.keep**number)
+                if number + 1 < len(self.search.levels) and self.trial.should_prune():
+                    raise TrialPruned(f"ended at level {number + 1} with {values[0]:.6g}")
+        return values
+
+    def _at_level(self, settings: Mapping[str, Any], execution: str) -> Values:
+        """Run what the figures need with these settings, and measure them."""
+        try:
+            make_workspace(self.root, self.where, settings)
+            check_params.check(self.where / "params.yaml")
+        except SonorantError as error:
+            raise TrialFailed(str(error)) from None
+        graph = read_graph(self.where)
+        also = [Figure(name) for name in self.search.also]
+        order = graph.order([figure.stage(graph) for figure in (*self.figures, *also)])
+        if order[-1:] == [self._pruned_stage(graph)]:  # once that has taken its last step, nothing is saved any more
+            assert self.search.prune is not None
+            section = f"train_{Figure(self.search.prune.by).kind}"
+            self._last_step = int(params.read(self.where / "params.yaml")[section]["steps"])
+        for stage in order:
+            with once(graph, stage, settings):
+                trial_stage(stage, self.where, execution, self._watch(stage, graph, execution))
+            self._report_whole_curve(stage, graph)
+        try:
+            measured = [figure.measure(self.where) for figure in self.figures]
+        except NoFigure as error:
+            raise TrialFailed(str(error)) from None
+        for figure in also:
+            with suppress(NoFigure):
+                self.also[figure.name] = figure.measure(self.where)[0]
+        self.trial.set_user_attr(ALSO, self.also)
+        self.trial.set_user_attr(INTERVALS, [interval for _, interval in measured])
+        return tuple(value for value, _ in measured)
+
+    def _watch(self, stage: str, graph: Pipeline, execution: str) -> Callable[[], None]:
+        """What to call every second while the stage runs: it raises TrialPruned once the trial is worse than others."""
+        if self.search.prune is None or self._pruned_stage(graph) != stage:
+            return lambda: None
+        live = LiveCurve(Figure(self.search.prune.by), self.where / "runs", execution)
+        return lambda: self._report((point.step, point.value) for point in live.new_points())
+
+    def _report_whole_curve(self, stage: str, graph: Pipeline) -> None:
+        """Report what was not seen live: the last points, or all of a training that the cache had."""
+        if self.search.prune is not None and self._pruned_stage(graph) == stage:
+            curves = self.where / "models" / stage.removeprefix(TRAINING) / "curves.csv"
+            points = points_of(curves, Figure(self.search.prune.by).curve)
+            self._report((point.step, point.value) for point in points)
+
+    def _pruned_stage(self, graph: Pipeline) -> str | None:
+        """The training by whose points trials are pruned."""
+        return Figure(self.search.prune.by).stage(graph) if self.search.prune else None
+
+    def _report(self, points: Iterable[tuple[int, float]]) -> None:
+        """Report new points to Optuna, and end the trial where its pruner says so."""
+        assert self.search.prune is not None
+        # Optuna compares points in the direction of the objective.
+        sign = 1.0 if self.search.prune.direction == next(iter(self.search.objectives.values())) else -1.0
+        for step, value in points:
+            if step in self._reported:
+                continue
+            self._reported.add(step)
+            self.trial.report(sign * value, step)
+            if step != self._last_step and self.trial.should_prune():
+                raise TrialPruned(f"ended at step {step}: {self.search.prune.by} was {value:.6g}")
+
+
+@flow(name="tune-trial", flow_run_name="{study}-{number}", validate_parameters=False)
+def tune_trial(study: str, number: int, settings: dict[str, Any], work: Callable[[], State[Any]]) -> State[Any]:
+    """One trial of a study; `work` does it and says how it ended."""
+    get_run_logger().info("%s", json.dumps(settings))
+    return work()
+
+
+@task(task_run_name="{stage}", cache_policy=NO_CACHE)
+def _stage(stage: str, where: Path, execution: str, check: Callable[[], None]) -> State[Any] | None:
+    try:
+        run_logged(f"stage '{stage}'", *stage_command(stage, where, execution), check)
+    except TrialPruned as error:
+        return Completed(name="Pruned", message=str(error))
+    except SonorantError as error:
+        return Failed(message=str(error))
+    return None
+
+
+def trial_stage(stage: str, where: Path, execution: str, check: Callable[[], None]) -> None:
+    """Bring one stage up to date as a Prefect task. Raises TrialFailed, or TrialPruned as `check` may."""
+    state: Any = _stage(stage, where, execution, check, return_state=True)
+    if state.name == "Pruned":
+        raise TrialPruned(state.message)
+    if state.is_failed() and state.message:
+        raise TrialFailed(" ".join(state.message.split()))
+    state.result()  # raises what else went wrong
+
+
+@contextmanager
+def once(graph: Pipeline, stage: str, settings: Mapping[str, Any]) -> Iterator[None]:
+    """Keep other workers of this machine from the same stage with the same settings; then DVC's cache has it."""
+    touched = graph.settings_of(stage, sorted(settings))
+    text = json.dumps([stage, {key: settings[key] for key in touched}])
+    lock = LOCKS / "stages" / hashlib.sha256(text.encode()).hexdigest()[:16]
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,135 @@
+"""Workers of a study: processes that take one trial after the other, here and on other machines with its storage."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, get_client, get_run_logger
+from prefect.states import Failed
+
+from flows.command import GRACE
+from flows.tuning.begin import begin
+from flows.tuning.study import load_study, open_storage
+from flows.tuning.trial import TrialWork
+from sonorant.errors import SonorantError
+from sonorant.say import end_cleanly_on_sigterm
+from sonorant.tracking.store import store_uri
+from tasks.stage import run
+
+LOOK = 5.0
+"""Seconds between two looks at whether another worker died over the last trials."""
+
+
+@flow(name="tune")
+def tune(search: str, trials: int | None = None, workers: int = 1) -> Any:
+    """Work on a search until all its trials are done; several runs of this, on several machines, share them.
+
+    Args:
+        search: File of the search, such as tuning/vocoder.yaml.
+        trials: How many in all, instead of the file's number.
+        workers: Processes on this machine; each gets its share of cores and GPUs.
+    """
+    try:
+        study = begin(Path(search), trials)
+        run_workers(study.name, workers)
+        return study.name
+    except SonorantError as error:
+        get_run_logger().error("%s", error)
+        return Failed(message=str(error))
+
+
+@flow(name="tune-compare")
+def compare(study: str, workers: int = 1) -> Any:
+    """Work on the comparison `study`, see flows/tuning/compare.py, until all its trainings are done."""
+    try:
+        run_workers(study, workers)
+    except SonorantError as error:
+        get_run_logger().error("%s", error)
+        return Failed(message=str(error))
+    return study
+
+
+def run_workers(study: str, count: int) -> None:
+    """Run `count` workers on this machine until no trial is left; call it within a flow run.
+
+    Raises SonorantError if workers failed or were killed and trials are left.
+    """
+    from sonorant.training.distributed.ranks import die_with_parent
+
+    with get_client(sync_client=True) as client:
+        address = str(client.api_url)  # the server may have been started for this flow run
+    cores, gpus = sorted(os.sched_getaffinity(0)), visible_gpus()
+    environment = os.environ | {"PREFECT_API_URL": address, "MLFLOW_TRACKING_URI": store_uri()}
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(number: int) -> None:
+        own = set(share(cores, number, count))
+
+        def prepare() -> None:
+            die_with_parent()
+            os.sched_setaffinity(0, own)
+
+        more = {"CUDA_VISIBLE_DEVICES": ",".join(share(gpus, number, count))} if gpus else {}
+        command = [sys.executable, "-m", "flows.tuning.worker", study]
+        # A session of their own: Ctrl-C reaches this process alone, which ends them in order.
+        processes.append(subprocess.Popen(command, env=environment | more, start_new_session=True, preexec_fn=prepare))
+
+    try:
+        for number in range(count):
+            start(number)
+        for number, process in enumerate(processes):
+            if process.wait() < 0:
+                get_run_logger().warning("worker %d was killed (signal %d)", number, -process.returncode)
+    except BaseException:
+        end(processes)
+        raise
+    if left := load_study(open_storage(), study).left():
+        failed = next((process.returncode for process in processes if process.returncode), 0)
+        why = "a worker failed, see above" if failed > 0 else "all workers are gone"
+        raise SonorantError(f"study '{study}': {why}; the same command goes on with the {left} trials that are left")
+
+
+def end(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Let workers give their trials back, and wait for that."""
+    for process in processes:
+        process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + GRACE + 15
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+        process.kill()
+        process.wait()
+
+
+def share(things: list[Any], number: int, count: int) -> list[Any]:
+    """What worker `number` of `count` gets; where there are too few, workers share."""
+    return things[number::count] or [things[number % len(things)]]
+
+
+def visible_gpus() -> list[str]:
+    """As CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    return named or [str(number) for number in range(torch.cuda.device_count())]
+
+
+def work(name: str) -> None:
+    """Take trials until none is left that this worker, or one that died, could run. Raises SonorantError."""
+    root, study = Path.cwd(), load_study(open_storage(), name)
+    end_cleanly_on_sigterm()  # also after a trial that was stopped: Prefect hands the signal on
+    while True:
+        if study.next_trial(lambda trial, settings: TrialWork(study.search, name, trial, settings, root).run()):
+            continue
+        if not study.at_work():
+            return
+        time.sleep(LOOK)
+
+
+if __name__ == "__main__":
+    run(lambda: work(sys.argv[1]))
