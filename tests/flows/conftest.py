@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.imports import ROOT
 from tests.support.pipeline import git
+from tests.support.postgres import server, why_not
 from tests.support.processes import TOKEN, start
 
 pytest.importorskip("prefect")
@@ -118,3 +120,12 @@ def dvc(root: Path, *arguments: str) -> str:
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Address of a real Postgres server; a test that wants it is skipped by name where it is not installed."""
+    if why := why_not():
+        pytest.skip(why)
+    with tempfile.TemporaryDirectory(prefix="pg") as folder, server(Path(folder)) as address:
+        yield address
