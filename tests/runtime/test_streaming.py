@@ -139,7 +139,8 @@ def test_unknown_characters_are_told_once_and_when_they_come(voice: Voice, caplo
 
 
 def test_twenty_thousand_words_take_no_more_memory_than_ten_thousand(voice_bundle: Path) -> None:
-    """Of a process of its own, in MiB above what it took once it had met sentences of every length; none comes twice."""
+    """Of a process of its own, in MiB above what it took once it had met sentences of every length; none comes
+    twice."""
     program = f"""
 import json
 from benchmarks.processes import memory_mib
