@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from flows.own_prefect import use_own_prefect
 from flows.own_recordings import expected_time, find_recordings, overrides_for
 from flows.results import (
     choice_rows,
@@ -25,14 +26,6 @@ from sonorant.tracking.store import DEFAULT_DATABASE, shown
 from tasks import check_params, params
 from tasks.stage import run
 
-# Read by prefect when it is imported. Without PREFECT_API_URL it starts its own server while the flow runs.
-PREFECT_ENVIRONMENT = {
-    "PREFECT_HOME": str(Path("runs/prefect").resolve()),
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "DO_NOT_TRACK": "1",
-}
 NEXT = """\
   source .venv/bin/activate
   sonorant say "Good morning." --voice {voice} -o morning.wav
@@ -63,9 +56,7 @@ def main() -> None:
         overrides = {"register.model": model} | (overrides or {})
         overrides |= overrides_for(found, overrides["register.model"])
         print(expected_time(found), flush=True)
-    for name, value in PREFECT_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)  # Prefect's server does not make it
+    use_own_prefect()
     from flows.train_and_export import train_and_export
 
     check_params.check()

@@ -1,13 +1,12 @@
 """`sonorant tune`: search for better settings of params.yaml with Optuna, each trial a run of the pipeline."""
 
 import argparse
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flows.demo import PREFECT_ENVIRONMENT
+from flows.own_prefect import use_own_prefect
 from sonorant.errors import SonorantError
 from sonorant.say import end_cleanly_on_sigterm
 from tasks import check_params, params
@@ -33,8 +32,7 @@ def main() -> None:
     for add in (_add_run, _add_status, _add_compare, _add_apply):
         add(commands)
     arguments = parser.parse_args()
-    for name, value in PREFECT_ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
+    use_own_prefect()
     end_cleanly_on_sigterm()  # Prefect hands the signal on when the flow has ended; its own server must end too
     try:
         arguments.run(arguments)

@@ -199,7 +199,7 @@ def copier(voice: Voice, waveform: Path) -> Callable[[Floats], Floats]:
     from sonorant.audio.mel import MelConfig, log_mel
 
     audio = MelConfig(**asdict(voice.description.audio))
-    hear = load_family(voice.description.family).hear(waveform)
+    hear = load_family(voice.description.family).hear(voice.description, waveform)
 
     def copied(recording: Floats) -> Floats:
         mel_MT = log_mel(torch.from_numpy(recording), audio).numpy()

@@ -142,8 +142,8 @@ class Family(ABC):
         """What the trained models compute, which candidates are compared with; `name` is for readers."""
 
     @abstractmethod
-    def hear(self, waveform: Path) -> Hear:
-        """How a recording becomes frames that the waveform graph takes. `waveform`: trained folder."""
+    def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
+        """How a recording becomes frames that the voice's waveform graph takes. `waveform`: trained folder."""
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:

@@ -6,15 +6,19 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import numpy_helper
 
-from sonorant.audio.pitch import ROWS, SOURCE_ROWS
+from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.audio.pitch import ROWS, SOURCE_ROWS, SourceRows, track_pitch
 from sonorant.errors import SonorantError
+from sonorant.evaluation.renderings import copier
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.tolerance import VerifyConfig
 from sonorant.export.verify import verify_voice
 from sonorant.export.voice import Sources, export_variants, export_voice, read_tensors
 from sonorant.families.parallel.prosody import PROSODY
+from sonorant.families.parallel.saved import load_vocoder
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.voice import Voice
 from sonorant.tensorrt.rules import check_graph
@@ -62,6 +66,25 @@ def test_variants_share_their_interface_keep_tensorrts_rules_and_halves_are_half
         # So small a vocoder is mostly noise, 8 bits a number, and tables for its source, which stay fp32.
         assert sizes["fp16"] < (0.9 if name == "vocoder" else 0.65) * sizes["fp32"]
         assert sizes["int8"] < sizes["fp32"]
+
+
+@pytest.mark.parametrize("prosody", [True, False])
+def test_the_copy_of_a_recording_is_the_vocoder_on_what_it_knows_of_it(prosody: bool, tmp_path: Path) -> None:
+    predictor, waveform = write_trained(tmp_path, prosody=prosody)
+    export_voice(predictor, waveform, tmp_path / "voice", CORPUS, CONFIG)
+    voice = Voice.load(tmp_path / "voice")
+    time_S = np.arange(8000) / 16000
+    recording = (0.3 * np.sin(2 * np.pi * 140 * time_S) * np.sin(2 * np.pi * 3 * time_S)).astype(np.float32)
+    copy = copier(voice, waveform)(recording)
+
+    vocoder, _ = load_vocoder(waveform)
+    mel_MT = log_mel(torch.from_numpy(recording), MelConfig(**AUDIO)).numpy()
+    padded = np.pad(recording, (0, mel_MT.shape[1] * 256 - len(recording)))
+    known_DT = np.concatenate([mel_MT, track_pitch(padded, 16000, 256, mel_MT.shape[1]).T])
+    with torch.inference_mode():
+        wanted = vocoder(torch.from_numpy(SourceRows(16000, 256).append(known_DT[None])))[0, : len(recording)]
+    assert np.abs(copy).max() > 0
+    np.testing.assert_allclose(copy, wanted.clamp(-1, 1).numpy(), atol=1e-4)
 
 
 def _weights(path: Path) -> int:

@@ -35,13 +35,15 @@ def test_a_killed_search_goes_on_from_the_checkpoint_and_its_best_is_applied(tmp
     git(project.root, "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-qam", "settings")
     (project.root / "search.yaml").write_text(yaml.safe_dump(SEARCH))
 
-    running = project.start("flows.tune", "run", "search.yaml")
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        running = project.start("flows.tune", "run", "search.yaml", output=output)
     while not list(project.root.glob("runs/train_vocoder/*/checkpoints/step-*")):
-        assert running.poll() is None, running.communicate()[0]
+        assert running.poll() is None, log.read_text()
         time.sleep(0.05)
     for process in project.processes():
         process.kill()  # the machine goes down
-    running.communicate(timeout=PATIENCE)
+    running.wait(timeout=PATIENCE)
     [run] = project.root.glob("runs/train_vocoder/*/metrics.jsonl")
     taken = read_metrics(run)[-1]["step"]
     assert taken < 60

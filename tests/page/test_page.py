@@ -177,8 +177,8 @@ def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
     assert browser.complaints() == []
 
 
-def test_a_parallel_voice_offers_speed_alone(opened: Browser) -> None:
-    assert opened.run(SHOWN) == ["speed"]
+def test_a_parallel_voice_offers_its_prosody(opened: Browser) -> None:
+    assert opened.run(SHOWN) == ["speed", "pitch", "energy"]
 
 
 def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page: str) -> None:
@@ -187,5 +187,5 @@ def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page:
     assert browser.overflow() == 0
     each = "return [...document.querySelectorAll(arguments[0])]"
     labels = browser.run(f"{each}.map((f) => f.labels[0]?.textContent.trim())", "textarea, select, input")
-    assert len(labels) == 6 and all(labels)
+    assert len(labels) == 8 and all(labels)
     assert min(browser.run(f"{each}.map((b) => b.getBoundingClientRect().height)", "button")) >= 44

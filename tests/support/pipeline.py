@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 import ruamel.yaml
@@ -72,8 +72,9 @@ class Project:
             settings[section].update(values)
         yaml.dump(settings, file)
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start `python -m <words>` in the project; what it prints is in one stream."""
+    def start(self, *words: str, output: IO[str] | int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Start `python -m <words>` in the project; what it prints is in one stream. A file as `output` takes any
+        amount of it, a pipe that nobody reads stops the process."""
         return subprocess.Popen(
             [sys.executable, "-m", *words],
             cwd=self.root,
@@ -81,7 +82,7 @@ class Project:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
         )
 

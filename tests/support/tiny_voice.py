@@ -21,15 +21,19 @@ DECODING = DecodingConfig(
 """Greedy, as params.yaml has it."""
 
 
-def write_trained(folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None) -> tuple[Path, Path]:
-    """Write trained folders of an acoustic model with two speakers and of a vocoder; always the same weights."""
+def write_trained(
+    folder: Path, decoder: str = "regression", audio: dict[str, Any] | None = None, *, prosody: bool = True
+) -> tuple[Path, Path]:
+    """Write trained folders of an acoustic model with two speakers and of a vocoder, without `prosody` one that knows
+    the mel alone; always the same weights."""
     common = _common(audio or AUDIO)
     sizes = {
         "decoder": decoder, "channels": 16, "expansion": 2, "encoder_blocks": 1, "encoder_kernel": 5,
-        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody": True,
+        "decoder_blocks": 2, "decoder_kernel": 7, "dropout": 0.05, "flow_steps": 2, "prosody": prosody,
     }  # fmt: skip
     acoustic = {**common, "kind": "acoustic", "config": sizes}
-    sizes = {"kind": "source_filter", "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}
+    kind = "source_filter" if prosody else "vocos"
+    sizes = {"kind": kind, "channels": 16, "expansion": 2, "blocks": 1, "kernel": 7}
     vocoder = {**common, "kind": "vocoder", "config": sizes}
     torch.manual_seed(0)
     for description in (acoustic, vocoder):

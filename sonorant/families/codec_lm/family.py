@@ -160,7 +160,7 @@ class CodecLm(Family):
 
         return expect_tokens(bundle, trained, utterances, name)
 
-    def hear(self, waveform: Path) -> Hear:
+    def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         from sonorant.families.codec_lm.saved import load_codec
 
         codec, _ = load_codec(waveform)

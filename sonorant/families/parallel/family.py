@@ -11,7 +11,6 @@ import numpy as np
 from sonorant.arrays import Floats, Integers, Ints
 from sonorant.errors import SonorantError
 from sonorant.families.family import Family, Hear, ModelKind
-from sonorant.files import read_json
 
 if TYPE_CHECKING:
     from torch import nn
@@ -143,16 +142,19 @@ class Parallel(Family):
 
         return expect_parallel(bundle, trained, utterances, name)
 
-    def hear(self, waveform: Path) -> Hear:
+    def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         from sonorant.audio.pitch import SourceRows, track_pitch
+        from sonorant.families.parallel.synthesis import vocoder_rows
 
-        audio = read_json(waveform / "model.json")["audio"]
-        rate, hop = audio["sample_rate"], audio["hop"]
+        rate, hop = description.audio.sample_rate, description.audio.hop
+        knows_pitch = vocoder_rows(description) > description.audio.n_mels
 
         def frames_of(mel_MT: Floats, samples_S: Floats) -> tuple[Floats, int]:
-            pitch_T2 = track_pitch(samples_S, rate, hop, mel_MT.shape[1])
-            known_DT = np.concatenate([mel_MT, pitch_T2.T])
-            return SourceRows(rate, hop).append(known_DT[None])[0], mel_MT.shape[1]
+            frames = mel_MT.shape[1]
+            if not knows_pitch:
+                return mel_MT, frames
+            known_DT = np.concatenate([mel_MT, track_pitch(samples_S, rate, hop, frames).T])
+            return SourceRows(rate, hop).append(known_DT[None])[0], frames
 
         return frames_of
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sonorant.families.family import Family, Hear, ModelKind
+from sonorant.runtime.bundle import VoiceDescription
 
 
 class Hummer(ModelKind):
@@ -105,7 +106,7 @@ class Toy(Family):
 
         return expect(bundle, trained, utterances, name)
 
-    def hear(self, waveform: Path) -> Hear:
+    def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         return lambda mel_MT, samples_S: (mel_MT, mel_MT.shape[1])
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
