@@ -80,10 +80,25 @@ def _learned(run: Path, codec: dict[str, Any] | None) -> bool:
 
 
 def in_use(train: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a training without those of discriminators that it has not, which decide nothing."""
-    if train.get("adversarial", True):
-        return train
-    return {name: value for name, value in train.items() if not name.startswith("adversarial_")}
+    """The settings of a training without those that decide nothing.
+
+    So a run directory of before such a setting was there is found, and changing one trains nothing again.
+    """
+    idle: set[str] = set()
+    if not train.get("adversarial", True):
+        idle |= {name for name in train if name.startswith("adversarial_")}
+    if _rate_stays(train):
+        idle |= {"learning_rate_batch", "learning_rate_scaling"}
+    if train.get("clip_norm_fp16") is None or train.get("precision") in ("fp32", "bf16"):
+        idle.add("clip_norm_fp16")
+    return {name: value for name, value in train.items() if name not in idle}
+
+
+def _rate_stays(train: dict[str, Any]) -> bool:
+    """Whether the learning rate is used as it is set; with the budget `auto` that is not known yet."""
+    batch = train.get("learning_rate_batch")
+    budget = train.get("frames_per_micro_batch", train.get("segments_per_micro_batch"))
+    return batch is None or (isinstance(budget, int) and train["micro_batches_per_step"] * budget == batch)
 
 
 def move_aside(run: Path) -> Path:

@@ -345,6 +345,14 @@ def test_what_would_help_follows_from_what_was_measured(
     assert all(words in line for words, line in zip(expected, found, strict=True))
 
 
+def test_a_plan_says_the_learning_rate_that_its_batch_has(tmp_path: Path) -> None:
+    """Of 2 micro-batches of 1000 frames: four times what the rate of 0.002 is for."""
+    job = tiny_job("acoustic", tmp_path, tmp_path, learning_rate_batch=500)
+    told = forecast(job, NEEDS, SPEED, steps=1000, price=None, watts=None)
+    assert told["micro_batch"]["learning_rate"] == pytest.approx(0.004)
+    assert planned(tmp_path)["micro_batch"]["learning_rate"] == 0.002, "learning_rate_batch is null"
+
+
 @pytest.mark.long
 def test_the_command_plans_a_real_training(features: Path, tmp_path: Path) -> None:
     sections = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from sonorant.families import model_kind
 from sonorant.planning.probe import Needs, Speed
 from sonorant.processes import usable_cores
 from sonorant.training.worker import Job
@@ -36,6 +37,7 @@ def forecast(
     """
     parts = seconds_of(job, speed, steps)
     hours = sum(parts.values()) / 3600
+    config = model_kind(job.recipe).settings()(**job.train)
     return {
         "model": job.recipe,
         "parameters": {**needs.parameters, "all": sum(needs.parameters.values())},
@@ -45,6 +47,7 @@ def forecast(
             "largest": needs.largest,
             "largest_is_bounded_by": "the steps of an epoch" if needs.bounded else "memory",
             "memory_allowed_mib": needs.allowed / 2**20,
+            "learning_rate": config.learning_rate * config.learning_rate_factor(needs.budget),
         },
         "speed": {
             "device": str(needs.device),

@@ -12,6 +12,9 @@ import torch
 
 from sonorant.processes import usable_cores
 
+EXPONENTS = {"square_root": 0.5, "linear": 1.0}
+"""Of the ratio of two batches, for the ratio of their learning rates."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
@@ -22,12 +25,15 @@ class TrainConfig:
     micro_batches_per_step: int
     """Micro-batches of an optimizer step, whatever the number of ranks: together they are the global batch."""
     learning_rate: float
-    """Peak learning rate of AdamW."""
+    """Peak learning rate of AdamW, at a batch of `learning_rate_batch`."""
     warmup_steps: int
     """Steps of linear warm-up; a cosine down to a twentieth follows."""
     weight_decay: float
     clip_norm: float
     """Gradient norm above which the gradient is scaled down."""
+    clip_norm_fp16: float | None = None
+    """The same where the precision is fp16; None: `clip_norm`. Only fp16 overflows, at 65504, and `precision: auto`
+    takes it on older GPUs alone: what it needs there should not change how other machines train."""
     ema_decay: float
     """Decay of the exponential moving average of the weights, which is saved in the end."""
     precision: Literal["auto", "fp32", "bf16", "fp16"]
@@ -40,6 +46,13 @@ class TrainConfig:
     """Steps between checkpoints; a SIGTERM saves one too."""
     log_every: int
     """Steps between rows of metrics.jsonl."""
+    learning_rate_batch: int | None = None
+    """The batch that `learning_rate` is for: micro_batches_per_step times what a micro-batch may hold, in its own unit.
+    For another batch the rate is scaled. None: it stays, as in settings of before."""
+    learning_rate_scaling: Literal["square_root", "linear"] = "square_root"
+    """How the rate follows the batch. The square root keeps the variance of an update (Krizhevsky 2014, "One weird
+    trick for parallelizing convolutional neural networks") and is the rule for Adam (Malladi et al. 2022, "On the SDEs
+    and scaling rules for adaptive gradient algorithms"; theirs moves the betas too, here they stay)."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     """AdamW's two. The default is for settings of before."""
     init_from: str | None = None
@@ -59,13 +72,43 @@ class TrainConfig:
             raise ValueError(f"betas must be two numbers of at least 0 and below 1, not {self.betas}")
         if self.learning_rate <= 0 or self.clip_norm <= 0:
             raise ValueError("learning_rate and clip_norm must be above 0")
+        if self.clip_norm_fp16 is not None and self.clip_norm_fp16 <= 0:
+            raise ValueError(f"clip_norm_fp16 must be above 0 or null, not {self.clip_norm_fp16}")
+        if self.learning_rate_batch is not None and self.learning_rate_batch < 1:
+            raise ValueError(f"learning_rate_batch must be at least 1 or null, not {self.learning_rate_batch}")
 
-    def learning_rate_at(self, step: int) -> float:
-        """The learning rate of optimizer step `step` (from 0): by the step alone, so no scheduler has to be resumed."""
+    def learning_rate_at(self, step: int, budget: int | None) -> float:
+        """The learning rate of optimizer step `step` (from 0) where a micro-batch may hold `budget`.
+
+        By these alone, and a checkpoint keeps the budget: no scheduler has to be resumed, on however many ranks.
+        """
+        peak = self.learning_rate * self.learning_rate_factor(budget)
         if step < self.warmup_steps:
-            return self.learning_rate * (step + 1) / self.warmup_steps
+            return peak * (step + 1) / self.warmup_steps
         progress = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
-        return self.learning_rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+        return peak * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+    def learning_rate_factor(self, budget: int | None) -> float:
+        """By what `learning_rate` is multiplied: exactly 1 at `learning_rate_batch`, or while no `budget` is found."""
+        if budget is None or self.learning_rate_batch is None:
+            return 1.0
+        ratio = self.micro_batches_per_step * budget / self.learning_rate_batch
+        return ratio ** EXPONENTS[self.learning_rate_scaling]
+
+    def describe_learning_rate(self, budget: int) -> str:
+        """A line for the log: the peak learning rate, its factor and why."""
+        if self.learning_rate_batch is None:
+            return f"learning rate {self.learning_rate:g}, whatever the batch"
+        batch, factor = self.micro_batches_per_step * budget, self.learning_rate_factor(budget)
+        if factor == 1.0:
+            return f"learning rate {self.learning_rate:g}: a step's batch is {batch}, the learning_rate_batch"
+        rate = f"learning rate {self.learning_rate * factor:.4g}, {factor:.4g} times {self.learning_rate:g}"
+        belongs = f"learning_rate_batch {self.learning_rate_batch} ({self.learning_rate_scaling})"
+        return f"{rate}: a step's batch is {batch}, {belongs}"
+
+    def clip_norm_in(self, precision: str | None) -> float:
+        """Gradient norm above which the gradient is scaled down in this precision."""
+        return self.clip_norm_fp16 if precision == "fp16" and self.clip_norm_fp16 is not None else self.clip_norm
 
 
 @dataclass(frozen=True, kw_only=True)

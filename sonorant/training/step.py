@@ -63,7 +63,7 @@ class TrainStep:
         """
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
-                group["lr"] = self.config.learning_rate_at(step)
+                group["lr"] = self.config.learning_rate_at(step, self.recipe.budget)
         losses = self.gradients(step, micro_batches, batches)
         return {"losses": losses, "norms": self.update(step)}
 
@@ -101,12 +101,12 @@ class TrainStep:
 
     def update(self, step: int) -> Tensors:
         """Clip the gradients of step `step`, change the weights by them and update the EMA; return the norms."""
-        norms = {}
+        norms, clip_norm = {}, self.config.clip_norm_in(self.precision)
         with self.stopwatch("optimizer"):
             for phase in self.phases_at(step):
                 optimizer = self.optimizers[phase.name]
                 self.scaler.unscale_(optimizer)
-                norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), self.config.clip_norm)
+                norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), clip_norm)
                 self.scaler.step(optimizer)
             self.scaler.update()
             self.ema.update_parameters(self.recipe.model)

@@ -71,9 +71,11 @@ class Trainer:
             self.resume()
             if self.trained.precision is None:
                 self._find_precision()
-            if self.recipe.budget is None:
+            budget = self.recipe.budget
+            if budget is None:
                 budget = memory.find_budget(self.trained, self.machine.memory_share)
                 self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
+            self._say(f"{self.recipe.name}: {self.config.describe_learning_rate(budget)}")
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)

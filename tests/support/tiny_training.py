@@ -1,11 +1,12 @@
 """A training small enough to be run many times: its features, settings and job."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sonorant.families import BUILT_IN, load_family
+from sonorant.families import BUILT_IN, load_family, model_kind
 from sonorant.training.recipe import Recipe
 from sonorant.training.worker import Job, recipe_of
 from tests.support.synthetic_corpus import TINY, write_corpus
@@ -92,4 +93,5 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
             "adversarial_frames": 32,
         }
     model_changes = {name: value for name, value in changes.items() if name in model or name == "quantization"}
-    return model | model_changes, train | {name: value for name, value in changes.items() if name in train}
+    known = {field.name for field in fields(model_kind(kind).settings())}
+    return model | model_changes, train | {name: value for name, value in changes.items() if name in known}

@@ -203,7 +203,7 @@ def idle(env: Mapping[str, str], micro_batches_per_step: int) -> str | None:
         return None
     return (
         f"{found}: a step has {micro_batches_per_step} micro-batches; set micro_batches_per_step to a multiple of "
-        f"{wanted} (a larger step, or the same with smaller micro-batches)"
+        f"{wanted} (a larger step, which the learning rate follows, or the same with smaller micro-batches)"
     )
 
 

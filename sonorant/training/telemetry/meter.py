@@ -155,7 +155,7 @@ class Meter:
         terms = self.recipe.phases[0].terms.items()
         row["train/loss"] = sum(term.weight * summed[name] for name, term in terms if name in summed)
         row |= {f"train/gradient_norm_{name}": value for name, value in floats(norms).items()}
-        row["train/learning_rate"] = self.recipe.config.learning_rate_at(step - 1)
+        row["train/learning_rate"] = self.recipe.config.learning_rate_at(step - 1, self.recipe.budget)
         row["train/epoch"] = float(epoch)
         row["speed/audio_seconds_per_second"] = self.frames * self.recipe.seconds_per_frame / wall
         row["speed/core_seconds_per_step"] = sum(found["cores"] for found in figures) / max(self.steps, 1)
@@ -164,6 +164,7 @@ class Meter:
             row["batch/padding"] = 1.0 - self.frames / self.padded
         if self.recipe.budget is not None:
             row["batch/budget"] = float(self.recipe.budget)
+        row["batch/learning_rate_factor"] = self.recipe.config.learning_rate_factor(self.recipe.budget)
         row["memory/peak_gib"] = memory.peak(self.ranks.device) / 2**30
         for line in self.judgement.take(step, judge([found["reading"] for found in figures])):
             if self.ranks.first:
