@@ -5,6 +5,7 @@ it is: what was planned stands in the manifest, and another plan needs no other 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -16,6 +17,8 @@ from sonorant.audio.speech import Span
 
 JOINT = 0.005
 """Seconds over which the two sides of a shortened pause are crossfaded."""
+_TELLING = 0.1
+"""Seconds without speech that tell an offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class Level:
     true_peak: float | None
     """dBTP; None for digital silence."""
     dc: float
-    """Mean of the samples, full scale 1."""
+    """Constant offset, full scale 1: the mean where nobody speaks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +95,7 @@ def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig
 
     Where nobody was found to speak, edges and pauses stay.
     """
-    before = measure_level(samples, rate)
+    before = measure_level(samples, rate, speech)
     cut = Conditioning(before=before, after=before, dc=before.dc if config.remove_dc else 0.0)
     if speech and config.margin is not None:
         start, end = round(speech[0][0] - config.margin, 4), round(speech[-1][1] + config.margin, 4)
@@ -100,14 +103,14 @@ def plan(samples: Floats, rate: int, speech: list[Span], config: ConditionConfig
     if config.longest_pause is not None:
         cut = replace(cut, dropped=_excess(speech, config.longest_pause))
     kept = apply(samples, rate, cut)
-    level = before if kept is samples else measure_level(kept, rate)
+    level = before if kept is samples else replace(measure_level(kept, rate), dc=float(f"{before.dc - cut.dc:.3g}"))
     gain_db = _gain(level, config)
     return replace(cut, gain_db=gain_db, after=_raised(level, gain_db))
 
 
-def measure_level(samples: Floats, rate: int) -> Level:
-    """Length, loudness, true peak and offset of samples (S,), finite, at `rate` Hz."""
-    dc = float(samples.mean(dtype=np.float64)) if len(samples) else 0.0
+def measure_level(samples: Floats, rate: int, speech: Sequence[Span] = ()) -> Level:
+    """Length, loudness, true peak and offset of samples (S,), finite, at `rate` Hz; `speech`: spans in seconds."""
+    dc = _offset(samples, rate, speech)
     peak = true_peak(samples, rate)
     return Level(
         seconds=round(len(samples) / rate, 6),
@@ -115,6 +118,19 @@ def measure_level(samples: Floats, rate: int) -> Level:
         true_peak=None if peak is None else math.ceil(100 * peak) / 100,  # up: a bound on it holds
         dc=float(f"{dc:.3g}"),
     )
+
+
+def _offset(samples: Floats, rate: int, speech: Sequence[Span]) -> float:
+    """Mean of the samples where nobody speaks, or of all where that is too short to tell.
+
+    A voice's own samples need no mean of zero: the glottis' pulses go one way. Taking their mean off would put a step
+    of it into every silence.
+    """
+    silent = np.ones(len(samples), bool)
+    for start, end in speech:
+        silent[round(start * rate) : round(end * rate)] = False
+    heard = samples[silent] if silent.sum() >= _TELLING * rate else samples
+    return float(heard.mean(dtype=np.float64)) if len(heard) else 0.0
 
 
 def apply(samples: Floats, rate: int, conditioning: Conditioning) -> Floats:

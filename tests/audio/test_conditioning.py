@@ -87,6 +87,15 @@ def test_a_planted_offset_is_told_and_gone() -> None:
     assert abs(float(apply(samples, RATE, centred).mean())) < 1e-4
 
 
+def test_a_voice_that_is_not_centred_leaves_silence_alone() -> None:
+    samples = np.zeros(2 * RATE, np.float32)
+    samples[RATE // 2 : RATE : 100] = 0.5  # pulses of a glottis: all go one way
+    voiced = plan(samples, RATE, [(0.5, 1.0)], replace(UNCONDITIONED, remove_dc=True))
+    assert voiced.dc == voiced.before.dc == voiced.after.dc == 0.0
+    shifted = plan(samples + np.float32(0.02), RATE, [(0.5, 1.0)], replace(UNCONDITIONED, remove_dc=True))
+    assert shifted.dc == pytest.approx(0.02, abs=1e-5) and shifted.after.dc == 0.0
+
+
 @pytest.mark.parametrize("target", [-30.0, -20.0])
 def test_loudness_is_brought_to_the_target(target: float) -> None:
     level = plan(tones(), RATE, SPEECH, replace(UNCONDITIONED, loudness=target))
