@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sonorant.audio.pitch import NOISE_FRAMES, REFERENCE
+from sonorant.audio.pitch import REFERENCE
 from sonorant.layers.fourier import FourierTables
 
 _LEVELS = 32.0  # of 8 bits a standard deviation of noise: four of them to either side
@@ -96,24 +96,24 @@ def _interleave(even: Tensor, odd: Tensor) -> Tensor:
 
 
 class NoiseSpectra(nn.Module):
-    """Spectra of white noise of power 1 under a Hann window, the same for frames of the same number: constants, so that
+    """Spectra of white noise of power 1 under a Hann window, the same for the same number: constants, so that
     an exported graph equals torch and a part of a sentence the same part of the whole. 8 bits a number, which a graph
     holds too."""
 
     table_KP: Tensor
 
-    def __init__(self, n_fft: int) -> None:
+    def __init__(self, n_fft: int, count: int) -> None:
+        """`count`: spectra after which the noise begins again."""
         super().__init__()
         generator = torch.Generator().manual_seed(0)
-        drawn_KP = torch.randn(NOISE_FRAMES, n_fft + 2, generator=generator)
+        drawn_KP = torch.randn(count, n_fft + 2, generator=generator)
         levels_KP = (drawn_KP * _LEVELS + 128).round().clamp(0, 255).to(torch.uint8)
         self.register_buffer("table_KP", levels_KP, persistent=False)
-        self.scale = (
-            math.sqrt(n_fft * 3 / 16) / _LEVELS
-        )  # the window's energy is 3 / 8 of its length, half for each part
+        # The window's energy is 3 / 8 of its length, half for each part.
+        self.scale = math.sqrt(n_fft * 3 / 16) / _LEVELS
 
     def forward(self, number_BT: Tensor) -> tuple[Tensor, Tensor]:
-        """Frames' numbers (B, T) float32, whole -> real and imaginary parts (B, T, F) float32."""
+        """Numbers (B, T) float32, whole -> real and imaginary parts (B, T, F) float32."""
         table_KP = (self.table_KP.float() - 128.0) * self.scale
         real_BTF, imaginary_BTF = F.embedding(number_BT.long(), table_KP).chunk(2, dim=2)
         return real_BTF, imaginary_BTF

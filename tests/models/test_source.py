@@ -54,7 +54,7 @@ def test_spectra_equal_torchs(n_fft: int, hop: int) -> None:
 
 def test_noise_is_white_of_power_1_and_belongs_to_a_frame() -> None:
     torch.manual_seed(0)
-    noise, numbers = NoiseSpectra(256), torch.arange(float(NOISE_FRAMES))[None]
+    noise, numbers = NoiseSpectra(256, NOISE_FRAMES), torch.arange(float(NOISE_FRAMES))[None]
     spectra = torch.complex(*noise(numbers))
     wanted = torch.fft.rfft(torch.randn(4000, 256) * torch.hann_window(256))
     inner = slice(1, -1)

@@ -62,7 +62,7 @@ class Vocoder(ModelKind):
     """Frames of log-mel and pitch to samples."""
 
     name, title = "vocoder", "vocoder"
-    VERSION = 2
+    VERSION = 3
 
     def sizes(self) -> type:
         from sonorant.families.parallel.vocoder import VocoderConfig

@@ -9,13 +9,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from sonorant.audio.pitch import ROWS
+from sonorant.audio.pitch import NOISE_FRAMES, ROWS
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.inverse_stft import InverseSTFT
 from sonorant.layers.source import NoiseSpectra, Spectra, pulses
 
 ENTER_KERNEL = 7
 """Frames that the first convolution sees."""
+FILTERS = 4
+"""Filters of a frame that a `SourceFilter` predicts, one for each quarter of its hop, each as much shorter: a burst is
+over sooner than the mel's window."""
 LOUDEST = 4.0
 """Natural log of the most that a filter amplifies: keeps a network gone astray finite."""
 
@@ -78,48 +81,59 @@ class Vocos(nn.Module):
 
 
 class SourceFilter(nn.Module):
-    """Pulses at the given pitch, and noise, each through a filter that the network predicts for every frame. What a
-    network learns slowest, phases that go on from frame to frame, comes from the pitch.
+    """Pulses at the given pitch, and noise, each through filters that the network predicts, `FILTERS` for every frame.
+    What a network learns slowest, phases that go on from frame to frame, comes from the pitch.
 
-    The filter of the pulses has a phase, that of the noise needs none.
+    The filters of the pulses have a phase, those of the noise need none.
     """
 
     def __init__(self, config: VocoderConfig, *, mels: int, n_fft: int, hop: int, rate: int) -> None:
-        """`rate`: of the samples, Hz."""
+        """`rate`: of the samples, Hz. Raises ValueError where a hop has no `FILTERS` parts of even length."""
         super().__init__()
+        if hop % (2 * FILTERS) or n_fft % (4 * FILTERS):
+            raise ValueError(f"source_filter: hop and n_fft must be multiples of {2 * FILTERS} and {4 * FILTERS}")
         self.config = config
         self.mels, self.hop, self.rate = mels, hop, rate
         self.enter = nn.Conv1d(mels + ROWS, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
         self.norm = nn.LayerNorm(config.channels)
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.blocks)
-        self.out = nn.Linear(config.channels, 3 * (n_fft // 2 + 1))
+        length, shift = n_fft // FILTERS, hop // FILTERS
+        self.out = nn.Linear(config.channels, FILTERS * 3 * (length // 2 + 1))
         with torch.no_grad():  # begin quietly, the noise more so, and with smooth filters
             self.out.weight.mul_(0.3)
-            for part, start in zip(self.out.bias.chunk(3), (-4.0, -5.0, 0.0), strict=True):
-                part.fill_(start)
-        self.spectra = Spectra(n_fft, hop)
-        self.noise = NoiseSpectra(n_fft)
-        self.inverse = InverseSTFT(n_fft, hop, self.spectra.tables)
+            for filter_ in self.out.bias.chunk(FILTERS):
+                for part, start in zip(filter_.chunk(3), (-4.0, -5.0, 0.0), strict=True):
+                    part.fill_(start)
+        self.spectra = Spectra(length, shift)
+        self.noise = NoiseSpectra(length, NOISE_FRAMES * FILTERS)
+        self.inverse = InverseSTFT(length, shift, self.spectra.tables)
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """As `Vocos.forward`, of all R rows."""
+        """As `Vocos.forward`, of all R rows. P below are the filters of all frames, T * `FILTERS`."""
         mask_BT1 = _mask(frames_BRT, lengths_B)
         known_BDT = frames_BRT[:, : self.mels + ROWS]
         if mask_BT1 is not None:
             known_BDT = known_BDT * mask_BT1.transpose(1, 2)
         x_BTC = self.stack(self.norm(self.enter(known_BDT).transpose(1, 2)), mask_BT1)
-        harmonic_BTF, noise_BTF, phase_BTF = self.out(x_BTC).float().chunk(3, dim=2)
+        filters_BPG = self.out(x_BTC).float().unflatten(2, (FILTERS, -1)).flatten(1, 2)
+        harmonic_BPF, noise_BPF, phase_BPF = filters_BPG.chunk(3, dim=2)
         with torch.autocast(frames_BRT.device.type, enabled=False):
-            pulse_real_BTF, pulse_imaginary_BTF = self.spectra(self._pulses(frames_BRT, mask_BT1))
-            noise_real_BTF, noise_imaginary_BTF = self.noise(frames_BRT[:, -1])
-            harmonic_BTF, noise_BTF = harmonic_BTF.clamp(max=LOUDEST).exp(), noise_BTF.clamp(max=LOUDEST).exp()
+            pulse_real_BPF, pulse_imaginary_BPF = self.spectra(self._pulses(frames_BRT, mask_BT1))
+            noise_real_BPF, noise_imaginary_BPF = self.noise(self._numbers(frames_BRT[:, -1]))
+            harmonic_BPF, noise_BPF = harmonic_BPF.clamp(max=LOUDEST).exp(), noise_BPF.clamp(max=LOUDEST).exp()
             if mask_BT1 is not None:
-                harmonic_BTF, noise_BTF = harmonic_BTF * mask_BT1, noise_BTF * mask_BT1
-            real_BTF, imaginary_BTF = harmonic_BTF * phase_BTF.cos(), harmonic_BTF * phase_BTF.sin()
+                mask_BP1 = mask_BT1.expand(-1, -1, FILTERS).flatten(1)[..., None]
+                harmonic_BPF, noise_BPF = harmonic_BPF * mask_BP1, noise_BPF * mask_BP1
+            real_BPF, imaginary_BPF = harmonic_BPF * phase_BPF.cos(), harmonic_BPF * phase_BPF.sin()
             return self.inverse(
-                pulse_real_BTF * real_BTF - pulse_imaginary_BTF * imaginary_BTF + noise_real_BTF * noise_BTF,
-                pulse_real_BTF * imaginary_BTF + pulse_imaginary_BTF * real_BTF + noise_imaginary_BTF * noise_BTF,
+                pulse_real_BPF * real_BPF - pulse_imaginary_BPF * imaginary_BPF + noise_real_BPF * noise_BPF,
+                pulse_real_BPF * imaginary_BPF + pulse_imaginary_BPF * real_BPF + noise_imaginary_BPF * noise_BPF,
             )
+
+    def _numbers(self, number_BT: Tensor) -> Tensor:
+        """Frames' numbers -> those of their filters (B, T * `FILTERS`)."""
+        parts_K = torch.arange(FILTERS, device=number_BT.device, dtype=number_BT.dtype)
+        return (number_BT[..., None] * FILTERS + parts_K).flatten(1)
 
     def _pulses(self, frames_BRT: Tensor, mask_BT1: Tensor | None) -> Tensor:
         """(B, T * hop); silent where a row has ended."""
@@ -135,9 +149,9 @@ class SourceFilter(nn.Module):
     @property
     def receptive_field(self) -> int:
         """Frames on either side that the samples of a frame depend on."""
-        reach = self.inverse.overlap // 2
+        reach = self.inverse.overlap // 2  # filters
         network = ENTER_KERNEL // 2 + self.config.blocks * (self.config.kernel // 2)
-        return reach + max(network, reach + 1)
+        return max(-(-reach // FILTERS) + network, -(-2 * reach // FILTERS) + 1)
 
 
 def _mask(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
