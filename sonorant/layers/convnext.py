@@ -122,7 +122,7 @@ class ConvNeXtStack(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(ConvNeXtBlock(channels, expansion, kernel, dropout) for _ in range(blocks))
         self.norm = nn.LayerNorm(channels)
-        self.recompute = False  # a training may spend time on memory: see training/blocks.py
+        self.recompute = False  # a training may spend time on memory: see training/networks.py
 
     def forward(self, x_BTC: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
         """(B, T, C) float, mask (B, T, 1) of ones and zeros or None for "no padding" -> layer-normed (B, T, C)."""

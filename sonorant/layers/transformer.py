@@ -82,7 +82,7 @@ class Transformer(nn.Module):
         )
         self.norm = RMSNorm(channels, eps=1e-5)
         self.width = channels // heads
-        self.recompute = False  # a training may spend time on memory: see training/blocks.py
+        self.recompute = False  # a training may spend time on memory: see training/networks.py
 
     def forward(self, x_BTC: Tensor) -> Tensor:
         """Training: whole sequences (B, T, C), slot t at position t, padding last -> (B, T, C)."""
