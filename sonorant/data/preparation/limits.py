@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sonorant.audio.measures import Measures
 from sonorant.data.manifest import Defect
-from sonorant.data.preparation.checks import PrepareConfig
+from sonorant.data.preparation.config import PrepareConfig
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from sonorant.audio.conditioning import ConditionConfig, Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.cache import code_of, compute_missing, key_of
 from sonorant.data.manifest import Defect, Utterance, path_inside, read_manifest, write_manifest
-from sonorant.data.preparation.checks import ExaminedRecording, PrepareConfig, first_defect
+from sonorant.data.preparation.checks import first_defect
+from sonorant.data.preparation.config import PrepareConfig
 from sonorant.data.preparation.decided import Decided, decide
 from sonorant.data.preparation.limits import LIMITS, beyond_limit
 from sonorant.data.preparation.outcomes import (
@@ -28,6 +29,7 @@ from sonorant.data.preparation.outcomes import (
     without_repeated_sounds,
     without_scarce_speakers,
 )
+from sonorant.data.preparation.recording import ExaminedRecording
 from sonorant.data.preparation.speakers import summarize_speakers
 from sonorant.data.preparation.summary import summarize, summary_page
 from sonorant.data.preparation.unplaced import read_unplaced, summarize_unplaced
