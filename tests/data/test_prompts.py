@@ -8,6 +8,7 @@ import pytest
 
 from sonorant.data.prompt_coverage import SILENCE, describe, measure_coverage, read_prompts
 from sonorant.errors import SonorantError
+from sonorant.evaluation.short_texts.english import KINDS
 from sonorant.text import Frontend, load_frontend
 from tests.support.command import run_command
 from tests.support.imports import ROOT
@@ -27,9 +28,22 @@ def frontend() -> Frontend:
     return load_frontend("gruut", "en-us")
 
 
-def test_there_are_enough_prompts_each_a_sentence_of_fitting_length_in_plain_characters(prompts: list[str]) -> None:
+def test_there_are_enough_sentences_of_fitting_length_in_plain_characters_and_some_single_words(
+    prompts: list[str],
+) -> None:
     assert len(prompts) >= SUBSET
-    assert [prompt for prompt in prompts if not 25 <= len(prompt) <= 90] == []
+    short = [prompt for prompt in prompts if len(prompt) < 25]
+    assert [prompt for prompt in prompts if len(prompt) > 90] == [prompt for prompt in short if len(prompt) > 16] == []
+    assert 0.05 < len([prompt for prompt in prompts[:SUBSET] if prompt in short]) / SUBSET < 0.1
+
+
+def test_what_a_voice_is_judged_by_is_not_among_the_prompts(prompts: list[str]) -> None:
+    known = {re.sub(r"[^a-z0-9 ]", "", prompt.lower()) for prompt in prompts}
+    judged = {re.sub(r"[^a-z0-9 ]", "", text.lower()) for texts in KINDS.values() for text in texts}
+    assert known & judged == set()
+
+
+def test_prompts_are_written_in_plain_characters(prompts: list[str]) -> None:
     assert [prompt for prompt in prompts if not re.fullmatch(r"[A-Z][A-Za-z0-9 .,?!'\-:;$%&]*[.?!]", prompt)] == []
 
 
