@@ -89,6 +89,7 @@ def write_graph(
     model = program.model_proto
     _name_dimensions(model, inputs)
     _strip(model)
+    _own_weights(model.graph)
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -127,6 +128,42 @@ def _strip(model: onnx.ModelProto) -> None:
     ]:
         del part.metadata_props[:]
         part.doc_string = ""
+
+
+def _own_weights(graph: onnx.GraphProto) -> None:
+    """Give each node that takes a dequantised weight a weight and a zero point of its own: ONNX Runtime, where it makes
+    weights unsigned (`sonorant.runtime.onnx.SUMS_THAT_FIT`), fails on one that several nodes share."""
+    constants = {constant.name: constant for constant in graph.initializer}
+    made = {
+        node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    }
+    taken: set[str] = set()
+
+    def own(name: str) -> str:
+        if name not in taken:
+            taken.add(name)
+            return name
+        copy = graph.initializer.add()
+        copy.CopyFrom(constants[name])
+        copy.name = f"{name}.{len(graph.initializer)}"
+        constants[copy.name] = copy
+        return str(copy.name)
+
+    for node in list(graph.node):
+        for place, value in enumerate(node.input):
+            if value not in made:
+                continue
+            weight = made[value]
+            if value in taken:
+                weight = onnx.NodeProto()
+                weight.CopyFrom(made[value])
+                weight.name = weight.output[0] = f"{value}.{len(graph.initializer)}"
+                graph.node.insert(list(graph.node).index(made[value]), weight)
+                node.input[place] = weight.output[0]
+            taken.add(value)
+            for constant in (0, 2):
+                if constant < len(weight.input):
+                    weight.input[constant] = own(made[value].input[constant])
 
 
 @contextlib.contextmanager
