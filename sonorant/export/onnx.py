@@ -89,6 +89,7 @@ def write_graph(
     model = program.model_proto
     _name_dimensions(model, inputs)
     _strip(model)
+    _own_weights(model.graph)
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -127,6 +128,47 @@ def _strip(model: onnx.ModelProto) -> None:
     ]:
         del part.metadata_props[:]
         part.doc_string = ""
+
+
+def _own_weights(graph: onnx.GraphProto) -> None:
+    """Give each node that takes a dequantised weight a weight and a zero point of its own: ONNX Runtime, where it makes
+    weights unsigned (`sonorant.runtime.onnx.SUMS_THAT_FIT`), fails on one that several nodes share."""
+    constants = {constant.name: constant for constant in graph.initializer}
+    weights = {
+        node.output[0]: node for node in graph.node if node.op_type == "DequantizeLinear" and node.input[0] in constants
+    }
+    taken: set[str] = set()
+
+    def own(name: str) -> str:
+        """The constant of this name for the first that asks, a copy of another name for each other."""
+        if name not in taken:
+            taken.add(name)
+            return name
+        copy = graph.initializer.add()
+        copy.CopyFrom(constants[name])
+        copy.name = f"{name}.{len(graph.initializer)}"
+        return str(copy.name)
+
+    nodes = []
+    for node in graph.node:
+        if node.output[0] in weights:
+            continue  # each goes before the nodes that take it
+        for place, value in enumerate(node.input):
+            if value in weights:
+                weight = onnx.NodeProto()
+                weight.CopyFrom(weights[value])
+                for constant in (0, 2):  # the weight and its zero point, if it has one
+                    if constant < len(weight.input):
+                        weight.input[constant] = own(weight.input[constant])
+                if value in taken:
+                    weight.name = weight.output[0] = f"{value}.{len(nodes)}"
+                taken.add(value)
+                node.input[place] = weight.output[0]
+                nodes.append(weight)
+        nodes.append(node)
+    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import onnxruntime
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
 from sonorant.errors import SonorantError
@@ -18,6 +19,9 @@ CUDA_OPTIONS = {
     # By default the memory held doubles whenever it does not suffice.
     "arena_extend_strategy": "kSameAsRequested",
 }
+SUMS_THAT_FIT = ("session.x64quantprecision", "1")
+"""Session entry for int8 on CPUs with AVX2 and without VNNI: their fast product of bytes adds pairs in 16 bits, which
+overflow, so weights become unsigned there for a product that does not. Elsewhere it changes nothing."""
 Providers = Sequence[str | tuple[str, dict[str, str]]]
 ON_CUDA: Providers = ((CUDA, CUDA_OPTIONS), CPU)
 
@@ -29,6 +33,14 @@ def check_cuda() -> None:
             f"the installed onnxruntime {onnxruntime.__version__} has no {CUDA}; put onnxruntime-gpu in its place "
             "(not beside it)"
         )
+
+
+def _open(graph: Path, options: onnxruntime.SessionOptions, providers: Providers) -> onnxruntime.InferenceSession:
+    try:
+        return onnxruntime.InferenceSession(str(graph), options, providers=providers)
+    except Fail:  # int8 graphs of before, in which weights share a zero point
+        options.add_session_config_entry(SUMS_THAT_FIT[0], "0")
+        return onnxruntime.InferenceSession(str(graph), options, providers=providers)
 
 
 def open_session(
@@ -43,9 +55,10 @@ def open_session(
     options.inter_op_num_threads = 1
     # The sessions run in turn. Threads that spin while they wait would take the cores from the session at work.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry(*SUMS_THAT_FIT)
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(str(graph), options, providers=providers)
+        session = _open(graph, options, providers)
     except NoKernel as error:
         raise SonorantError(
             f"{graph}: this ONNX Runtime cannot compute it ({' '.join(str(error).split())[:200]}); take another variant"

@@ -15,6 +15,7 @@ from sonorant.errors import SonorantError
 from sonorant.layers.convnext import DepthwiseConv
 from sonorant.layers.quantized import LARGEST, quantizable, quantize_layers, quantized
 from sonorant.quantization.calibration import calibrate, quantized_copy
+from sonorant.runtime.onnx import SUMS_THAT_FIT
 
 LAYERS = {
     "linear": (lambda: nn.Linear(24, 16), (2, 9, 24), "MatMulIntegerToFloat"),
@@ -52,6 +53,7 @@ def test_onnx_runtime_computes_the_same_in_integers(name: str, tmp_path: Path) -
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
     options.log_severity_level = 3
+    options.add_session_config_entry(*SUMS_THAT_FIT)
     session = onnxruntime.InferenceSession(str(tmp_path / "layer.onnx"), options, providers=["CPUExecutionProvider"])
     with torch.no_grad():
         expected, as_float = int8(x).numpy(), model(x).numpy()
