@@ -98,9 +98,10 @@ def retype(model: onnx.ModelProto) -> None:
 def unmask(model: onnx.ModelProto) -> None:
     """Let the vocoder take all frames for real."""
     node = first_node(model, "Less")
-    model.graph.initializer.append(helper.make_tensor("nothing", TensorProto.INT64, [], [0]))
-    node.op_type = "GreaterOrEqual"
-    node.input[:] = [node.input[0], "nothing"]
+    model.graph.initializer.append(helper.make_tensor("many", TensorProto.INT64, [], [1 << 30]))
+    longer = helper.make_node("Add", [node.input[1], "many"], ["lengths_beyond_the_end"])
+    model.graph.node.insert(list(model.graph.node).index(node), longer)
+    node.input[1] = "lengths_beyond_the_end"
 
 
 def one_position_on(model: onnx.ModelProto) -> None:

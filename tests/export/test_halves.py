@@ -19,7 +19,6 @@ from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import Parity
 from tests.export.planted import plant, scale_constant
-from tests.support.cpu import right_int8
 from tests.support.runtimes import utterance
 
 GRAPHS = load_family("parallel").graphs
@@ -58,7 +57,6 @@ def test_what_counts_frames_stays_in_float32(exported: tuple[Path, dict[str, Any
         assert "Conv" not in kept
 
 
-@right_int8
 def test_an_overflow_is_kept_away_and_stops_fp16_where_nothing_is_kept(parallel: Parity, tmp_path: Path) -> None:
     """In a vocoder with a first layer ten million times as loud: beyond fp16, and what is normed afterwards is the
     same."""

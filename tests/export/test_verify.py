@@ -24,10 +24,7 @@ from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from tests.export.conftest import UTTERANCES, Parity
 from tests.export.planted import EXPAND, FAULTS, OUT, Change, plant, scale_constant, unmask
-from tests.support.cpu import right_int8
 from tests.support.runtimes import Replaced
-
-# pytestmark = right_int8
 
 GRAPHS = {family: load_family(family).graphs for family in ("parallel", "codec_lm")}
 
