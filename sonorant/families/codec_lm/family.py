@@ -60,9 +60,10 @@ class LanguageModel(ModelKind):
 
 
 class Codec(ModelKind):
-    """Log-mel to codes, and codes to samples; trained here or taken from elsewhere."""
+    """Log-mel and pitch to codes, and codes to samples; trained here or taken from elsewhere."""
 
     name, title = "codec", "codec"
+    VERSION = 2
     why_no_qat = "a codec is not trained on, as a language model has learned its codes"
 
     def sizes(self) -> type:
