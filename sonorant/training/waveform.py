@@ -113,7 +113,6 @@ class GeneratorLosses(nn.Module):
             losses["features"] = torch.stack([_sum_of_means((a.float() - b.float()).abs()) for a, b in pairs]).mean()
         return losses
 
-
     def copy(self, frames_BRT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The model's copy (B, T * hop) of frames, and losses of its own beside those of the samples."""
         return self.model(frames_BRT), {}

@@ -58,7 +58,7 @@ class SourceCodec(Codec):
 
     def frames(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32. A
-        row is as it would be alone, a part like the same part of the whole with `frames_receptive_field` code frames
+        row is as it would be alone and then zero, a part like the same part of the whole with `frames_receptive_field` code frames
         around it."""
         said_BDT = self.decoder.frames(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
         learned_BMT, pitch_B1T, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
@@ -114,7 +114,8 @@ class SourceDecoder(nn.Module):
         F * stride) float32."""
         hidden_BTC = self.expand(values_BFV).unflatten(2, (self.stride, -1)).flatten(1, 2)
         mask_BT1 = mask_of(hidden_BTC.transpose(1, 2), None if lengths_B is None else lengths_B * self.stride)
-        return self.out(self.stack(hidden_BTC, mask_BT1)).float().transpose(1, 2)
+        said_BTD = self.out(self.stack(hidden_BTC, mask_BT1)).float()
+        return (said_BTD if mask_BT1 is None else said_BTD * mask_BT1).transpose(1, 2)
 
 
 def pitch_distance(said_BDT: Tensor, frames_BRT: Tensor, mels: int) -> Tensor:
