@@ -1,5 +1,5 @@
-"""The neural codec whose decoder has a source: codes -> frames with pitch, and frames -> samples by pulses at that pitch
-and noise, both filtered (`SourceFilter`).
+"""The neural codec whose decoder has a source: codes -> frames with pitch, and frames -> samples by pulses at that
+pitch and noise, both filtered (`SourceFilter`).
 
 Between the two the phase of the pulses is counted on (`SourceRows`), frame after frame from the first, which no graph
 can do that is given a part. Letters as in `codec.py`; a frame that the filter takes has R = D + SOURCE_ROWS rows."""
@@ -58,8 +58,8 @@ class SourceCodec(Codec):
 
     def frames(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 (None: all) -> frames (B, D, F * stride) float32. A
-        row is as it would be alone and then zero, a part like the same part of the whole with `frames_receptive_field` code frames
-        around it."""
+        row is as it would be alone and then zero, a part like the same part of the whole with `frames_receptive_field`
+        code frames around it."""
         said_BDT = self.decoder.frames(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
         learned_BMT, pitch_B1T, voicing_B1T = said_BDT.split([self.mels, 1, 1], dim=1)
         return torch.cat([learned_BMT, pitch_B1T.clamp(LEAST_OCTAVES, MOST_OCTAVES), voicing_B1T], dim=1)
