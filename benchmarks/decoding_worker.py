@@ -67,7 +67,8 @@ class Decoder:
         began = time.perf_counter()
         spoken = decode_texts(self._stepper, states, lengths, self._decoding, self._greedy)
         self.took.append(time.perf_counter() - began)
-        self._runtime.vocode(spoken.codes_BFG, spoken.lengths_B)
+        frames = max(1, spoken.codes_BFG.shape[1])
+        Sounding(self._runtime, self.voice.description).whole(spoken.codes_BFG, spoken.lengths_B, frames)
         return spoken
 
     def counters(self) -> dict[str, int] | None:

@@ -80,7 +80,8 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
         model |= {"text": "pointer", "attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
     elif kind == "codec":
-        model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}
+        model |= {"kind": "source_filter", "kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "frame_blocks": 1}
+        model |= {"stride": 2, "codebooks": 2, "levels": [4, 3]}
         model |= {"codebook_dropout": 0.3, "pretrained": None}
     else:
         model |= {"kind": "source_filter", "blocks": 2, "kernel": 3}

@@ -7,9 +7,11 @@ import numpy as np
 
 from sonorant.data.codes import CodeStore, write_codes
 from sonorant.families.codec_lm.codec import Codec
+from sonorant.families.codec_lm.codec_training import PITCH_WEIGHT
 from sonorant.families.codec_lm.saved import load_codec
 from sonorant.families.parallel.vocoder import Vocoder
 from sonorant.models import save_model
+from sonorant.training.recipe import Term
 from tests.support.tiny_training import settings, tiny_recipe
 from tests.training.trainings import batches_of, step_of, trainer_of
 
@@ -17,7 +19,11 @@ from tests.training.trainings import batches_of, step_of, trainer_of
 def test_losses_and_batches_are_the_vocoders(features: Path) -> None:
     codec, vocoder = tiny_recipe("codec", features), tiny_recipe("vocoder", features)
     assert isinstance(codec.model, Codec) and isinstance(vocoder.model, Vocoder)
-    assert codec.phases[0].terms == vocoder.phases[0].terms
+    assert codec.phases[0].terms.items() - vocoder.phases[0].terms.items() == {
+        ("pitch", Term(PITCH_WEIGHT, "segments"))
+    }
+    plain = tiny_recipe("codec", features, kind="vocos")
+    assert plain.phases[0].terms == vocoder.phases[0].terms
     planned = [recipe.plan.micro_batches(3) for recipe in (codec, vocoder)]
     for first, second in zip(*planned, strict=True):
         assert np.array_equal(first.items, second.items) and np.array_equal(first.starts, second.starts)

@@ -6,6 +6,8 @@ two graphs, so parts come in order."""
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sonorant.arrays import Floats, Ints
 from sonorant.audio.pitch import SourceRows
 from sonorant.decoding.settings import DecodingDescription
@@ -63,6 +65,10 @@ class Sounding:
             [size * stride for size in sizes],
             first_after=min(sees.vocoder, first_ahead * stride),
         )
+
+    def whole(self, codes: Ints, lengths: Ints, size: int) -> Floats:
+        """All codes of rows (B, F, G) -> samples (B, F * samples a code frame), computed `size` code frames at once."""
+        return np.concatenate([np.zeros((len(codes), 0), np.float32), *self.parts([codes], lengths, [size])], axis=1)
 
     @property
     def _stride(self) -> int:

@@ -109,8 +109,7 @@ class CodecLmSpeaking:
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
-        parts = self.sounding.parts([spoken.codes_BFG], spoken.lengths_B, [size])
-        samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
+        samples = self.sounding.whole(spoken.codes_BFG, spoken.lengths_B, size)
         return Synthesized(
             samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.finish_reasons_B, spoken.attempts_B
         )
