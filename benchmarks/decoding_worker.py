@@ -18,6 +18,7 @@ from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.speech import Spoken, decode_texts
 from sonorant.decoding.state import EMPTY
 from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.sounding import Sounding
 from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.voice import Voice
 

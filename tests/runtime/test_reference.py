@@ -53,10 +53,8 @@ def test_codes_of_a_recording_are_the_codecs(
     codes = voice.prompt(tmp_path / "long.wav")
     heard = samples[: (FRAMES + 2) * FRAME]
     codec, _ = load_codec(codec_lm[1])
-    mel_MT, pitch_T2 = (
-        log_mel(torch.from_numpy(heard), MelConfig(**AUDIO)),
-        track_pitch(heard, 16000, 256, len(heard) // 256),
-    )
+    mel_MT = log_mel(torch.from_numpy(heard), MelConfig(**AUDIO))
+    pitch_T2 = track_pitch(heard, 16000, 256, mel_MT.shape[1])
     known_1DT = torch.cat([mel_MT, torch.from_numpy(pitch_T2.T)])[None]
     expected = codec.encode(known_1DT)[0, :FRAMES].numpy()
     assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64

@@ -46,8 +46,8 @@ def write_trained_codec_lm(
 ) -> tuple[Path, Path]:
     """Write trained folders of a language model with two speakers and of its codec; same arguments, same weights.
 
-    `kind`: of the codec; `changes` are settings of the language model other than those here, such as text="both". Its two codebooks have 15
-    codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
+    `kind`: of the codec; `changes` are settings of the language model other than those here, such as text="both". Its
+    two codebooks have 15 codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
     """
     common = _common(AUDIO)
     sizes = {
