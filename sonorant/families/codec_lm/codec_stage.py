@@ -1,24 +1,17 @@
-"""What a codec does beside being trained: be taken from elsewhere, encode the corpus, and copy a recording."""
+"""What the stage `train_waveform` does for a codec beside training it: take a pretrained one, and encode the corpus."""
 
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from sonorant.arrays import Floats
-from sonorant.audio.pitch import track_pitch
 from sonorant.data.codes import write_codes
 from sonorant.data.features import FeatureStore
-from sonorant.families.codec_lm.codec import CodecConfig, SoundCodec
+from sonorant.families.codec_lm.codec import CodecConfig
 from sonorant.families.codec_lm.pretrained_codec import check_pretrained, refuse_without_graph, take_pretrained
 from sonorant.families.codec_lm.saved import load_codec
-from sonorant.families.codec_lm.source_codec import SourceCodec
-from sonorant.families.family import Hear
 from sonorant.files import sha256_file
 from sonorant.models import describe, save_model
-from sonorant.runtime.bundle import AudioSettings
 
 
 def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[str, Any]) -> None:
@@ -34,21 +27,6 @@ def take_codec(config: CodecConfig, features: Path, out: Path, provenance: dict[
         f"{about['name']} ({about['revision']}): {codec.codebooks} codebooks of {codec.codes} codes, taken as it is",
         flush=True,
     )
-
-
-def hearing(codec: SoundCodec, audio: AudioSettings) -> Hear:
-    """How a recording becomes frames of a voice with this codec: by its codes, and what is decoded from them."""
-
-    def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:
-        pitch_T2 = track_pitch(samples_S, audio.sample_rate, audio.hop, mel_MT.shape[1])
-        codes_FG = codec.encode_utterance(np.concatenate([mel_MT, pitch_T2.T]), samples_S)
-        if not isinstance(codec, SourceCodec):
-            return codes_FG, len(codes_FG)
-        with torch.no_grad():
-            frames_1RT = codec.with_source(codec.frames(torch.from_numpy(codes_FG)[None]))
-        return frames_1RT[0].numpy(), frames_1RT.shape[2]
-
-    return hear
 
 
 def encode_corpus(codec_folder: Path, features: Path, out: Path, family: str) -> None:

@@ -167,7 +167,7 @@ class CodecLm(Family):
         return expect_tokens(bundle, trained, utterances, name)
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
-        from sonorant.families.codec_lm.codec_stage import hearing
+        from sonorant.families.codec_lm.copying import hearing
         from sonorant.families.codec_lm.saved import load_codec
 
         return hearing(load_codec(waveform)[0], description.audio)
