@@ -80,8 +80,7 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
         model |= {"text": "pointer", "attention": "full", "window": 16, "most_advance": 3, "prompt_frames": 0}
         train |= {"frames_per_micro_batch": 800, "diagonal_steps": 4, "corruption": 0.1, "label_smoothing": 0.0}
     elif kind == "codec":
-        model |= {"kind": "source_filter", "kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "frame_blocks": 1}
-        model |= {"stride": 2, "codebooks": 2, "levels": [4, 3]}
+        model |= {"kernel": 3, "encoder_blocks": 1, "decoder_blocks": 2, "stride": 2, "codebooks": 2, "levels": [4, 3]}
         model |= {"codebook_dropout": 0.3, "pretrained": None}
     else:
         model |= {"kind": "source_filter", "blocks": 2, "kernel": 3}
@@ -93,6 +92,8 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
             "adversarial_width": 32,
             "adversarial_frames": 32,
         }
-    model_changes = {name: value for name, value in changes.items() if name in model or name == "quantization"}
-    known = {field.name for field in fields(model_kind(kind).settings())}
+    sizes, known = (
+        {field.name for field in fields(of())} for of in (model_kind(kind).sizes, model_kind(kind).settings)
+    )
+    model_changes = {name: value for name, value in changes.items() if name in sizes or name == "quantization"}
     return model | model_changes, train | {name: value for name, value in changes.items() if name in known}

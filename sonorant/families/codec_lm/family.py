@@ -61,7 +61,6 @@ class Codec(ModelKind):
     """Log-mel and pitch to codes, and codes to samples; trained here or taken from elsewhere."""
 
     name, title = "codec", "codec"
-    VERSION = 2
     why_no_qat = "a codec is not trained on, as a language model has learned its codes"
 
     def sizes(self) -> type:
