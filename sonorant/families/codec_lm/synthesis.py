@@ -204,7 +204,13 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
     heard = samples[: frames * frame]
     inputs = {"samples": heard.reshape(1, frames, frame)}
     if has_source(bundle.description):
-        pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
+        try:
+            pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
+        except ModuleNotFoundError:
+            raise SonorantError(
+                f"{recording}: this voice hears the pitch of a prompt, for which pyworld is not installed; run: pip "
+                "install 'sonorant[pipeline]'"
+            ) from None
         inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)
     codes: Ints = open_session(graph, 1).run(["codes"], inputs)[0][0]
     return codes[: decoding.prompt_frames]
