@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats
+from sonorant.arrays import Floats, Ints
 from sonorant.audio.mel import MelConfig
 from sonorant.decoding.advance import LOG_HALF
 from sonorant.decoding.session import Stepper
@@ -23,7 +23,7 @@ from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
 from sonorant.families.parallel.parity_checks import PARTS, compare, row_of, summary_of, where_of
 from sonorant.runtime.bundle import ReceptiveField
-from sonorant.runtime.chunks import compute_chunks
+from sonorant.runtime.chunks import Computing, compute_chunks
 from sonorant.runtime.runtimes import TokenRuntime
 
 Graphs = Callable[[str, Arrays], Arrays]
@@ -213,7 +213,9 @@ def check_chunks(measured: Measured, case: TokenCase, receptive_field: Receptive
     """The largest difference `{max_abs_diff, tolerance, parts}` between what decoder and vocoder make of the whole and
     of windows with their receptive fields. Raises Fault as `check_values`."""
     runtime, found, parts = measured.runtime, [], 0
-    graphs = [("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)]
+    graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
+        ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)
+    ]
     if case.frames is not None:
         graphs.append(("decoder", "frames", runtime.decode, case.codes, case.lengths, receptive_field.decoder))
     for graph, output, compute, given, lengths, sees in graphs:
