@@ -101,7 +101,9 @@ class Family(ABC):
     waveform: ClassVar[ModelKind]
     """From frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
-    """Names of a bundle's graphs in the order of a synthesis; the last one is the waveform model."""
+    """Names of a bundle's graphs in the order of a synthesis; the last one makes the samples."""
+    optional_graphs: ClassVar[tuple[str, ...]] = ()
+    """Those of `graphs` that some voices do without."""
     autoregressive: ClassVar[bool]
     """Whether frames are decoded one by one: `voice.json` then says how, and sentences that run away are counted."""
 
@@ -109,6 +111,11 @@ class Family(ABC):
     def kinds(self) -> tuple[ModelKind, ModelKind]:
         """Predictor and waveform model."""
         return self.predictor, self.waveform
+
+    @property
+    def waveform_graphs(self) -> tuple[str, ...]:
+        """Those of `graphs` that the waveform model is written as; the last one."""
+        return self.graphs[-1:]
 
     def check_pair(self, predictor: Any, waveform: Any) -> None:  # noqa: B027 - any pair will do, unless a family says
         """Raise SonorantError if models of these sizes, as of `ModelKind.sizes`, do not fit each other."""
