@@ -15,15 +15,15 @@ from sonorant.data.predicted import predicted_store
 from sonorant.errors import SonorantError
 from sonorant.families import family_of, model_kind
 from sonorant.files import atomic_folder, read_json
+from sonorant.models import load_model
 from sonorant.training.adaptation import AdaptConfig
-from sonorant.training.initial import read_initial
 from tasks.params import load
 from tasks.stage import add_inputs, run
 from tasks.training import add_fresh, hash_of, train
 
 STAGE = "adapt"
 PREDICTED = "predicted"
-"""Below the folder of run directories. What lies there may be deleted at any time: it is made again when it is needed."""
+"""Below the folder of run directories. What lies there may be deleted at any time: it is made again when needed."""
 
 
 def main() -> None:
@@ -57,18 +57,17 @@ def adapt(
     waveform: Path,
     runs: Path,
     out: Path,
-    fresh: bool,
+    fresh: bool = False,
 ) -> None:
     """Train on from the model of `kind` in the folder `waveform`, on the mels of the trained `predictor`."""
     try:
         settings: Any = load(f"train_{kind}", model_kind(kind).settings())
     except SonorantError as error:
         raise SonorantError(f"{waveform}: cannot be adapted: {error}") from None
-    initial = read_initial(waveform, kind)
-    changed = dataclasses.asdict(config.continued(settings))
+    sizes = load_model(waveform, kind)[1]["config"]
+    changed = dataclasses.asdict(config.continued(settings, str(waveform)))
     spoken = predicted_features(kind, features, predictor, runs)
-    where: dict[str, Any] = {"features": spoken, "runs": runs, "out": out}
-    train(kind, initial.description["config"], changed, **where, stage=STAGE, initial=initial, fresh=fresh)
+    train(kind, sizes, changed, features=spoken, runs=runs, out=out, stage=STAGE, fresh=fresh)
 
 
 def predicted_features(kind: str, features: Path, predictor: Path, runs: Path) -> Path:
@@ -81,9 +80,10 @@ def learned_from(waveform: Path, features: Path, predictor: Path, runs: Path) ->
     """The feature store that the model in `waveform` learned from last: `features`, or what it was adapted to."""
     model = read_json(waveform / "model.json")
     learned = model.get("provenance", {}).get("data")
-    if learned is None or learned == hash_of(features):
+    if learned in (None, hash_of(features)) or family_of(model["kind"]).why_not_adapted:
         return features
-    return predicted_features(model["kind"], features, predictor, runs)
+    spoken = predicted_features(model["kind"], features, predictor, runs)
+    return spoken if hash_of(spoken) == learned else features
 
 
 if __name__ == "__main__":

@@ -21,14 +21,14 @@ class AdaptConfig:
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate must be above 0, not {self.learning_rate}")
 
-    def continued(self, trained: WaveformTrainConfig) -> WaveformTrainConfig:
-        """The settings of the model's training, changed for this one; discriminators, which begin anew, judge from
-        the first step if they judged there."""
+    def continued(self, trained: WaveformTrainConfig, start: str) -> WaveformTrainConfig:
+        """The settings of the model's training, changed for this one, which begins with the weights in the folder
+        `start`. Discriminators, if there were any, begin anew and judge from the first step."""
         return dataclasses.replace(
             trained,
             steps=self.steps,
             learning_rate=self.learning_rate,
             warmup_steps=max(1, self.steps // 10),
             adversarial_share=1.0,
-            init_from=None,
+            init_from=start,
         )

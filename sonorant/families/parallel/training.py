@@ -1,5 +1,5 @@
-"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra, in the end
-from what the acoustic model says of the recordings."""
+"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra, in the
+end from what the acoustic model says of the recordings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
