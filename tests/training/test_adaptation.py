@@ -64,7 +64,7 @@ def spoken(model: AcousticModel, tokens: int = 9, seed: int = 3) -> tuple[dict[s
     mel_1TM = sounds_NM.repeat_interleave(durations_N, dim=0)[None]
     model.prior = Planted(model.normalize(sounds_NM)[None])
     batch = {
-        "tokens": torch.randint(1, 4, (1, tokens, 3)),
+        "tokens": torch.randint(0, 2, (1, tokens, 3)),
         "token_lengths": torch.tensor([tokens]),
         "mel": mel_1TM,
         "pitch": torch.stack([torch.rand(1, frames) - 0.5, torch.rand(1, frames)], dim=2),
