@@ -1,4 +1,4 @@
-"""A training ends by itself once it no longer gets better, at the same step and with the same weights however it runs."""
+"""A training ends by itself once it no longer gets better: at the same step, with the same weights, however it runs."""
 
 import json
 from pathlib import Path
@@ -34,10 +34,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return features
 
 
-def early(kind: str, features: Path, **changes: Any) -> dict[str, Any]:
-    return EARLY | changes
-
-
 @pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
 def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
     kind: str, many: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
@@ -69,13 +65,13 @@ def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, t
     assert ended[1] == ended[2]
 
 
-def test_without_patience_nothing_is_another(many: Path, features: Path, tmp_path: Path, alone: None) -> None:
+def test_without_patience_nothing_is_another(many: Path, tmp_path: Path, alone: None) -> None:
     """Neither what a checkpoint holds, nor the run directory; and patience that is not at its end changes no weight."""
     plain = trainer_of(tiny_recipe("acoustic", many), tmp_path / "plain")
     patient = trainer_of(tiny_recipe("acoustic", many, patience=50), tmp_path / "patient")
     assert plain.train() == patient.train() == "finished"
     kept, more = plain.state(), patient.state()
-    assert "patience" not in kept and not [name for name in logged(plain.run.path, "patience/waited")]
+    assert "patience" not in kept and not logged(plain.run.path, "patience/waited")
     assert more.pop("patience")["waited"] < 50 and not patient.why
     assert abs(kept.pop("best_loss") / more.pop("best_loss") - 1) < 1e-4, "one by one or together, to rounding"
     assert_same(kept, more)
