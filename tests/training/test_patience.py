@@ -36,8 +36,14 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
 def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
-    kind: str, many: Path, tmp_path: Path, alone: None, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    many: Path,
+    tmp_path: Path,
+    alone: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(checkpoint, "KEEP", 100)  # to resume from one of before the end
     whole = assert_resumes(lambda run: trainer_of(tiny_recipe(kind, many, **EARLY), run), tmp_path, 4)
     assert 4 < whole.step < 60 and whole.step % 3 == 0, "it ended at a validation"
     assert whole.patience is not None and whole.patience.best_step < whole.step
