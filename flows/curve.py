@@ -6,7 +6,7 @@ from typing import Any
 
 from flows.own_prefect import use_own_prefect
 from flows.tune import count_of
-from flows.tuning.curve import MORE, REPORT, SIZES, STUDY, load_curve, write_report
+from flows.tuning.sizes import MORE, REPORT, SIZES, STUDY
 from sonorant.errors import SonorantError
 from sonorant.say import end_cleanly_on_sigterm
 from tasks import check_params
@@ -84,9 +84,11 @@ def _add_shown(command: Any) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
+    from flows.tuning.curve import write_report
     from flows.tuning.results import summary
+    from flows.tuning.study import load_study, open_storage
 
-    study = load_curve(arguments.name)
+    study = load_study(open_storage(), arguments.name)
     told = write_report(study, arguments.more)
     print(f"\n{summary(study)}\n")
     print("\n".join(told))

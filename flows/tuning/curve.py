@@ -3,7 +3,6 @@
 It is a comparison of given arms, as `compare.py` makes them: kept in the storage, shared by workers, gone on with.
 """
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from optuna.trial import FrozenTrial, TrialState
 from flows.tuning.compare import FIRST_SEED, seed_settings
 from flows.tuning.figures import MINUTES, Figure, NoFigure
 from flows.tuning.search import Search, Values
+from flows.tuning.sizes import ALL, MORE, REPORT, STUDY, corpus_path, files_below, read_sizes
 from flows.tuning.study import ARM, DETAILS, TuningStudy, load_study, make_comparison, open_storage
 from sonorant.errors import SonorantError
 from sonorant.files import write_json, write_text
@@ -23,15 +23,8 @@ from sonorant.learning_curve.fit import Curve, curve_of
 from sonorant.learning_curve.page import as_json, curve_page, sentences_of
 from sonorant.learning_curve.points import Point
 from sonorant.learning_curve.sentences import Measure
-from tasks import params
 
 KEY = "features.minutes"
-ALL = "all"
-STUDY = "curve"
-REPORT = Path("reports/curve.json")
-SIZES = "5,10,20,40"
-MORE = 20.0
-"""Minutes more that are foretold."""
 ALIKE = 0.99
 """A share of all minutes from which a size is no other than all."""
 CHEAP: dict[str, Any] = {
@@ -99,34 +92,11 @@ def _refuse_other_figures(search: Search) -> None:
         raise SonorantError(f"study '{search.study}' exists with other figures: give this one another name (--name)")
 
 
-def read_sizes(text: str) -> list[float]:
-    """Minutes by rising size, such as of "5,10,20,40"; `all` may be named, and is always there."""
-    words = [word.strip() for word in text.split(",") if word.strip() != ALL]
-    try:
-        sizes = sorted({float(word) for word in words})
-    except ValueError:
-        sizes = []
-    if not sizes or not all(0 < size < float("inf") for size in sizes):
-        raise SonorantError(f"--minutes {text}: give minutes above 0, such as {SIZES}; all of them are added")
-    return sizes
-
-
 def cheap(figures: Sequence[str]) -> dict[str, Any]:
     """Settings that leave out what the figures do not need; nothing of int8 or speed where a figure is of them."""
     if any("int8" in figure or figure.startswith(("speed.", "first_audio.", "memory.")) for figure in figures):
         return {"evaluate.hear_slower": True}
     return CHEAP
-
-
-def corpus_path(root: Path) -> Path:
-    return root / str(params.read(root / "params.yaml")["corpus"]["path"])
-
-
-def files_below(folder: Path) -> str:
-    """How many files there are, and a hash of their names and sizes: recordings that were added make another curve."""
-    files = sorted(path for path in ([folder] if folder.is_file() else folder.rglob("*")) if path.is_file())
-    listed = "".join(f"{path.relative_to(folder.parent)} {path.stat().st_size}\n" for path in files)
-    return f"{len(files)} files, {hashlib.sha256(listed.encode()).hexdigest()[:8]}"
 
 
 def measures_of(study: TuningStudy) -> list[Measure]:
@@ -190,8 +160,3 @@ def write_report(study: TuningStudy, more: float | None = None, report: Path = R
     write_json(report, as_json(study.name, found, more, notes))
     write_text(report.with_suffix(".html"), curve_page(study.name, found, more, notes))
     return [*sentences_of(found, more), *notes]
-
-
-def load_curve(name: str) -> TuningStudy:
-    """The study of a curve by name. Raises SonorantError if there is none."""
-    return load_study(open_storage(), name)

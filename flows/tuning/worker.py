@@ -14,7 +14,8 @@ from prefect.states import Failed
 
 from flows.command import GRACE
 from flows.tuning.begin import begin
-from flows.tuning.curve import SIZES, STUDY, begin_curve, write_report
+from flows.tuning.curve import begin_curve, write_report
+from flows.tuning.sizes import SIZES, STUDY
 from flows.tuning.study import load_study, open_storage
 from flows.tuning.trial import TrialWork
 from sonorant.errors import SonorantError

@@ -10,10 +10,11 @@ import pytest
 from optuna.trial import Trial
 
 from flows.tuning import study as studies
-from flows.tuning.curve import KEY, curves_of, files_below, read_sizes, write_report
+from flows.tuning.curve import KEY, curves_of, write_report
 from flows.tuning.figures import MINUTES
 from flows.tuning.parts import details_of, parts_of
 from flows.tuning.search import Search, Values
+from flows.tuning.sizes import files_below, read_sizes
 from flows.tuning.study import DETAILS, TuningStudy, make_comparison
 from sonorant.cli import _parser
 from sonorant.errors import SonorantError
