@@ -22,13 +22,13 @@ def voices(
     """Voices of each size, judged on sentences that are hard, and helped by more data, each in its own way."""
     a, b, c = law
     hard_S, helped_S = 3.0 * random.standard_normal(sentences), random.uniform(0.0, 2.0, sentences)
+    weight_S = random.integers(4, 12, sentences)
     points = []
     for minutes in MINUTES:
         parts = []
         for _ in range(seeds):
             value_S = a + hard_S + b * helped_S * minutes**-c + 0.15 * random.standard_normal()
             value_S = value_S + 1.0 * random.standard_normal(sentences)
-            weight_S = random.integers(4, 12, sentences)
             parts.append(np.stack([value_S * weight_S, weight_S], axis=1))
         values = tuple(float(part[:, 0].sum() / part[:, 1].sum()) for part in parts)
         half = 1.96 * 3.2 / sentences**0.5
@@ -45,19 +45,22 @@ def within(true: float, ends: tuple[float, float]) -> bool:
 
 @pytest.mark.parametrize("law", [(2.0, 20.0, 0.7), (0.0, 8.0, 0.3), (4.0, 0.0, 0.5)])
 def test_intervals_hold_the_planted_curve_in_19_of_20_cases(law: tuple[float, float, float]) -> None:
-    random, held, cases = np.random.default_rng(1), {"point": [], "gain": [], "ahead": []}, 80
+    random, held, cases = np.random.default_rng(1), {"point": [], "gain": [], "ahead": []}, 60
     a, b, c = law
+    errors, halves = [], []
     for _ in range(cases):
         curve = curve_of(voices(random, law))
         forecast = curve.forecast(30)
         held["point"].append(within(a + b * 20.0**-c, curve.ci95[2]))
         held["gain"].append(within(b * (60.0**-c - 5.0**-c), curve.gain_ci95))
+        errors.append(curve.gain - b * (60.0**-c - 5.0**-c))
+        halves.append(np.ptp(curve.gain_ci95) / 2)
         if forecast is not None:
             held["ahead"].append(within(b * (90.0**-c - 60.0**-c), forecast.ci95))
     assert len(held["ahead"]) > 0.9 * cases, "a power law is taken for one"
     for name, found in held.items():
-        assert 0.89 <= np.mean(found) <= 1.0, (name, np.mean(found))
-    assert np.mean(held["gain"]) < 0.995, "nor is the interval far too wide"
+        assert np.mean(found) >= 0.88, (name, np.mean(found))
+    assert np.mean(halves) < 1.4 * 1.96 * np.std(errors), "nor is the interval far too wide"
 
 
 def test_pairing_by_sentences_makes_differences_certain() -> None:

@@ -3,7 +3,8 @@
 Two things make it uncertain. Another seed trains another voice; other sentences would be other to say. Both are in the
 resamples here. Sentences are drawn once for all sizes: what a hard sentence costs every size cancels in differences.
 Seeds are few, so their spread is pooled over the sizes and drawn as Student's distribution has it (Student, Biometrika
-1908), which a bootstrap over three of them would understate by half.
+1908), which a bootstrap over three of them would understate by half. What a seed does to one sentence alone is in both,
+so the intervals are a little too wide.
 """
 
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ def _other_sentences(points: Sequence[Point], resamples: int, random: np.random.
         means_P = np.array([point.mean for point in points])
         return means_P + half_P / Z * random.standard_normal((resamples, len(points)))
     sentences = len(points[0].parts[0])
-    drawn_RS = random.multinomial(sentences, np.full(sentences, 1 / sentences), resamples)
+    drawn_RS = random.multinomial(sentences, np.full(sentences, 1 / sentences), resamples).astype(np.float64)
     means = []
     for point in points:
         sums_KR2 = np.stack([drawn_RS @ part for part in point.parts])
