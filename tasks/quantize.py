@@ -103,6 +103,7 @@ def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
         learning_rate=config.learning_rate,
         warmup_steps=max(1, config.steps // 10),
         validate_every=config.steps,
+        patience=None,
         init_from=None,
         compile=False,
     )

@@ -63,6 +63,11 @@ class WaveformTrainConfig(TrainConfig):
         if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
             given = self.segments_per_micro_batch
             raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {given}")
+        if self.patience is not None and self.adversarial:
+            raise ValueError(
+                "patience judges by the spectral losses alone, which rise against discriminators: set patience to null "
+                "or adversarial to false"
+            )
         for name in ("adversarial_width", "adversarial_frames"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
