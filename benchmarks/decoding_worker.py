@@ -18,6 +18,7 @@ from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.speech import Spoken, decode_texts
 from sonorant.decoding.state import EMPTY
 from sonorant.errors import SonorantError
+from sonorant.families.codec_lm.sounding import Sounding
 from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.voice import Voice
 
@@ -67,7 +68,8 @@ class Decoder:
         began = time.perf_counter()
         spoken = decode_texts(self._stepper, states, lengths, self._decoding, self._greedy)
         self.took.append(time.perf_counter() - began)
-        self._runtime.vocode(spoken.codes_BFG, spoken.lengths_B)
+        frames = max(1, spoken.codes_BFG.shape[1])
+        Sounding(self._runtime, self.voice.description).whole(spoken.codes_BFG, spoken.lengths_B, frames)
         return spoken
 
     def counters(self) -> dict[str, int] | None:

@@ -24,7 +24,7 @@ from sonorant.families.parallel.parity_checks import check_chunks, check_padding
 from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.runtime.buckets import Bucketed
 from sonorant.runtime.bundle import Bundle, Lengths, ReceptiveField, read_bundle
-from sonorant.runtime.chunks import decode_chunks, vocode_chunks
+from sonorant.runtime.chunks import compute_chunks, decode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime, runtime_row
 
 TOLERANCES = {
@@ -198,7 +198,7 @@ def _first_audio(bundle: Bundle, tokens: np.ndarray, runtime: Runtime) -> int:
     parts = (FIRST_PARTS[0] + sees.vocoder, *FIRST_PARTS[1:])
     mel = decode_chunks(runtime, states, ends, sees.decoder, parts)
     return next(
-        vocode_chunks(runtime, vocoder_frames(mel, bundle.description), ends[:, -1], sees.vocoder, FIRST_PARTS)
+        compute_chunks(runtime.vocode, vocoder_frames(mel, bundle.description), ends[:, -1], sees.vocoder, FIRST_PARTS)
     ).shape[1]
 
 

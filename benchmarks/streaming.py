@@ -166,7 +166,7 @@ def _difference(voice: Voice) -> float:
 def _lookahead_db(voice: Voice) -> dict[str, float]:
     """For each lookahead in code frames below the full one: signal over difference, over the first part of a long
     text."""
-    how, receptive_field = _taken_as_it_comes(voice), voice.description.receptive_field.vocoder
+    how, receptive_field = _taken_as_it_comes(voice), voice.speaking.sounding.lookahead
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
     found = {}
     for lookahead in range(0, receptive_field, max(1, receptive_field // 8)):

@@ -134,10 +134,11 @@ def _add_trial(command: Any) -> None:
 
 
 def _add_workers(command: Any) -> None:
-    command.add_argument("--workers", type=_count, default=1, metavar="N", help="processes here, each with its share")
+    command.add_argument("--workers", type=count_of, default=1, metavar="N", help="processes here, each with its share")
 
 
-def _count(text: str) -> int:
+def count_of(text: str) -> int:
+    """A number from 1, for argparse."""
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text} is not a number from 1")

@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     description = "Use a voice that Sonorant trained, and check the machine that trains it."
     parser = argparse.ArgumentParser(prog="sonorant", description=description)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    rest = (_add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review, _add_tune)
+    rest = (_add_doctor, _add_watch, _add_sync_tracking, _add_plan, _add_review, _add_tune, _add_curve)
     for add in (add_say, _add_demo_page, add_listen, *rest):
         add(commands)
     return parser
@@ -178,6 +178,10 @@ def _add_tune(commands: argparse._SubParsersAction) -> None:
     _add_task(
         commands, "tune", "search for better settings of params.yaml; each trial is a run of the pipeline", "flows"
     )
+
+
+def _add_curve(commands: argparse._SubParsersAction) -> None:
+    _add_task(commands, "curve", "would more recordings help? the same training on fewer minutes", "flows")
 
 
 def _add_task(commands: argparse._SubParsersAction, task: str, summary: str, room: str = "tasks") -> None:

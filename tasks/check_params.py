@@ -24,6 +24,7 @@ from sonorant.registry import PromoteConfig, RegisterConfig
 from sonorant.report.page import ReportConfig
 from sonorant.tensorrt.key import EngineConfig
 from sonorant.text import TextConfig
+from sonorant.training.adaptation import AdaptConfig
 from sonorant.training.config import DataConfig, MachineConfig
 from tasks import params
 from tasks.stage import run
@@ -40,6 +41,7 @@ OWNERS: dict[str, type] = {
     "decoding": DecodingConfig,
     "data": DataConfig,
     "machine": MachineConfig,
+    "adapt": AdaptConfig,
     "quantize": QuantizeConfig,
     "export": ExportConfig,
     "verify": VerifyConfig,

@@ -7,7 +7,8 @@ from pathlib import Path
 from sonorant.audio.mel import MelConfig
 from sonorant.audit.short_clips import FeaturesConfig, read_short_clips
 from sonorant.data.feature_writer import write_features
-from sonorant.data.manifest import read_manifest
+from sonorant.data.manifest import Utterance, read_manifest
+from sonorant.data.subset import first_minutes, minutes_of
 from sonorant.text import TextConfig
 from tasks.params import load
 from tasks.stage import add_inputs, run
@@ -24,13 +25,27 @@ def main() -> None:
     if arguments.processes is not None and arguments.processes < 1:
         parser.error("--processes must be at least 1")
     audio, text = load("audio", MelConfig), load("text", TextConfig)
-    utterances = read_manifest(arguments.prepared / "manifest.jsonl")
-    share = load("features", FeaturesConfig).short_clips
+    config = load("features", FeaturesConfig)
+    utterances = chosen(read_manifest(arguments.prepared / "manifest.jsonl"), config.minutes)
+    share = config.short_clips
     clips = read_short_clips(utterances, arguments.prepared, share)
     if share:
         training = sum(utterance.split == "train" for utterance in utterances)
         print(f"{len(clips)} short clips are cut out of {training} training utterances; {share:g} of them are wanted")
     write_features(arguments.corpus, utterances, arguments.out, audio, text, arguments.processes, clips)
+
+
+def chosen(utterances: list[Utterance], minutes: float | None) -> list[Utterance]:
+    """The utterances with no more than `minutes` of training recordings, and a line that says so; None: all."""
+    if minutes is None:
+        return utterances
+    there = minutes_of(utterances)
+    if there <= minutes:
+        print(f"features.minutes is {minutes:g}: there are {there:.1f} minutes to train on, all are taken")
+        return utterances
+    kept = first_minutes(utterances, minutes)
+    print(f"features.minutes is {minutes:g}: {minutes_of(kept):.1f} of {there:.1f} minutes are trained on")
+    return kept
 
 
 if __name__ == "__main__":

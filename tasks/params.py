@@ -13,7 +13,8 @@ from sonorant.formerly import current_settings
 PARAMS = Path("params.yaml")
 SECTIONS = (
     "voice", "corpus", "text", "prepare", "audit", "condition", "features", "audio", "decoding", "data", "machine",
-    "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register", "promote",
+    "adapt", "quantize", "export", "verify", "recognizer", "evaluate", "choose", "engine", "report", "register",
+    "promote",
 )  # fmt: skip
 """Those that no family brings."""
 

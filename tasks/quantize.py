@@ -17,6 +17,7 @@ from sonorant.models import load_model, save_model
 from sonorant.quantization.quantize import QuantizeConfig, decide, post_train
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import read_initial
+from tasks.adapt import learned_from
 from tasks.params import load
 from tasks.stage import add_inputs, run
 from tasks.training import add_fresh, train
@@ -32,11 +33,16 @@ def main() -> None:
     add_fresh(parser)
     arguments = parser.parse_args()
     config = load("quantize", QuantizeConfig)
+    features = learned_from(arguments.waveform, arguments.features, arguments.predictor, arguments.runs)
     data = Data(arguments.features, arguments.codes, arguments.runs, arguments.fresh)
+    given = {
+        "predictor": (arguments.predictor, data),
+        "waveform": (arguments.waveform, dataclasses.replace(data, features=features)),
+    }
     report = {}
     with atomic_folder(arguments.out) as out:
-        for name, folder in (("predictor", arguments.predictor), ("waveform", arguments.waveform)):
-            report[name] = quantize(folder, data, out / name, config)
+        for name, (folder, of_model) in given.items():
+            report[name] = quantize(folder, of_model, out / name, config)
             print(report[name]["sentence"], flush=True)
     write_json(arguments.report, report)
 
@@ -97,6 +103,7 @@ def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
         learning_rate=config.learning_rate,
         warmup_steps=max(1, config.steps // 10),
         validate_every=config.steps,
+        patience=None,
         init_from=None,
         compile=False,
     )

@@ -57,8 +57,8 @@ def test_the_command_exists(page: str, command: str, tmp_path: Path, request: py
         assert options_of(*words[:3])
     elif program in (("sonorant", "plan"), ("sonorant", "review")):  # which the pipeline carries out
         assert options <= options_of(f"tasks.{words[1]}")
-    elif program == ("sonorant", "tune"):
-        assert options <= options_of("flows.tune", words[2])
+    elif program in (("sonorant", "tune"), ("sonorant", "curve")):
+        assert options <= options_of(f"flows.{words[1]}", words[2])
         assert all((ROOT / word).is_file() for word in words if word.endswith(".yaml"))
     elif words[0] == "sonorant" and words[1] != "say":
         assert options <= options_of("sonorant.cli", words[1])

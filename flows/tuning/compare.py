@@ -51,7 +51,7 @@ def begin_comparison(study: TuningStudy, trial: FrozenTrial, seeds: int) -> Tuni
     # At full length: what is fixed for trials, and low fidelity, are left out.
     root = Path.cwd()
     base = base_of(study.search, read_graph(root), root)
-    return make_comparison(study, name, arms, base)
+    return make_comparison(study.search, name, arms, base)
 
 
 def seed_settings(seed: int) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Figures that trials are judged by: of a training, or of reports/metrics.json.
 
 `train_vocoder/validation/loss` is the last point of a curve that the training of the vocoder logged, and
-`train_vocoder/core_seconds` the core seconds of its steps. Any other name is a key of the metrics with its sections,
-such as `naturalness.fp32.dnsmos.ovrl`; its interval stands beside it there as `<key>_ci95`.
+`train_vocoder/core_seconds` the core seconds of its steps. `features/minutes` is how much is learned from. Any other
+name is a key of the metrics with its sections, such as `naturalness.fp32.dnsmos.ovrl`; its interval stands beside it
+there as `<key>_ci95`.
 """
 
 import csv
@@ -25,6 +26,9 @@ METRICS = Path("reports/metrics.json")
 CORE_SECONDS = "core_seconds"
 """Figure of a training: how long its steps took, times the cores at work."""
 PER_STEP = "speed/core_seconds_per_step"
+MINUTES = "features/minutes"
+"""Minutes of sound in the training split of the features."""
+FEATURES = Path("data/features")
 
 
 class NoFigure(SonorantError):
@@ -53,14 +57,14 @@ class Figure:
         if self.kind is not None and self.kind not in all_kinds():
             near = did_you_mean(f"train_{self.kind}", [f"train_{kind}" for kind in all_kinds()])
             raise SonorantError(f"figure '{self.name}': there is no such training{near}")
-        stage = stage_of(self.kind) if self.kind else graph.writer(METRICS)
+        stage = stage_of(self.kind) if self.kind else graph.writer(FEATURES if self.name == MINUTES else METRICS)
         if stage not in graph.stages:
             raise SonorantError(f"figure '{self.name}': no stage of dvc.yaml measures it")
         return str(stage)
 
     def check(self, root: Path) -> None:
         """Refuse a name that the metrics of a finished run in `root` do not have. Raises SonorantError."""
-        if self.kind is None and (root / METRICS).exists():
+        if self.kind is None and self.name != MINUTES and (root / METRICS).exists():
             found_in(read_json(root / METRICS), self.name)
 
     def measure(self, where: Path) -> tuple[float, list[float] | None]:
@@ -70,6 +74,8 @@ class Figure:
         """
         if self.kind:
             return self._of_training(where), None
+        if self.name == MINUTES:
+            return _minutes_in(where / FEATURES), None
         value, interval = found_in(read_json(where / METRICS), self.name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise NoFigure(f"{self.name} is no number here: {str(value)[:100]}")
@@ -91,6 +97,12 @@ class Figure:
         if not math.isfinite(value):
             raise NoFigure(f"{self.name} is {value}")
         return value
+
+
+def _minutes_in(features: Path) -> float:
+    audio = read_json(features / "header.json")["audio"]
+    frames = sum(row["frames"] for row in read_json(features / "index.json") if row["split"] == "train")
+    return float(frames) * audio["hop"] / audio["sample_rate"] / 60
 
 
 def found_in(metrics: dict[str, Any], name: str) -> tuple[Any, list[float] | None]:

@@ -36,8 +36,9 @@ AGAIN = "retry_history"
 """Optuna's attribute of a trial: the numbers of those that it takes up again."""
 SETTINGS, ERROR, SECONDS, LEVEL = "settings", "error", "seconds", "level"
 """Attributes of a trial: its settings by key; why it failed; how long it took; the last level of fidelity."""
-INTERVALS, ALSO, ARM = "intervals", "also", "arm"
-"""Attributes of a trial: the intervals of its values, null for none; more figures by name; its part in a comparison."""
+INTERVALS, ALSO, ARM, DETAILS = "intervals", "also", "arm", "details"
+"""Attributes of a trial: the intervals of its values, null for none; more figures by name; its part in a comparison,
+and of that all figures by sentence, see `parts.details_of`."""
 
 warnings.filterwarnings("ignore", category=ExperimentalWarning)  # heartbeats and constant_liar; the lock pins Optuna
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -78,7 +79,7 @@ class TuningStudy:
 
     @property
     def compares(self) -> bool:
-        """Whether this is a comparison, see `flows/tuning/compare.py`: its trials are given, not searched for."""
+        """Whether this is a comparison, see `compare.py` and `curve.py`: its trials are given, not searched for."""
         return COMPARES in self.study.user_attrs
 
     @property
@@ -192,21 +193,20 @@ def make_study(storage: RDBStorage, search: Search, defaults: dict[str, Any], ba
         return TuningStudy(study)
 
 
-def make_comparison(
-    study: TuningStudy, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]
-) -> TuningStudy:
+def make_comparison(search: Search, name: str, arms: dict[str, dict[str, Any]], base: dict[str, Any]) -> TuningStudy:
     """A study of given trials, `arms` by name with their settings; those that it has already are not added again.
 
-    Raises SonorantError if it began with other settings in `base`.
+    `search`: by whose figures. Raises SonorantError if the study began with other settings in `base`.
     """
-    storage, search = open_storage(), replace(study.search, study=name, fixed={}, prune=None, fidelity=None)
+    compares, storage = search.study, open_storage()
+    search = replace(search, study=name, fixed={}, prune=None, fidelity=None)
     with locked(LOCKS / f"{name}.lock"):
         if name in optuna.get_all_study_names(storage):
             made = optuna.load_study(study_name=name, storage=storage)
             _check_base(name, made.user_attrs[BASE], base)
         else:
             made = optuna.create_study(storage=storage, study_name=name, directions=list(search.objectives.values()))
-            for key, value in {SEARCH: asdict(search), BASE: base, DEFAULTS: {}, COMPARES: study.name}.items():
+            for key, value in {SEARCH: asdict(search), BASE: base, DEFAULTS: {}, COMPARES: compares}.items():
                 made.set_user_attr(key, json.loads(json.dumps(value)))
         there = {trial.user_attrs[ARM] for trial in made.get_trials(deepcopy=False)}
         for arm, settings in arms.items():
@@ -236,8 +236,8 @@ def _check_base(name: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
     for key in sorted({*kept, *now}):
         if kept.get(key) != now.get(key):
             raise SonorantError(
-                f"study '{name}' began with {key} = {kept.get(key)!r}, params.yaml has {now.get(key)!r} now: "
-                "give the search another name (study:) or put it back"
+                f"study '{name}' began with {key} = {kept.get(key)!r}, now it is {now.get(key)!r}: "
+                "give the new one another name or put it back"
             )
 
 

@@ -21,8 +21,9 @@ from flows.command import run_logged
 from flows.graph import Pipeline, read_graph
 from flows.train_and_export import TRAINING, stage_command
 from flows.tuning.figures import Figure, LiveCurve, NoFigure, points_of
+from flows.tuning.parts import details_of
 from flows.tuning.search import Search
-from flows.tuning.study import ALSO, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFailed
+from flows.tuning.study import ALSO, COMPARES, DETAILS, INTERVALS, LEVEL, LOCKS, SECONDS, TrialFailed
 from flows.workspace import make_workspace
 from sonorant.errors import SonorantError
 from sonorant.tracking.study import close_trial, open_trial
@@ -131,6 +132,8 @@ class TrialWork:
                 self.also[figure.name] = figure.measure(self.where)[0]
         self.trial.set_user_attr(ALSO, self.also)
         self.trial.set_user_attr(INTERVALS, [interval for _, interval in measured])
+        if COMPARES in self.trial.study.user_attrs:
+            self.trial.set_user_attr(DETAILS, details_of(self.where, [*self.search.objectives, *self.search.also]))
         return tuple(value for value, _ in measured)
 
     def _watch(self, stage: str, graph: Pipeline, execution: str) -> Callable[[], None]:

@@ -14,6 +14,8 @@ from prefect.states import Failed
 
 from flows.command import GRACE
 from flows.tuning.begin import begin
+from flows.tuning.curve import begin_curve, write_report
+from flows.tuning.sizes import SIZES, STUDY
 from flows.tuning.study import load_study, open_storage
 from flows.tuning.trial import TrialWork
 from sonorant.errors import SonorantError
@@ -52,6 +54,36 @@ def compare(study: str, workers: int = 1) -> Any:
         get_run_logger().error("%s", error)
         return Failed(message=str(error))
     return study
+
+
+@flow(name="curve")
+def curve(
+    minutes: str = SIZES,
+    seeds: int = 3,
+    figures: list[str] | None = None,
+    workers: int = 1,
+    study: str = STUDY,
+    more: float | None = None,
+) -> Any:
+    """Train voices on fewer and on all minutes of the recordings, and write reports/curve.html.
+
+    Args:
+        minutes: Sizes besides all minutes, such as 5,10,20,40.
+        seeds: Trainings of each size.
+        figures: Keys of reports/metrics.json to draw; none: words, sound, melody, short texts.
+        workers: Processes on this machine; each gets its share of cores and GPUs.
+        study: Name under which the trainings are kept.
+        more: Minutes more to foretell; none: 20, or as many as there are.
+    """
+    try:
+        begun = begin_curve(minutes, seeds, figures or [], study)
+        run_workers(begun.name, workers)
+        for sentence in write_report(begun, more):
+            get_run_logger().info("%s", sentence)
+        return begun.name
+    except SonorantError as error:
+        get_run_logger().error("%s", error)
+        return Failed(message=str(error))
 
 
 def run_workers(study: str, count: int) -> None:

@@ -26,6 +26,9 @@ from tasks.stage import run
 TESTS = "tests/tensorrt/test_gpu.py"
 """The others run anywhere, and one of them only where TensorRT is absent."""
 
+FOLDERS = {"predictor": "predictor", "waveform": "adapted", "quantized": "quantized"}
+"""Options of the commands run here, and the folders below --models that they are given."""
+
 
 def main() -> None:
     """Run all steps, say what each found."""
@@ -35,7 +38,7 @@ def main() -> None:
         "--models",
         type=Path,
         default=Path("models"),
-        help="folder of acoustic, vocoder and quantized (default: models)",
+        help="folder of predictor, adapted and quantized (default: models)",
     )
     parser.add_argument(
         "--features", type=Path, default=Path("data/features"), help="feature store, for real phoneme sequences"
@@ -74,11 +77,7 @@ def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
     """The ladder's report, of TensorRT alone."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "parity.json"
-        named = [
-            (f"--{name}", str(models / name))
-            for name in ("predictor", "waveform", "quantized")
-            if (models / name).is_dir()
-        ]
+        named = [(f"--{name}", str(models / folder)) for name, folder in FOLDERS.items() if (models / folder).is_dir()]
         given = [word for pair in named for word in pair]
         _run("-m", "tasks.verify", "--voice", str(voice), *given, "--features", str(features), "--out", str(report))
         return _of_tensorrt(read_json(report))
@@ -86,7 +85,7 @@ def _verify(voice: Path, models: Path, features: Path) -> dict[str, Any]:
 
 def _latency(voice: Path, models: Path) -> dict[str, Any]:
     """The latency table's verdict and what of TensorRT was not timed."""
-    given = [word for name in ("predictor", "waveform", "quantized") for word in (f"--{name}", str(models / name))]
+    given = [word for name, folder in FOLDERS.items() for word in (f"--{name}", str(models / folder))]
     said = _run(
         "-m", "benchmarks.latency", "--voice", str(voice), *given, accept=(0, 1)
     )  # 1: one of its own claims does not hold

@@ -26,8 +26,12 @@ class FeaturesConfig:
     short_clips: float
     """Single words and phrases to cut out of the training utterances and to learn from as well, as a share of the
     utterances' number; 0: none."""
+    minutes: float | None = None
+    """Of the training split to learn from; None: all. The default is for settings of before."""
 
     def __post_init__(self) -> None:
+        if self.minutes is not None and not self.minutes > 0:
+            raise ValueError(f"minutes must be above 0 or null, not {self.minutes}")
         if not 0 <= self.short_clips <= 1:
             raise ValueError(f"short_clips ({self.short_clips}) is a share of the training utterances, 0 to 1")
 

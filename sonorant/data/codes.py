@@ -48,7 +48,7 @@ class Encodes(Protocol):
     @property
     def silence(self) -> torch.Tensor: ...
 
-    def encode_utterance(self, mel_MT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]: ...
+    def encode_utterance(self, known_DT: NDArray[np.float32], samples_S: NDArray[np.float32]) -> NDArray[np.int64]: ...
 
 
 class CodeStore:
@@ -140,8 +140,8 @@ def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, 
     codes_FG = np.empty((int(frames_U.sum()), codec.codebooks), dtype=np.int16)
     first = 0
     for i, frames in enumerate(tqdm(frames_U.tolist(), desc="codes", unit="utterance")):
-        mel_MT = np.ascontiguousarray(features.mel(i).T, dtype=np.float32)
-        encoded_FG = codec.encode_utterance(mel_MT, np.array(features.samples(i) / 32768, dtype=np.float32))
+        known_DT = np.ascontiguousarray(features.mel_and_pitch(i).T, dtype=np.float32)
+        encoded_FG = codec.encode_utterance(known_DT, np.array(features.samples(i) / 32768, dtype=np.float32))
         if encoded_FG.shape != (frames, codec.codebooks):
             raise SonorantError(
                 f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, "

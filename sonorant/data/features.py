@@ -207,7 +207,7 @@ def local_copy(features: Path, folder: Path) -> Path:
     target = copy_path(features, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder / f"{target.name}.lock"):
+        with alone(folder / f"{target.name}.lock"):
             if not _whole(target):
                 _copy(features, target)
     except OSError as error:
@@ -240,7 +240,7 @@ def _whole(store: Path) -> bool:
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -11,6 +11,7 @@ from sonorant.audio.mel import MelConfig
 from sonorant.errors import SonorantError
 from sonorant.export.graph_files import check_files, check_integers, check_interface
 from sonorant.export.tolerance import Fault, Tolerance, VerifyConfig
+from sonorant.families import load_family
 from sonorant.files import read_json
 from sonorant.runtime.bundle import Bundle
 from sonorant.runtime.runtimes import LoadOptions, RuntimeRow, load_runtime, runtime_row
@@ -123,7 +124,8 @@ class Candidate(ABC):
         """By graph: what `quantize` made of the model that it holds."""
         assert self.trained is not None
         speech, sound = (read_json(folder / "model.json").get("quantization", {}) for folder in self.trained)
-        return {graph: sound if graph == self.bundle.graphs[-1] else speech for graph in self.bundle.graphs}
+        of_sound = load_family(self.bundle.description.family).waveform_graphs
+        return {graph: sound if graph in of_sound else speech for graph in self.bundle.graphs}
 
     def _what_is_float(self) -> str:
         """What makes the variant large, and what makes it smaller; layers as `<kind of model> <layer>`."""

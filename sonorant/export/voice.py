@@ -67,7 +67,8 @@ class Models(Protocol):
         """Raise SonorantError, naming the folder `waveform`, if the two models do not belong together."""
 
     def write_graphs(self, files: dict[str, Path], config: ExportConfig) -> None:
-        """Write the family's graphs: name to file. Raises SonorantError if one is not valid ONNX."""
+        """Write the family's graphs: name to file; of the optional ones those that the voice has. Raises SonorantError
+        if one is not valid ONNX."""
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """Write the graph from a reference recording to codes; False if the voice has none."""
@@ -156,7 +157,7 @@ def family_of(predictor: Path) -> str:
 def _write_graphs(family: str, models: Models, folder: Path, variant: str, config: ExportConfig) -> dict[str, Path]:
     files = {name: folder / f"{name}.{variant}.onnx" for name in load_family(family).graphs}
     models.write_graphs(files, config)
-    return files
+    return {name: file for name, file in files.items() if file.exists()}
 
 
 def _load_quantized(family: str, folders: tuple[Path, Path]) -> Models:

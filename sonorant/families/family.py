@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # a family is asked by rooms that it is itself built on
     import torch
 
     from sonorant.audio.mel import MelConfig
+    from sonorant.data.features import FeatureStore
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
     from sonorant.export.voice import Models
@@ -101,14 +102,23 @@ class Family(ABC):
     waveform: ClassVar[ModelKind]
     """From frames to samples."""
     graphs: ClassVar[tuple[str, ...]]
-    """Names of a bundle's graphs in the order of a synthesis; the last one is the waveform model."""
+    """Names of a bundle's graphs in the order of a synthesis; the last one makes the samples."""
+    optional_graphs: ClassVar[tuple[str, ...]] = ()
+    """Those of `graphs` that some voices do without."""
     autoregressive: ClassVar[bool]
     """Whether frames are decoded one by one: `voice.json` then says how, and sentences that run away are counted."""
+    why_not_adapted: ClassVar[str] = "its family has no such phase"
+    """Why the waveform model does not learn on from what the predictor says (stage `adapt`); empty where it does."""
 
     @property
     def kinds(self) -> tuple[ModelKind, ModelKind]:
         """Predictor and waveform model."""
         return self.predictor, self.waveform
+
+    @property
+    def waveform_graphs(self) -> tuple[str, ...]:
+        """Those of `graphs` that the waveform model is written as; the last one."""
+        return self.graphs[-1:]
 
     def check_pair(self, predictor: Any, waveform: Any) -> None:  # noqa: B027 - any pair will do, unless a family says
         """Raise SonorantError if models of these sizes, as of `ModelKind.sizes`, do not fit each other."""
@@ -144,6 +154,11 @@ class Family(ABC):
     @abstractmethod
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
         """How a recording becomes frames that the voice's waveform graph takes. `waveform`: trained folder."""
+
+    def predicted_mels(self, predictor: Path, store: FeatureStore) -> Iterator[Floats]:
+        """Of each utterance in turn, the log-mel (T, M) that the trained `predictor` says, in time with the recording.
+        For families that adapt their waveform model."""
+        raise NotImplementedError(f"{self.name}: {self.why_not_adapted}")
 
     @abstractmethod
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: bars, columns, intervals, lines. They are readable on a phone and follow light and dark."""
+"""Charts as inline SVG: bars, columns, intervals, lines, points. Readable on a phone; they follow light and dark."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -115,6 +115,28 @@ def lines(title: str, unit: str, curves: Sequence[ChartLine]) -> Chart:
                 shapes.append(Shape("polyline", {"class": f"line line{number}", "points": path}))
         shapes.append(_rule(f"line line{number}", start, 10, start + min(20, apart / 2), 10))
         shapes.append(_text(curve.name, start + min(26, apart / 2 + 4), 14, "start"))
+    return Chart(title=title, height=BOTTOM + 34, shapes=shapes)
+
+
+def points(
+    title: str,
+    unit: str,
+    measured: Sequence[tuple[float, float, float, float]],
+    line: Sequence[tuple[float, float]] = (),
+) -> Chart:
+    """Measured points (x, y, low, high), each with its interval, and a line past them; x from zero, in `unit`."""
+    ys = [y for _, *ends in measured for y in ends] + [y for _, y in line]
+    x_ticks, y_ticks = _ticks(0, max([x for x, *_ in measured] + [x for x, _ in line])), _ticks(min(ys), max(ys))
+    across, up = _scale(x_ticks, LEFT, RIGHT), _scale(y_ticks, BOTTOM, TOP)
+    shapes = _grid(y_ticks, up)
+    shapes += [_text(_said(tick), across(tick), BOTTOM + 15, "middle") for tick in x_ticks]
+    shapes.append(_text(unit, RIGHT, BOTTOM + 30, "end"))
+    if line:
+        path = " ".join(f"{_n(across(x))},{_n(up(y))}" for x, y in line)
+        shapes.append(Shape("polyline", {"class": "line line0", "points": path}))
+    for x, y, low, high in measured:
+        shapes.append(_rule("range mark", across(x), up(low), across(x), up(high)))
+        shapes.append(Shape("circle", {"class": "mark", "cx": _n(across(x)), "cy": _n(up(y)), "r": "4"}))
     return Chart(title=title, height=BOTTOM + 34, shapes=shapes)
 
 

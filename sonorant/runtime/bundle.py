@@ -107,9 +107,9 @@ class ReceptiveField:
     """How far a frame sees: a part computed with so many frames on either side equals the same part of the whole."""
 
     decoder: int
-    """Frames of the mel; 0 in a family that computes none."""
+    """Frames of what the graph is given, mel or codes, around those that are wanted; 0 where there is no such graph."""
     vocoder: int
-    """Frames of what the graph is given, mel or codes, around those whose samples are wanted."""
+    """The same, mel or codes, around those whose samples are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class Bundle:
     @property
     def graphs(self) -> tuple[str, ...]:
         """Names of its graphs in the order of a synthesis."""
-        return load_family(self.description.family).graphs
+        return tuple(name for name in load_family(self.description.family).graphs if name in self.description.graphs)
 
     def graph_file(self, graph: str, variant: str | None = None) -> Path:
         """Path of a graph's file, its size and hash checked. Raises SonorantError naming the file if it is missing or
@@ -226,7 +226,7 @@ def _check(description: VoiceDescription, path: Path) -> None:
     except SonorantError as error:
         raise SonorantError(f"{path}: family: {error}") from None
     for name in family.graphs:
-        if name not in description.graphs:
+        if name not in description.graphs and name not in family.optional_graphs:
             raise SonorantError(f"{path}: graphs: no '{name}'; export the voice again")
     if (description.decoding is not None) != family.autoregressive:
         raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")

@@ -2,8 +2,8 @@
 frames it depends on (`ReceptiveField`), which are then cut off. The only difference is rounding, about 1e-6 of full
 scale."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,13 @@ def decode_chunks(
         yield mel[:, :, first - before : last - before]
 
 
-class Vocoding(Protocol):
-    """What makes sound of frames: `vocode` of `sonorant.runtime.runtimes.Runtime` or of `TokenRuntime`."""
-
-    def vocode(self, frames: NDArray[Any], lengths: Ints, /) -> Floats:
-        """Frames of each row, and how many of them are real (B,) -> samples (B, S)."""
+Computing = Callable[[NDArray[Any], Ints], Floats]
+"""Frames of each row, and how many of them are real (B,) -> what they become, time last: `vocode` of a runtime, or
+`decode` of `sonorant.runtime.runtimes.TokenRuntime`."""
 
 
-def vocode_chunks(
-    runtime: Vocoding,
+def compute_chunks(
+    compute: Computing,
     parts: Iterable[NDArray[Any]],
     lengths: Ints | None,
     receptive_field: int,
@@ -41,8 +39,9 @@ def vocode_chunks(
     axis: int = 2,
     first_after: int | None = None,
 ) -> Iterator[Floats]:
-    """The samples (B, T * hop) of `runtime.vocode`, in parts (B, size * hop), while frames still come in parts of any
-    size. A part is given as soon as the frames that it depends on are there, and no more are kept than the next needs.
+    """What `compute` makes of all frames (B, ..., T * hop), in parts (B, ..., size * hop), while frames still come in
+    parts of any size. A part is given as soon as the frames that it depends on are there, and no more are kept than the
+    next needs.
 
     `parts`: frames from first to last along `axis`, such as mels (B, M, any) or codes (B, any, G); `lengths`: frames of
     each row (B,), None = all that come; `receptive_field`: frames on either side that a frame depends on; `sizes`: as
@@ -65,9 +64,9 @@ def vocode_chunks(
             return
         frames = np.ascontiguousarray(_slice(window, axis, 0, end - start))
         real = np.full(len(frames), end - start) if lengths is None else np.clip(lengths - start, 0, end - start)
-        samples = runtime.vocode(frames, real)
-        hop = samples.shape[1] // (end - start)
-        yield samples[:, (first - start) * hop : (last - start) * hop]
+        computed = compute(frames, real)
+        hop = computed.shape[-1] // (end - start)
+        yield computed[..., (first - start) * hop : (last - start) * hop]
         first, number, after = last, number + 1, receptive_field
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from numpy.typing import NDArray
+
 from sonorant.arrays import Floats, Ints
 from sonorant.decoding.session import Stepper
 from sonorant.errors import SonorantError
@@ -105,8 +107,13 @@ class TokenRuntime(Protocol):
     def stepper(self) -> Stepper:
         """A new decoder from states to codes, with its own cache. Any number of threads may have one each."""
 
-    def vocode(self, codes: Ints, lengths: Ints) -> Floats:
-        """Codes (B, F, G), real frames of each row (B,) -> samples (B, S), about -1 to 1."""
+    def decode(self, codes: Ints, lengths: Ints) -> Floats:
+        """Codes (B, F, G), real frames of each row (B,) -> frames (B, D, T), which `SourceRows` completes for `vocode`.
+        For voices with a source alone."""
+
+    def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
+        """Frames with the source's rows (B, R, T), or codes (B, F, G) of voices without a source, and real frames of
+        each row (B,) -> samples (B, S), about -1 to 1."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,8 @@ class Manner:
     prompt: Ints | None = None
     """Codes (P, G) of a reference that the voice shall go on from."""
     lookahead: int | None = None
-    """Code frames that the first part waits for behind its own; None = as many as it depends on."""
+    """Code frames that the first part waits for behind its own, and at least those without which what follows would
+    change too; None = as many as it depends on."""
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,8 @@ class Voice:
                 back, and candidates be compared; first speech comes later.
             candidates: more than 1 only if `whole`.
             lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that
-                its samples depend on. Fewer come sooner and change the end of that part a little.
+                its samples depend on. Fewer come sooner and change the end of that part a little. A codec with a source
+                waits for those that its pitch depends on in any case.
 
         The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in
         fp32; and where a sentence went wrong, which `Speech.finish_reasons` tells: what was heard cannot be taken back.

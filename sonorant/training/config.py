@@ -46,6 +46,9 @@ class TrainConfig:
     """Steps between checkpoints; a SIGTERM saves one too."""
     log_every: int
     """Steps between rows of metrics.jsonl."""
+    patience: int | None = None
+    """Validations in a row without a certainly better held-out loss, after which training ends, see
+    training/patience.py; None: it goes on to the last step. The default is for settings of before."""
     learning_rate_batch: int | None = None
     """The batch that `learning_rate` is for: micro_batches_per_step times what a micro-batch may hold, in its own unit.
     For another batch the rate is scaled. None: it stays, as in settings of before."""
@@ -74,6 +77,8 @@ class TrainConfig:
             raise ValueError("learning_rate and clip_norm must be above 0")
         if self.clip_norm_fp16 is not None and self.clip_norm_fp16 <= 0:
             raise ValueError(f"clip_norm_fp16 must be above 0 or null, not {self.clip_norm_fp16}")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience must be at least 1 or null, not {self.patience}")
         if self.learning_rate_batch is not None and self.learning_rate_batch < 1:
             raise ValueError(f"learning_rate_batch must be at least 1 or null, not {self.learning_rate_batch}")
 

@@ -92,7 +92,8 @@ class RunDirectory:
             raise SonorantError(f"{self.path}: cannot be written to ({error.strerror}); {remedy}") from None
 
     def write_status(self, state: str, step: int, message: str = "") -> None:
-        """`state` is running, stopped (may be resumed), finished or failed."""
+        """`state` is running, stopped (may be resumed), finished or failed; `message` says why it ended, if not at its
+        last step."""
         write_json(self.path / "status.json", {"state": state, "step": step, "message": message, "time": time.time()})
 
     def write_health(self, step: int, findings: list[dict[str, Any]]) -> None:

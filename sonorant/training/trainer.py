@@ -5,8 +5,6 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
 from sonorant.data.batches import Batch, prefetched
 from sonorant.data.plan import MicroBatch, shard
 from sonorant.errors import SonorantError
@@ -15,22 +13,24 @@ from sonorant.training import checkpoint, memory
 from sonorant.training.config import DataConfig, MachineConfig, loader_workers
 from sonorant.training.distributed.proof import Proof
 from sonorant.training.distributed.ranks import AllRanksError, Ranks
+from sonorant.training.patience import Patience
 from sonorant.training.precision import find_precision
 from sonorant.training.recipe import Recipe, Tensors
 from sonorant.training.run_directory import MetricsLog, RunDirectory
-from sonorant.training.step import TrainStep, seed_of, totals_of
+from sonorant.training.step import TrainStep
 from sonorant.training.sub_batches import SubBatches
 from sonorant.training.telemetry.loading import MeasuredDataset
 from sonorant.training.telemetry.meter import Meter, floats
 from sonorant.training.telemetry.profile import Profile
 from sonorant.training.telemetry.stopwatch import Progress, Stopwatch
+from sonorant.training.validation import one_by_one, validation_losses
 
 SMALLEST_SCALE = 1.0
 """Of fp16's gradient scaler, which starts at 65536: if gradients overflow below this, the scale is not to blame."""
 
 
 class Trainer:
-    """Trains a recipe in a run directory until its last step or a SIGTERM."""
+    """Trains a recipe in a run directory until its last step, the end of its patience or a SIGTERM."""
 
     def __init__(
         self,
@@ -59,11 +59,12 @@ class Trainer:
         self.step = 0
         self.epoch, self.step_in_epoch = 0, 0
         self.best_loss = float("inf")
+        self.patience = Patience(self.config.patience, recipe.name) if self.config.patience else None
         self.log: MetricsLog | None = None
         self._stop = False
 
     def train(self) -> str:
-        """Run to the last step; return `finished`, or `stopped` after a SIGTERM, having saved a checkpoint."""
+        """Run to the end; return `finished`, or `stopped` after a SIGTERM, having saved a checkpoint."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stop", True))
         for note in self.recipe.notes:
             self._say(note)
@@ -76,6 +77,8 @@ class Trainer:
                 budget = memory.find_budget(self.trained, self.machine.memory_share)
                 self._say(f"{self.recipe.name}: {budget} a micro-batch, as memory allows")
             self._say(f"{self.recipe.name}: {self.config.describe_learning_rate(budget)}")
+            if self.patience:
+                self.patience.check(len(self.validation_plan))
         if self.ranks.first:
             self.log = MetricsLog(self.run.metrics, self._say)
             self.run.write_status("running", self.step)
@@ -85,7 +88,7 @@ class Trainer:
             self._log(self.validate())
             self.meter.restart()
         started = self.step
-        if started < self.config.steps:
+        if not self.ended:
             self.proof.before_first_step(self.trained, self.step, self.epoch, self.step_in_epoch, self.load)
             self.meter.restart()
         profile = Profile(self.profile, self.run.path / "profile", self.ranks.rank, self.step, self.config.steps)
@@ -108,18 +111,32 @@ class Trainer:
             with self.stopwatch("communication"):
                 stop = asked()  # what was asked a step ago
             asked = self.ranks.ask(self._stop)
-            saving = stop or self._due(self.config.checkpoint_every)
+            saving = stop or self.ended or self._due(self.config.checkpoint_every)
             if saving or self.proof.due(self.step, started):
                 with self.stopwatch("proof"):
                     self.proof.check(self.trained, self.step)
             if saving:
                 self._refuse_divergence(taken["norms"])
+                self._return_to_best()
                 self.save()
             if stop:
                 break
         asked()
         profile.close()
-        return "stopped" if self.step < self.config.steps else "finished"
+        if self.why:
+            self._say(f"{self.recipe.name}: {self.why}")
+        return "finished" if self.ended else "stopped"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.step >= self.config.steps or (self.patience is not None and self.patience.exhausted)
+
+    @property
+    def why(self) -> str:
+        """Why training ended before its last step; empty if it did not."""
+        early = self.patience is not None and self.patience.exhausted and self.step < self.config.steps
+        return self.patience.why(self.step, self.config.steps) if self.patience and early else ""
 
     def _find_precision(self) -> None:
         """That of the run directory, where a training that was killed early has left it, or the fastest here."""
@@ -149,12 +166,12 @@ class Trainer:
 
     def steps(self) -> Iterator[tuple[list[MicroBatch], Iterator[Batch]]]:
         """The rest of the plan, step by step: the global batch, and an iterator over this rank's tensors."""
-        while self.step < self.config.steps:
+        while not self.ended:
             steps = self.recipe.plan.steps(self.epoch)[self.step_in_epoch :]
             batches = self.load(steps)
             for micro_batches in steps:
                 yield micro_batches, batches
-                if self.step >= self.config.steps:
+                if self.ended:
                     return
             self.epoch, self.step_in_epoch = self.epoch + 1, 0
 
@@ -167,7 +184,9 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """Return the EMA's losses on the validation split; write a sample, and the best checkpoint if it improved."""
-        losses = validation_losses(self.trained, self.step)
+        plan = self.validation_plan
+        losses, own = validation_losses(self.trained, plan, self.step)
+        judged = self._judge(own, len(plan)) if self.patience else {}
         model = self.trained.ema.module.eval()
         if losses["loss"] < self.best_loss:
             self.best_loss = losses["loss"]
@@ -180,7 +199,36 @@ class Trainer:
             folder = self.run.samples / f"step-{self.step:06d}"
             with self.stopwatch("sample"), atomic_folder(folder) as unseen:  # the follower sends it once it is whole
                 self.recipe.write_sample(model, unseen)
-        return {f"validation/{name}": value for name, value in losses.items()}
+        return {f"validation/{name}": value for name, value in losses.items()} | judged
+
+    @property
+    def validation_plan(self) -> list[MicroBatch]:
+        """The micro-batches to validate on: for patience, an utterance each."""
+        plan = self.recipe.validation()
+        return one_by_one(plan) if self.patience else plan
+
+    def _judge(self, own: list[float], count: int) -> dict[str, float]:
+        """Let the patience judge a validation of `count` utterances, on all ranks alike; `own`: this rank's losses."""
+        assert self.patience is not None
+        with self.stopwatch("communication"):
+            by_rank = self.ranks.gather(own)
+        losses = [by_rank[place % len(by_rank)][place // len(by_rank)] for place in range(count)]
+        return self.patience.judge(self.step, losses)
+
+    def _return_to_best(self) -> None:
+        """Where patience ended the training, make the EMA of rank 0, which is saved, that of the lowest loss.
+
+        The learning rate has not come down, and the model may have learned its few recordings by heart since then.
+        """
+        if not self.why or not self.ranks.first:
+            return
+        try:
+            best = checkpoint.load(self.run.checkpoints / checkpoint.BEST)
+        except checkpoint.DamagedCheckpoint as error:
+            self._say(f"{error}: the model keeps the weights of step {self.step}")
+            return
+        self.trained.ema.module.load_state_dict(best["ema"])
+        self._say(f"{self.recipe.name}: the model has the weights of step {best['step']}, whose loss was the lowest")
 
     def _refuse_divergence(self, norms: Tensors) -> None:
         """Stop before NaNs reach a checkpoint. All ranks do: the averaged gradient is the same on all."""
@@ -223,6 +271,7 @@ class Trainer:
             "precision": self.trained.precision,
             "world_size": self.ranks.world_size,
             "description": self.recipe.description(),
+            **({"patience": self.patience.state()} if self.patience else {}),
             **self.trained.state(),
         }
 
@@ -242,6 +291,8 @@ class Trainer:
         self.trained.load_state(state)
         self.step, self.epoch, self.step_in_epoch = state["step"], state["epoch"], state["step_in_epoch"]
         self.best_loss = state["best_loss"]
+        if self.patience:
+            self.patience.load_state(state["patience"])
         self.recipe.budget = state["budget"]
         if state["world_size"] != self.ranks.world_size:
             change = f"{state['world_size']} ranks, now there are {self.ranks.world_size}"
@@ -254,7 +305,8 @@ class Trainer:
             found = "its checkpoint belongs to other settings or data"
             raise SonorantError(f"{self.run.path}: {found}; remove the folder or choose another")
         before, now = state.get("provenance") or self.run.provenance(), self.provenance
-        if state["step"] >= self.config.steps:  # nothing is left to train: that code made the model
+        ended = state["step"] >= self.config.steps or state.get("patience", {}).get("ended")
+        if ended:  # nothing is left to train: that code made the model
             self.provenance = before or now
         elif before.get("code") != now.get("code"):
             self._say(f"{self.recipe.name}: resuming under other code: {_code(before)} before, {_code(now)} now")
@@ -266,24 +318,3 @@ class Trainer:
 
 def _code(provenance: dict[str, Any]) -> str:
     return f"commit {provenance.get('git_commit', 'unknown')[:12]}, code {provenance.get('code', 'unknown')}"
-
-
-@torch.no_grad()
-def validation_losses(trained: TrainStep, step: int) -> dict[str, float]:
-    """The EMA's losses over the validation split, which all ranks share, and `loss`, their weighted sum."""
-    recipe, ranks = trained.recipe, trained.ranks
-    phase = recipe.losses(trained.ema.module.eval())
-    plan = recipe.validation()
-    own = plan[ranks.rank :: ranks.world_size]
-    totals = totals_of(recipe, plan)
-    losses = dict.fromkeys(phase.terms, 0.0)
-    for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
-        torch.manual_seed(seed_of(trained.config.seed, micro_batch))
-        with trained.stopwatch("validation"), trained.autocast():  # once per batch: a sign of life for the watchdog
-            summed = phase.module({name: value.to(ranks.device) for name, value in batch.items()}, step)
-        for name, term in phase.terms.items():
-            losses[name] += float(summed[name]) / totals[term.unit]
-    with trained.stopwatch("communication"):
-        losses = ranks.sum(losses)
-    losses["loss"] = sum(term.weight * losses[name] for name, term in phase.terms.items())
-    return losses

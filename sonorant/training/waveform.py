@@ -63,6 +63,11 @@ class WaveformTrainConfig(TrainConfig):
         if self.segments_per_micro_batch != "auto" and self.segments_per_micro_batch < 1:
             given = self.segments_per_micro_batch
             raise ValueError(f"segments_per_micro_batch must be at least 1 or auto, not {given}")
+        if self.patience is not None and self.adversarial:
+            raise ValueError(
+                "patience judges by the spectral losses alone, which rise against discriminators: set patience to null "
+                "or adversarial to false"
+            )
         for name in ("adversarial_width", "adversarial_frames"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
@@ -93,10 +98,10 @@ class GeneratorLosses(nn.Module):
 
     def forward(self, batch: Batch, step: int) -> dict[str, torch.Tensor]:
         """Batch of `SegmentBatches` -> `mel`, `spectrum` and, once there are adversaries, `adversarial`, `features`."""
-        real_BS, fake_BS = batch["samples"], self.model(batch["frames"])
+        real_BS, (fake_BS, losses) = batch["samples"], self.copy(batch["frames"])
         batch[FAKE] = fake_BS.detach()
         with torch.autocast(real_BS.device.type, enabled=False):
-            losses = {
+            losses |= {
                 "mel": mel_distance(fake_BS.float(), real_BS, self.audio),
                 "spectrum": spectral_distance(fake_BS.float(), real_BS, self.config.resolutions),
             }
@@ -112,6 +117,10 @@ class GeneratorLosses(nn.Module):
             pairs = [pair for (_, a), (_, b) in zip(judged, wanted, strict=True) for pair in zip(a, b, strict=True)]
             losses["features"] = torch.stack([_sum_of_means((a.float() - b.float()).abs()) for a, b in pairs]).mean()
         return losses
+
+    def copy(self, frames_BRT: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The model's copy (B, T * hop) of frames, and losses of its own beside those of the samples."""
+        return self.model(frames_BRT), {}
 
 
 class DiscriminatorLosses(nn.Module):
@@ -176,7 +185,7 @@ class WaveformRecipe:
                 f"a discriminator's transform is {LONGEST_TRANSFORM} samples long"
             )
         names = SPECTRAL + ADVERSARIAL if adversaries else SPECTRAL
-        self.phases = [Phase("generator", self._losses(self.model, adversaries), self._terms(names))]
+        self.phases = [Phase("generator", self._losses(self.model, adversaries), self._terms(names, self.model))]
         if adversaries:
             hinge, begins = {"discriminator": Term(1.0, "segments")}, self.config.adversarial_from
             self.phases.append(Phase("discriminator", DiscriminatorLosses(adversaries, judged), hinge, begins))
@@ -224,12 +233,12 @@ class WaveformRecipe:
 
     def losses(self, model: nn.Module) -> Phase:
         """Spectral losses alone: the adversaries' losses change as they learn, so they are no measure."""
-        return Phase("generator", self._losses(model, None), self._terms(SPECTRAL))
+        return Phase("generator", self._losses(model, None), self._terms(SPECTRAL, model))
 
     def _losses(self, model: nn.Module, adversaries: Discriminators | None) -> GeneratorLosses:
         return GeneratorLosses(model, self.store.audio, self.config, adversaries)
 
-    def _terms(self, names: Sequence[str]) -> dict[str, Term]:
+    def _terms(self, names: Sequence[str], model: nn.Module) -> dict[str, Term]:
         return {name: Term(self.config.weights[name], "segments") for name in names}
 
     @torch.no_grad()
@@ -238,10 +247,15 @@ class WaveformRecipe:
         item = int(self.validation_items[0])
         audio = self.store.audio
         frames_1RT = SourceRows(audio.sample_rate, audio.hop).append(self.store.mel_and_pitch(item).T[None])
-        samples_S = model(torch.from_numpy(frames_1RT).to(next(model.parameters()).device))[0].cpu()
+        samples_S = self._copy(model, torch.from_numpy(frames_1RT).to(next(model.parameters()).device))[0].cpu()
         predicted_MT, target_MT = log_mel(samples_S, audio).numpy(), frames_1RT[0, : audio.n_mels]
         np.savez_compressed(folder / "mel.npz", predicted=predicted_MT, target=target_MT)
         write_wav(folder / "sample.wav", samples_S.clamp(-1.0, 1.0).numpy(), audio.sample_rate)
+
+    def _copy(self, model: nn.Module, frames_BRT: torch.Tensor) -> torch.Tensor:
+        """Frames of recordings -> samples (B, T * hop), as the model copies them in use."""
+        samples_BS: torch.Tensor = model(frames_BRT)
+        return samples_BS
 
     def start_from(self, initial: Initial) -> Taken:
         """Take over what fits; discriminators start anew."""

@@ -132,7 +132,7 @@ def _train(job: Job, ranks: Ranks, run: RunDirectory) -> dict[str, Any]:
             if state == "finished":
                 _save(trainer, job, run)
             replace(job, provenance=trainer.provenance).write(run.job)
-            run.write_status(state, trainer.step)
+            run.write_status(state, trainer.step, trainer.why)
         with trainer.stopwatch("communication"):
             dist.barrier()
     return {"state": state, "step": trainer.step}
@@ -179,6 +179,8 @@ def _save(trainer: Trainer, job: Job, run: RunDirectory) -> None:
     weights = {name: value.detach().cpu().contiguous() for name, value in averages.items()}
     description = trainer.recipe.description()
     description["provenance"] = {**trainer.provenance, "steps": trainer.step, "validation_loss": trainer.best_loss}
+    if trainer.why:
+        description["provenance"]["ended"] = trainer.why
     out.mkdir(parents=True, exist_ok=True)
     _write_curves(out / "curves.csv", run)
     save_model(out, weights, description)

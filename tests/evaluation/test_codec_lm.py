@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from sonorant.audio.mel import MelConfig, log_mel
+from sonorant.audio.pitch import track_pitch
 from sonorant.audio.wav import read_audio
 from sonorant.data.manifest import Utterance
 from sonorant.errors import SonorantError
@@ -23,6 +24,7 @@ from tests.evaluation.stages import EVALUATE, RECOGNIZE, lay_out, run_stage
 from tests.evaluation.variants import with_copies
 from tests.export.planted import change_matrix, plant, with_nan
 
+GRAPHS = ("encoder", "prefill", "step", "decoder", "vocoder")
 CODES = {"bits_per_second": 488.3, "frames_per_second": 31.25, "use": [0.9, 0.8], "entropy_bits": [3.5, 3.4]}
 
 
@@ -49,7 +51,7 @@ def place(
     for name in ("audio", "prepared"):
         (folder / name).symlink_to(corpus / name)
     (folder / "voice").symlink_to(codec_lm_bundle)
-    graphs = {graph: {"max_abs_diff": 1e-6, "tolerance": 1e-3} for graph in ("encoder", "prefill", "step", "vocoder")}
+    graphs = {graph: {"max_abs_diff": 1e-6, "tolerance": 1e-3} for graph in GRAPHS}
     passed = {"passed": True, "failed": None, "graphs": graphs}
     by_step = passed | {"graphs": graphs | {"prefill": "not run: torch has no such graph"}}
     parity = {"onnxruntime/fp32": passed, "torch/fp32": by_step, "tensorrt/fp32": "not run: another family"}
@@ -83,8 +85,8 @@ def test_everything_else_is_measured_as_of_the_other_family(metrics: dict[str, A
     for candidate in ("onnxruntime/fp32", "torch/fp32"):
         assert metrics["speed"][candidate]["medium"]["threads_1"]["rtf"] > 0
         assert metrics["memory"][candidate]["peak_mib"] > 0
-    assert set(metrics["parity"]["torch/fp32"]["max_abs_diff"]) == {"encoder", "step", "vocoder"}
-    assert set(metrics["size"]["fp32"]["graphs"]) == {"encoder", "prefill", "step", "vocoder"}
+    assert set(metrics["parity"]["torch/fp32"]["max_abs_diff"]) == {"encoder", "step", "decoder", "vocoder"}
+    assert set(metrics["size"]["fp32"]["graphs"]) == set(GRAPHS)
     assert metrics["first_audio"]["fp32"]["p50_ms"] > 0
     assert json.dumps(metrics, allow_nan=False)
 
@@ -112,7 +114,10 @@ def test_the_codecs_copy_is_its_decoder_on_what_its_encoder_heard(
     codec, _ = load_codec(trained_codec_lm[1])
     with torch.inference_mode():
         mel = log_mel(torch.from_numpy(recording)[None], MelConfig(**asdict(voice.description.audio)))
-        wanted = codec.decode(codec.encode(mel))[0, : len(recording)].clamp(-1, 1).numpy()
+        padded = np.pad(recording, (0, -len(recording) % 256))
+        pitch = torch.from_numpy(track_pitch(padded, voice.sample_rate, 256, mel.shape[2]).T[None])
+        codes = codec.encode(torch.cat([mel, pitch], dim=1))
+        wanted = codec.decode(codes)[0, : len(recording)].clamp(-1, 1).numpy()
     np.testing.assert_allclose(copy, wanted, atol=1e-4)
 
 

@@ -130,7 +130,6 @@ def rename_logits(model: onnx.ModelProto) -> None:
 
 CONSTANT, NAN = change_matrix(times(1.2)), change_matrix(with_nan)
 LONGER = change_constant("prosody.out.bias", lambda bias: bias + np.array([0.3, 0, 0], np.float32))
-WEIGHTS = scale_constant("out.weight_scale", 1.5)
 FILTER = scale_constant("out.weight_scale", 6.0)
 """As much again as the weights of an untrained filter are smaller."""
 SIGN = send_through("samples", "Neg")
@@ -138,6 +137,7 @@ SIGN = send_through("samples", "Neg")
 MISFIT = send_through("samples", "Reshape", [7, 11])
 """A shape that fits no utterance: it loads, and fails when it runs."""
 REVERSED_HEADS = send_through("key_0", "Gather", [1, 0], axis=1)
+FRAMES = "decoder.stack.blocks.0.expand.input_scale"
 OUT, EXPAND = "decoder.out.input_scale", "transformer.layers.0.expand.input_scale"
 FAULTS: dict[str, list[tuple[str, str, str, Change, str]]] = {  # graph, variant, fault, and how its line begins
     "parallel": [
@@ -174,7 +174,9 @@ FAULTS: dict[str, list[tuple[str, str, str, Change, str]]] = {  # graph, variant
         ("step", "fp32", "name", rename_logits, "interface: graph step: its outputs are "),
         ("step", "int8", "scale", scale_constant(EXPAND, 1 / 16), "values: graph step, output "),
         ("prefill", "int8", "scale", scale_constant(EXPAND, 1 / 16), "values: graph prefill, output "),
-        ("vocoder", "int8", "weight scale", WEIGHTS, "values: graph vocoder, output samples, "),
+        ("vocoder", "int8", "weight scale", FILTER, "values: graph vocoder, output samples, "),
+        ("decoder", "fp32", "constant", CONSTANT, "values: graph decoder, output frames, length "),
+        ("decoder", "int8", "scale", scale_constant(FRAMES, 1 / 16), "values: graph decoder, output frames, length "),
         ("step", "int8", "zero-point", move_zero_point, "integers: graph step: "),
     ],
 }

@@ -16,6 +16,7 @@ from sonorant.families.codec_lm.graphs import export_step
 from sonorant.families.codec_lm.language_model import LanguageModel
 from sonorant.families.codec_lm.onnx_runtime import cache_names
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
+from sonorant.families.codec_lm.source_codec import SourceCodec
 from sonorant.layers.cache import DynamicCache
 from sonorant.runtime.bundle import Bundle, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
@@ -98,15 +99,20 @@ def test_encoder_prefill_and_steps_equal_torch(voice: tuple[Bundle, LanguageMode
 
 
 @pytest.mark.parametrize("frames", [1, 2, 40])
-def test_the_codecs_decoder_equals_torch(voice: tuple[Bundle, LanguageModel, Path], frames: int) -> None:
+def test_the_codecs_graphs_equal_torch(voice: tuple[Bundle, LanguageModel, Path], frames: int) -> None:
     bundle, _, sound = voice
     codec = load_codec(sound)[0]
     random = torch.Generator().manual_seed(frames)
     codes_BFG = torch.randint(codec.codes, (3, frames, codec.codebooks), generator=random)
     lengths_B = torch.tensor([frames, (frames + 1) // 2, 1])
+    assert isinstance(codec, SourceCodec)
     with torch.inference_mode():
+        frames_BDT = codec.frames(codes_BFG, lengths_B)
+        given = {"frames": codec.with_source(frames_BDT).numpy(), "lengths": (lengths_B * codec.stride).numpy()}
         wanted = codec.decode(codes_BFG, lengths_B)
-    found = session(bundle, "vocoder").run(None, {"codes": codes_BFG.numpy(), "lengths": lengths_B.numpy()})[0]
+    found = session(bundle, "decoder").run(None, {"codes": codes_BFG.numpy(), "lengths": lengths_B.numpy()})[0]
+    np.testing.assert_allclose(found, frames_BDT.numpy(), atol=TOLERANCE)
+    found = session(bundle, "vocoder").run(None, given)[0]
     np.testing.assert_allclose(found, wanted.numpy(), atol=TOLERANCE)
     assert found.shape == (3, frames * codec.samples_per_frame)
 
@@ -149,7 +155,9 @@ def test_the_bundle_says_how_it_is_decoded(codec_lm_bundle: Path, trained_codec_
     assert decoding.frames_per_second == 16000 / 512
     assert (decoding.frames_per_phoneme.median, decoding.frames_per_phoneme.p99) == (2.0, 4.0)
     assert decoding.defaults == DECODING
-    assert (description.family, description.receptive_field.vocoder) == ("codec_lm", codec.receptive_field)
+    assert isinstance(codec, SourceCodec) and description.family == "codec_lm"
+    sees = description.receptive_field
+    assert (sees.decoder, sees.vocoder) == (codec.frames_receptive_field, codec.receptive_field)
     assert set(description.provenance) == {"sonorant", "language_model", "codec"}
 
 

@@ -66,7 +66,7 @@ def test_a_sound_voice_of_codes_passes_under_every_runtime_that_is_here(codec_lm
     assert report["tensorrt/fp32"].startswith("not run: the runtime tensorrt does not speak the family codec_lm")
     for name in passed(report):
         found = report[name]
-        own = GRAPHS["codec_lm"] if name.startswith("onnx") else ("encoder", "vocoder")
+        own = GRAPHS["codec_lm"] if name.startswith("onnx") else ("encoder", "decoder", "vocoder")
         assert_compared(found, own)
         assert {graph for graph, row in found["graphs"].items() if not isinstance(row, str)} == set(own)
         assert found["tokens"]["share"] == found["padding"]["tokens"]["share"] == 1.0
@@ -167,6 +167,14 @@ def test_too_little_context_is_found(parity: Parity) -> None:
         SonorantError, match=r"^onnxruntime/fp32: parts: graph vocoder, output samples, .* in \d+ parts: differs"
     ):
         parity.verify(bundle)
+
+
+def test_too_little_context_of_the_codecs_decoder_is_found(codec_lm: Parity) -> None:
+    bundle = codec_lm.bundle
+    narrow = dataclasses.replace(bundle.description.receptive_field, decoder=0)
+    bundle = Bundle(bundle.folder, dataclasses.replace(bundle.description, receptive_field=narrow))
+    with pytest.raises(SonorantError, match=r"^onnxruntime/fp32: parts: graph decoder, output frames, .* differs"):
+        codec_lm.verify(bundle)
 
 
 def test_a_damaged_file_stops_its_variant(parity: Parity, tmp_path: Path) -> None:

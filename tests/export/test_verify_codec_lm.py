@@ -4,6 +4,7 @@ in float."""
 import dataclasses
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,19 @@ def right(codec_lm: Parity) -> TokenRuntime:
     return loaded
 
 
+def replace_by(other: onnx.ModelProto, model: onnx.ModelProto) -> None:
+    model.CopyFrom(other)
+
+
 @pytest.fixture
 def with_float_codec(codec_lm: Parity, expected: Expected, tmp_path: Path) -> Callable[..., TokenCandidate]:
     """with_float_codec(quantization=None, allowed=1.0) -> the candidate in int8 whose codec stayed in float, with what
     its model says of that, and how large int8 may be."""
-    as_float = onnx.load(codec_lm.folder / "vocoder.fp32.onnx")
-    bundle = plant(codec_lm.folder, "vocoder", "int8", lambda model: model.CopyFrom(as_float), tmp_path / "planted")
+    folder = codec_lm.folder
+    for graph in ("decoder", "vocoder"):
+        as_float = onnx.load(codec_lm.folder / f"{graph}.fp32.onnx")
+        bundle = plant(folder, graph, "int8", partial(replace_by, as_float), tmp_path / graph)
+        folder = bundle.folder
     speech, sound = codec_lm.quantized
 
     def make(quantization: dict[str, list[str]] | None = None, allowed: float = 1.0) -> TokenCandidate:
@@ -58,8 +66,9 @@ def test_a_codec_that_stays_in_float_is_not_asked_for_integers_and_no_other_is_s
     with_float_codec: Callable[..., TokenCandidate],
 ) -> None:
     found = with_float_codec({"layers": []}).checks["integers"]()
-    assert found["vocoder"] == "not run: its model has no layer in int8" and found["step"]["layers"] > 1
-    with pytest.raises(Fault, match=r"^graph vocoder: no layer has weights stored as int8"):
+    assert found["decoder"] == found["vocoder"] == "not run: its model has no layer in int8"
+    assert found["step"]["layers"] > 1
+    with pytest.raises(Fault, match=r"^graph decoder: no layer has weights stored as int8"):
         with_float_codec().checks["integers"]()
 
 

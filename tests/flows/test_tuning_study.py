@@ -132,7 +132,7 @@ def test_an_error_that_is_no_trials_own_ends_the_search(here: Path) -> None:
         ({"space": {RATE: {"low": 1e-5, "high": 1.0, "log": True}}}, "exists with another 'space'"),
         ({"objectives": {LOSS: "maximize"}}, "exists with another 'objectives'"),
         ({"fixed": {}}, "exists with another 'fixed'"),
-        ({"base": {"corpus.sentences": 4}}, "began with corpus.sentences = 3, params.yaml has 4 now"),
+        ({"base": {"corpus.sentences": 4}}, "began with corpus.sentences = 3, now it is 4"),
         ({"base": {"corpus.sentences": 3, "text.frontend": "gruut"}}, "began with text.frontend = None"),
     ],
 )
@@ -297,16 +297,16 @@ def test_a_comparison_is_paired_by_seed(here: Path) -> None:
     finish(study)
     pairs = {"1": (1.0, 3.0), "2": (5.0, 7.1), "3": (9.0, 10.9)}
     arms = {f"{arm} {seed}": {"train_acoustic.seed": seed} for seed in pairs for arm in ("trial", "defaults")}
-    comparison = studies.make_comparison(study, "tiny-trial-0", arms, {"a": 1})
+    comparison = studies.make_comparison(study.search, "tiny-trial-0", arms, {"a": 1})
     finish(comparison, lambda trial, settings: _planned(pairs, trial))
     assert comparison.left() == 0 and len(comparison.trials) == 6
     [found] = differences(comparison)
     assert found.trial - found.defaults == pytest.approx(-2.0) and -2.3 < found.low < found.high < -1.7
     assert verdict(found, {LOSS: "minimize"}) == "better" and verdict(found, {LOSS: "maximize"}) == "worse"
-    more = studies.make_comparison(study, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
+    more = studies.make_comparison(study.search, "tiny-trial-0", arms | {"trial 4": {}, "defaults 4": {}}, {"a": 1})
     assert more.left() == 2, "what is done stays"
-    with pytest.raises(SonorantError, match=r"began with a = 1, params\.yaml has 2 now"):
-        studies.make_comparison(study, "tiny-trial-0", arms, {"a": 2})
+    with pytest.raises(SonorantError, match="began with a = 1, now it is 2"):
+        studies.make_comparison(study.search, "tiny-trial-0", arms, {"a": 2})
 
 
 def _planned(pairs: dict[str, tuple[float, float]], trial: Trial) -> Sequence[float]:

@@ -16,11 +16,16 @@ from sonorant.decoding.session import Session
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.decoding.state import Rules, State
 from sonorant.errors import SonorantError
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
+from sonorant.families.codec_lm.sounding import Sounding
 from sonorant.runtime.speaking import Allowance, Limits, Manner
 from sonorant.runtime.streaming import CHUNK, PAUSE_SECONDS
 from sonorant.runtime.voice import Voice
+from tasks.params import load
+from tests.conftest import ROOT
 from tests.support.runtimes import Replaced, assert_same_at_once, joined, padded, tokens_of
-from tests.support.tiny_voice import DECODING
+from tests.support.tiny_voice import CORPUS, DECODING, write_trained_codec_lm
 
 TOLERANCE = 1e-5
 SENTENCE = "When the rain had stopped at last, the children ran out into the garden."
@@ -103,6 +108,31 @@ def test_streamed_in_small_parts_equals_the_graphs_run_once(voice: Voice) -> Non
         np.testing.assert_allclose(parts, judged.samples[0], rtol=0, atol=TOLERANCE)
 
 
+def test_rows_that_are_computed_together_and_in_parts_sound_as_alone(voice: Voice) -> None:
+    """The phase of each row goes on by its own pitch, from part to part."""
+    random, lengths = np.random.default_rng(0), np.array([50, 31, 2])
+    codes = random.integers(0, 15, (3, 50, 2))
+    sounding = voice.speaking.sounding
+    together = sounding.whole(codes, lengths, 7)
+    for row, length in enumerate(lengths):
+        alone = sounding.whole(codes[row : row + 1, :length], lengths[row : row + 1], 50)[0]
+        assert len(alone) == length * 512 and np.abs(alone).max() > 1e-3
+        np.testing.assert_allclose(together[row, : len(alone)], alone, rtol=0, atol=TOLERANCE)
+
+
+def test_a_voice_whose_codec_has_no_source_streams_as_in_one_shot(tmp_path: Path) -> None:
+    trained = write_trained_codec_lm(tmp_path, kind="vocos")
+    export_voice(*trained, tmp_path / "voice", CORPUS, load("export", ExportConfig, ROOT / "params.yaml"), ONCE)
+    voice = Voice.load(tmp_path / "voice", threads=1)
+    assert "decoder" not in voice.description.graphs
+    whole = voice.say(SENTENCE)
+    for lookahead in (None, 10**6):
+        streamed = joined(voice.stream(SENTENCE, lookahead=lookahead))
+        np.testing.assert_allclose(streamed, whole, rtol=0, atol=TOLERANCE)
+    in_torch = Voice.load(tmp_path / "voice", "torch", threads=1, trained=trained)
+    np.testing.assert_allclose(in_torch.say(SENTENCE), whole, rtol=0, atol=1e-4)
+
+
 def test_seeds_reproduce_and_differ(voice: Voice) -> None:
     one, again, other = (voice.say(SENTENCE, decoding=DRAWN, seed=seed) for seed in (1, 1, 2))
     np.testing.assert_array_equal(one, again)
@@ -130,7 +160,8 @@ def test_the_best_of_candidates_is_one_of_them_and_streams_too_when_whole(voice:
         range(4), key=lambda row: (session.finish_reasons_B[row] == FinishReason.WELL, session.log_probability_B[row])
     )
     own = slice(likeliest, likeliest + 1)
-    heard = runtime.vocode(codes[own, : session.lengths_B[likeliest]], session.lengths_B[own])[0]
+    said = codes[own, : session.lengths_B[likeliest]]
+    heard = Sounding(runtime, voice.description).whole(said, session.lengths_B[own], said.shape[1])[0]
     np.testing.assert_allclose(best, np.clip(heard, -1, 1), rtol=0, atol=TOLERANCE)
     assert likeliest > 0, "the first candidate is what is said without candidates"
     streamed = joined(voice.stream("Hello there.", decoding=DRAWN, seed=1, candidates=4, whole=True))
@@ -148,7 +179,7 @@ def test_first_speech_takes_the_same_few_steps_whatever_follows(voice: Voice) ->
         speech.close()
         assert list(speech) == []
         assert sum(steps) == taken[-1]
-    behind = voice.description.receptive_field.vocoder + voice.description.decoding.codebooks - 1
+    behind = voice.speaking.sounding.lookahead + voice.description.decoding.codebooks - 1
     assert taken == [frames_of(voice, 0.25) + behind] * 2
 
 
@@ -162,23 +193,25 @@ def test_a_shorter_lookahead_changes_the_first_part_of_the_first_sentence_alone(
     np.testing.assert_allclose(short[end:], whole[end:], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("lookahead", [0, 2, None])
+@pytest.mark.parametrize("lookahead", [0, 3, None])
 def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, lookahead: int | None) -> None:
     described, steps = voice.description.decoding, count_steps(voice)
     speech = voice.stream(SENTENCE + SENTENCE, decoding=ONCE, lookahead=lookahead, chunk=1)
-    receptive_field, behind = voice.description.receptive_field.vocoder, described.codebooks - 1
+    sounding, behind = voice.speaking.sounding, described.codebooks - 1
     first, second = frames_of(voice, 0.25), frames_of(voice, 0.75)
     next(speech)
-    assert sum(steps) == first + (receptive_field if lookahead is None else lookahead) + behind
+    least, all_of_it = sounding.least_lookahead, sounding.lookahead
+    assert 0 < least < 3 < all_of_it
+    assert sum(steps) == first + (all_of_it if lookahead is None else max(least, lookahead)) + behind
     for _ in range(first * described.samples_per_frame):
         next(speech)
-    assert sum(steps) == first + second + receptive_field + behind
+    assert sum(steps) == first + second + all_of_it + behind
 
 
 def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
     steps, tokens = count_steps(voice), tokens_of(voice, SENTENCE).astype(np.int64)
     parts = voice.speaking.parts(tokens, Manner(whole=False, decoding=ONCE), Allowance(Limits()), first=False)
-    behind = voice.description.receptive_field.vocoder + voice.description.decoding.codebooks - 1
+    behind = voice.speaking.sounding.lookahead + voice.description.decoding.codebooks - 1
     for number in (1, 2):
         next(parts)
         assert sum(steps) == number * frames_of(voice, 1.0) + behind

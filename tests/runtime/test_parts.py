@@ -10,7 +10,7 @@ from sonorant.families.parallel.synthesis import speak, vocoder_frames
 from sonorant.files import read_json
 from sonorant.models import save_model
 from sonorant.runtime.bundle import Bundle, read_bundle
-from sonorant.runtime.chunks import decode_chunks, vocode_chunks
+from sonorant.runtime.chunks import compute_chunks, decode_chunks
 from sonorant.runtime.runtimes import LoadOptions, Runtime, load_runtime
 from tests.support.runtimes import Replaced
 from tests.support.tiny_voice import CORPUS, write_trained
@@ -39,7 +39,7 @@ def test_parts_equal_the_whole(voice: tuple[Bundle, Runtime], sizes: tuple[int, 
     assert mel_parts[0].shape[2] == min(sizes[0], lengths.max())
     np.testing.assert_allclose(np.concatenate(mel_parts, axis=2), whole, atol=1e-5)
     frames = vocoder_frames(mel_parts, bundle.description)
-    parts = list(vocode_chunks(runtime, frames, lengths, receptive_field.vocoder, (23, *sizes)))
+    parts = list(compute_chunks(runtime.vocode, frames, lengths, receptive_field.vocoder, (23, *sizes)))
     (whole_frames,) = vocoder_frames([whole], bundle.description)
     np.testing.assert_allclose(np.concatenate(parts, axis=1), runtime.vocode(whole_frames, lengths), atol=1e-5)
 
@@ -74,7 +74,7 @@ def test_one_frame_less_of_context_would_be_heard(far_reaching: tuple[Bundle, Ru
 
     def differences(less: int) -> list[float]:
         mel_parts = list(decode_chunks(runtime, states, ends, receptive_field.decoder - less, (20,)))
-        parts = list(vocode_chunks(runtime, [frames], lengths, receptive_field.vocoder - less, (20,)))
+        parts = list(compute_chunks(runtime.vocode, [frames], lengths, receptive_field.vocoder - less, (20,)))
         pairs = (np.concatenate(mel_parts, axis=2), mel), (np.concatenate(parts, axis=1), samples)
         return [float(np.abs(got - wanted).max() / np.abs(wanted).max()) for got, wanted in pairs]
 

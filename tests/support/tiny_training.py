@@ -92,6 +92,8 @@ def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]
             "adversarial_width": 32,
             "adversarial_frames": 32,
         }
-    model_changes = {name: value for name, value in changes.items() if name in model or name == "quantization"}
-    known = {field.name for field in fields(model_kind(kind).settings())}
+    sizes, known = (
+        {field.name for field in fields(of())} for of in (model_kind(kind).sizes, model_kind(kind).settings)
+    )
+    model_changes = {name: value for name, value in changes.items() if name in sizes or name == "quantization"}
     return model | model_changes, train | {name: value for name, value in changes.items() if name in known}

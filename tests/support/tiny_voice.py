@@ -41,16 +41,18 @@ def write_trained(
     return folder / "acoustic", folder / "vocoder"
 
 
-def write_trained_codec_lm(folder: Path, *, seed: int = 0, **changes: Any) -> tuple[Path, Path]:
+def write_trained_codec_lm(
+    folder: Path, *, seed: int = 0, kind: str = "source_filter", **changes: Any
+) -> tuple[Path, Path]:
     """Write trained folders of a language model with two speakers and of its codec; same arguments, same weights.
 
-    `changes` are settings of the language model other than those here, such as text="both". Its two codebooks have 15
-    codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
+    `kind`: of the codec; `changes` are settings of the language model other than those here, such as text="both". Its
+    two codebooks have 15 codes each; it moves through a text at some frames a phoneme, as weights of chance have it.
     """
     common = _common(AUDIO)
     sizes = {
-        "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1, "stride": 2,
-        "codebooks": 2, "levels": [5, 3], "codebook_dropout": 0.2, "pretrained": None,
+        "kind": kind, "channels": 16, "expansion": 2, "kernel": 5, "encoder_blocks": 1, "decoder_blocks": 1,
+        "frame_blocks": 1, "stride": 2, "codebooks": 2, "levels": [5, 3], "codebook_dropout": 0.2, "pretrained": None,
     }  # fmt: skip
     codec = {**common, "kind": "codec", "config": sizes}
     config = {

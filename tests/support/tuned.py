@@ -25,7 +25,7 @@ stages:
   features:
     cmd: python stage.py features
     deps: [stage.py, data/prepared]
-    params: [audio]
+    params: [audio, features]
     outs: [data/features]
   train_predictor:
     cmd: python stage.py train_predictor
@@ -41,7 +41,7 @@ stages:
 """
 # A training counts its steps in its run directory, resumes there, and waits before step 3 while runs/hold exists
 # and is empty or names its channels. Its loss is least at a learning rate of 1e-3 and 192 channels, and depends
-# on the seed a little.
+# on the seed a little. There are 60 minutes of recordings; words are lost by a power law of them.
 STAGE = """\
 import hashlib, json, math, os, pathlib, sys, time
 import yaml
@@ -53,11 +53,16 @@ with open('runs/log', 'a') as log:
 if name in ('prepare', 'features'):
     path('data', 'prepared' if name == 'prepare' else name).mkdir(parents=True)
     path('data', 'prepared' if name == 'prepare' else name, 'made').write_text(str(settings['corpus']['sentences']))
+if name == 'features':
+    path('data/features/header.json').write_text(json.dumps({'audio': {'hop': 160, 'sample_rate': 16000}}))
+    frames = round(6000 * min(60, settings['features']['minutes'] or 60))
+    rows = [{'split': 'train', 'frames': frames}, {'split': 'test', 'frames': 6000}]
+    path('data/features/index.json').write_text(json.dumps(rows))
 if name == 'train_predictor':
     train, channels = settings['train_acoustic'], settings['acoustic']['channels']
     if channels == 13:
         sys.exit('error: training has diverged')
-    sizes = json.dumps([train, channels, path('data/features/made').read_text()])
+    sizes = json.dumps([train, channels, [path('data/features', file).read_text() for file in ('made', 'index.json')]])
     run = path('runs/train_acoustic', hashlib.sha256(sizes.encode()).hexdigest()[:16])
     run.mkdir(parents=True, exist_ok=True)
     (run / 'tracking.json').write_text(json.dumps({'spec': {'execution': os.environ.get('SONORANT_EXECUTION')}}))
@@ -88,6 +93,12 @@ if name == 'evaluate':
     dnsmos = {'ovrl': 4 - loss, 'ovrl_ci95': [3.9 - loss, 4.1 - loss]}
     found = {'naturalness': {'fp32': {'dnsmos': dnsmos}, 'fp16': 'slower than fp32'}}
     found['speed'] = {'onnxruntime/fp32.medium': {'rtf': settings['acoustic']['channels'] / 1e5}}
+    minutes = json.loads(path('data/features/index.json').read_text())[0]['frames'] / 6000
+    wer = 2 + 12 * minutes ** -0.5 + 0.01 * (settings['train_acoustic']['seed'] % 7)
+    found['intelligibility'] = {'fp32': {'above_recordings': {'wer': wer, 'wer_ci95': [wer - 1, wer + 1]}}}
+    found['naturalness']['fp32']['dnsmos_below_recordings'] = 'not run: not installed'
+    rows = [{'words': 10, 'word_errors': {'recordings': 0, 'fp32': wer / 10}, 'dnsmos': {}}] * 12
+    path('reports/evaluation/sentences.jsonl').write_text(''.join(json.dumps(row) + '\\n' for row in rows))
     path('reports/metrics.json').write_text(json.dumps(found))
 """
 LOSS = "train_acoustic/validation/loss"

@@ -31,6 +31,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "vocoder": ("vocoder", {}),
     "vocoder, adversarial": ("vocoder", {"adversarial": True}),
     "codec": ("codec", {}),
+    "codec, source": ("codec", {"kind": "source_filter"}),
     "language_model": ("language_model", {}),
 }
 """Recipe and changes to the tiny training's settings."""

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from sonorant.errors import SonorantError
+from sonorant.training.distributed import proof
 from sonorant.training.waveform import windows
 from tasks.fingerprint import in_use
 from tests.support.tiny_training import settings, tiny_recipe
-from tests.training.trainings import batches_of, step_of
+from tests.training.trainings import batches_of, gradients_of, step_of
 
 
 def test_windows_are_the_same_stretch_of_each_row_of_both_signals() -> None:
@@ -46,6 +47,16 @@ def test_discriminators_hear_only_their_window(features: Path, alone: None) -> N
     losses = trained.take(0, *batches_of(trained.recipe, 0))["losses"]
     assert heard == {10 * hop}
     assert all(float(losses[name]) > 0 for name in ("adversarial", "features", "discriminator"))
+
+
+def test_the_proof_hears_the_windows_that_the_step_hears(features: Path, alone: None) -> None:
+    """Others are a few percent of a trained model's gradient: a training that was killed among the discriminators would
+    be refused when it goes on."""
+    changes = {"adversarial": True, "adversarial_frames": 10, "adversarial_width": 4}
+    trained = step_of("vocoder", features, **changes)
+    planned, loaded = batches_of(trained.recipe)
+    wanted = proof._explicit(trained, 0, planned, list(loaded))
+    assert (gradients_of(trained) - wanted).norm() < 1e-4 * wanted.norm()
 
 
 def test_a_window_shorter_than_a_transform_is_one_line(features: Path) -> None:

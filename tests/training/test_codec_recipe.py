@@ -1,15 +1,19 @@
 """The codec is trained by the vocoder's recipe; its own are gradients through the codes, and codes that come to be
 used."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from sonorant.data.codes import CodeStore, write_codes
-from sonorant.families.codec_lm.codec import Codec
+from sonorant.families.codec_lm.codec import Codec, CodecConfig
+from sonorant.families.codec_lm.codec_training import PITCH_WEIGHT
 from sonorant.families.codec_lm.saved import load_codec
 from sonorant.families.parallel.vocoder import Vocoder
 from sonorant.models import save_model
+from sonorant.training.recipe import Term
 from tests.support.tiny_training import settings, tiny_recipe
 from tests.training.trainings import batches_of, step_of, trainer_of
 
@@ -18,22 +22,26 @@ def test_losses_and_batches_are_the_vocoders(features: Path) -> None:
     codec, vocoder = tiny_recipe("codec", features), tiny_recipe("vocoder", features)
     assert isinstance(codec.model, Codec) and isinstance(vocoder.model, Vocoder)
     assert codec.phases[0].terms == vocoder.phases[0].terms
+    source = tiny_recipe("codec", features, kind="source_filter")
+    assert source.phases[0].terms == vocoder.phases[0].terms | {"pitch": Term(PITCH_WEIGHT, "segments")}
     planned = [recipe.plan.micro_batches(3) for recipe in (codec, vocoder)]
     for first, second in zip(*planned, strict=True):
         assert np.array_equal(first.items, second.items) and np.array_equal(first.starts, second.starts)
     assert codec.description()["kind"] == "codec"
-    assert codec.description()["config"] == settings("codec")[0]
+    assert codec.description()["config"] == asdict(CodecConfig(**settings("codec")[0]))
 
 
-def test_all_weights_get_gradients_through_the_codes(features: Path, alone: None) -> None:
-    step = step_of("codec", features)
+@pytest.mark.parametrize("kind", ["vocos", "source_filter"])
+def test_all_weights_get_gradients_through_the_codes(kind: str, features: Path, alone: None) -> None:
+    step = step_of("codec", features, kind=kind)
     step.gradients(0, *batches_of(step.recipe))
     weights = step.recipe.model.named_parameters()
     assert [name for name, weight in weights if weight.grad is None or not weight.grad.abs().max() > 0] == []
 
 
-def test_codes_come_to_be_used_and_can_be_stored(features: Path, tmp_path: Path, alone: None) -> None:
-    recipe = tiny_recipe("codec", features, steps=30, validate_every=15)
+@pytest.mark.parametrize("kind", ["vocos", "source_filter"])
+def test_codes_come_to_be_used_and_can_be_stored(kind: str, features: Path, tmp_path: Path, alone: None) -> None:
+    recipe = tiny_recipe("codec", features, kind=kind, steps=30, validate_every=15)
     trainer = trainer_of(recipe, tmp_path / "run")
     assert trainer.train() == "finished"
     save_model(tmp_path / "codec", trainer.trained.ema.module.state_dict(), recipe.description())

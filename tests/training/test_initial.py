@@ -43,7 +43,14 @@ def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[s
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
-    [("acoustic", {}), ("acoustic", {"decoder": "flow"}), ("vocoder", {}), ("codec", {}), ("language_model", {})],
+    [
+        ("acoustic", {}),
+        ("acoustic", {"decoder": "flow"}),
+        ("vocoder", {}),
+        ("codec", {}),
+        ("codec", {"kind": "source_filter"}),
+        ("language_model", {}),
+    ],
 )
 def test_fine_tuning_starts_at_the_validation_loss_of_what_it_starts_from(
     kind: str, changes: dict[str, Any], features: Path, tmp_path: Path

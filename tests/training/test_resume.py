@@ -24,6 +24,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("vocoder", {"adversarial": True}),
     ("codec", {"precision": "bf16"}),
     ("codec", {"adversarial": True}),
+    ("codec", {"kind": "source_filter"}),
     ("language_model", {"prompt_frames": 5}),
     ("language_model", {"precision": "bf16", "text": "both", "attention": "sliding"}),
 ]

@@ -1,18 +1,19 @@
 """The neural codec: log-mel in, a few codes a frame out, and samples from those.
 
 The encoder is a stack of ConvNeXt blocks that ends in finite scalar quantisation. The decoder widens the codes' vectors
-to a learned spectrogram, which a vocoder turns into samples. `F` code frames of `stride` mel frames each, `G`
-codebooks, `V` numbers of all codebooks together."""
+to a learned spectrogram, which a vocoder turns into samples; `source_codec.py` has one that tells pitch too. `F` code
+frames of `stride` mel frames each, `G` codebooks, `V` numbers of all codebooks together, `D` rows of a frame as the
+features hold it: M of the log-mel, then those of `sonorant.audio.pitch.ROWS`."""
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
 from sonorant.arrays import Floats, Ints
-from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos
+from sonorant.families.parallel.vocoder import ENTER_KERNEL, VocoderConfig, Vocos, mask_of
 from sonorant.layers.convnext import ConvNeXtStack
 from sonorant.layers.fsq import MOST_LEVELS, FiniteScalarQuantizer
 
@@ -22,8 +23,10 @@ SILENCE = -11.5129
 
 @dataclass(frozen=True, kw_only=True)
 class CodecConfig:
-    """Size of the codec, and how finely it speaks."""
+    """Kind and size of the codec, and how finely it speaks."""
 
+    kind: Literal["source_filter", "vocos"] = "vocos"
+    """A key of `sonorant.families.codec_lm.saved.CODECS`. The default is for models of before."""
     channels: int
     """Width of encoder and decoder."""
     expansion: int
@@ -33,7 +36,9 @@ class CodecConfig:
     encoder_blocks: int
     """ConvNeXt blocks from mel to codes."""
     decoder_blocks: int
-    """ConvNeXt blocks from codes to samples."""
+    """ConvNeXt blocks from codes to samples; of source_filter those from frames to samples."""
+    frame_blocks: int = 2
+    """ConvNeXt blocks from codes to frames, of source_filter alone. The default is for models of before."""
     stride: int
     """Mel frames a code frame: the frame rate is sample_rate / hop / stride."""
     codebooks: int
@@ -49,11 +54,9 @@ class CodecConfig:
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
             raise ValueError("kernel must be odd")
-        sizes = (self.channels, self.expansion, self.encoder_blocks, self.decoder_blocks, self.stride, self.codebooks)
-        if min(sizes) < 1:
-            raise ValueError(
-                "channels, expansion, encoder_blocks, decoder_blocks, stride and codebooks must be at least 1"
-            )
+        counts = ("channels", "expansion", "encoder_blocks", "decoder_blocks", "frame_blocks", "stride", "codebooks")
+        if min(getattr(self, name) for name in counts) < 1:
+            raise ValueError(f"{', '.join(counts[:-1])} and {counts[-1]} must be at least 1")
         if not self.levels or min(self.levels) < 2 or max(self.levels) > MOST_LEVELS:
             raise ValueError(f"levels must be at least 2 each and at most {MOST_LEVELS}, not {list(self.levels)}")
         if math.prod(self.levels) > LARGEST_CODE + 1:
@@ -82,17 +85,20 @@ class SoundCodec(Protocol):
 
     @property
     def receptive_field(self) -> int:
-        """Code frames on either side that the samples of a code frame depend on."""
+        """Frames on either side, as `vocode` takes them, that the samples of a frame depend on."""
 
     @property
     def silence(self) -> Tensor:
         """Codes (G,) int64 of digital silence."""
 
-    def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
-        """Log-mel (M, T) and samples (S,) of one utterance -> codes (F, G)."""
+    def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
+        """Log-mel and pitch (D, T) and samples (S,) of one utterance -> codes (F, G)."""
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, code frames of each row (B,) int64 -> samples (B, F * samples_per_frame) float32."""
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """What the graph `vocoder` computes: `decode`, or of a codec with a source the last part of it."""
 
 
 class Codec(nn.Module):
@@ -104,67 +110,92 @@ class Codec(nn.Module):
     mel_std: Tensor
 
     def __init__(
-        self, config: CodecConfig, *, mels: int, n_fft: int, hop: int, mel_mean: float = 0.0, mel_std: float = 1.0
+        self,
+        config: CodecConfig,
+        *,
+        mels: int,
+        n_fft: int,
+        hop: int,
+        rate: int = 0,
+        mel_mean: float = 0.0,
+        mel_std: float = 1.0,
     ) -> None:
-        """`mel_mean` and `mel_std` are the corpus' statistics, kept with the weights."""
+        """`rate`: of the samples, Hz, for a codec with a source; `mel_mean` and `mel_std` are the corpus' statistics,
+        kept with the weights."""
         super().__init__()
         self.config = config
         self.codebooks, self.stride = config.codebooks, config.stride
         self.samples_per_frame = config.stride * hop
+        self.mels, self.hop, self.rate = mels, hop, rate
         self.quantizer = FiniteScalarQuantizer(config.levels)
         self.codes = self.quantizer.codes
-        self.encoder = CodecEncoder(config, mels, self.quantizer.width)
-        self.decoder = CodecDecoder(config, mels, self.quantizer.width, n_fft, hop)
+        self.encoder = CodecEncoder(config, self.heard_rows, self.quantizer.width)
+        self.decoder = self._make_decoder(n_fft)
         self.register_buffer("mel_mean", torch.tensor(mel_mean))
         self.register_buffer("mel_std", torch.tensor(mel_std))
 
-    def forward(self, frames_BRT: Tensor) -> Tensor:
-        """Frames (B, R, T), of which it hears the log-mel, the first M rows -> samples (B, T * hop), differentiable; in
-        training some rows lose later codebooks."""
-        mel_BMT = frames_BRT[:, : self.encoder.enter.in_channels]
-        values_BFGD = self._values(mel_BMT)
-        if self.training and self.config.codebook_dropout and self.codebooks > 1:
-            values_BFGD = values_BFGD * self._kept(values_BFGD)
-        return self.decoder(values_BFGD.flatten(2))[:, : mel_BMT.shape[2] * self.samples_per_frame // self.stride]
+    @property
+    def heard_rows(self) -> int:
+        """Rows of a frame that the encoder hears, the first ones."""
+        return self.mels
 
-    def encode(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Log-mel (B, M, T), frames of each row (B,) int64 (None: all) -> codes (B, ceil(T / stride), G) int64. A row
-        is as it would be alone; codes past its length mean nothing."""
-        return self.quantizer.to_codes(self._values(mel_BMT, lengths_B))
+    def _make_decoder(self, n_fft: int) -> nn.Module:
+        return VocosDecoder(self.config, self.mels, self.quantizer.width, n_fft, self.hop)
+
+    def normalized(self, frames_BDT: Tensor) -> Tensor:
+        """Frames of `heard_rows` or more rows -> those rows, as the encoder takes them."""
+        return (frames_BDT[:, : self.mels] - self.mel_mean) / self.mel_std
+
+    def forward(self, frames_BRT: Tensor) -> Tensor:
+        """Frames as a vocoder takes them (B, R, T) -> samples (B, T * hop), differentiable; in training some rows lose
+        later codebooks."""
+        return self.decoder(self._said(frames_BRT))[:, : frames_BRT.shape[2] * self.hop]
+
+    def encode(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Frames of `heard_rows` or more rows (B, D, T), frames of each row (B,) int64 (None: all) -> codes (B,
+        ceil(T / stride), G) int64. A row is as it would be alone; codes past its length mean nothing."""
+        return self.quantizer.to_codes(self._values(frames_BDT, lengths_B))
 
     def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Codes (B, F, G) int64, frames of each row (B,) int64 (None: all) -> samples (B, F * samples_per_frame) in
         -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
         around it."""
-        return self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B)
+        return cast(Tensor, self.decoder(self.quantizer.to_values(codes_BFG).flatten(2), lengths_B))
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """`decode`, since the frames of this codec are its codes."""
+        return self.decode(frames, lengths_B)
 
     @torch.no_grad()
-    def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
-        """Log-mel (M, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
-        return self.encode(torch.from_numpy(mel_MT)[None].to(self.mel_mean.device))[0].cpu().numpy()
+    def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
+        """Log-mel and pitch (D, T) of one utterance -> codes (ceil(T / stride), G); its samples are not looked at."""
+        return self.encode(torch.from_numpy(known_DT)[None].to(self.mel_mean.device))[0].cpu().numpy()
 
     @property
     def receptive_field(self) -> int:
         """Code frames on either side that the samples of a code frame depend on."""
-        return -(-self.decoder.vocoder.receptive_field // self.stride)
+        return -(-cast(VocosDecoder, self.decoder).vocoder.receptive_field // self.stride)
 
     @property
     @torch.no_grad()
     def silence(self) -> Tensor:
         """Codes (G,) int64 of digital silence, far from its ends."""
-        frames = 2 * self.encoder.receptive_field + self.stride
-        mel_BMT = torch.full((1, self.encoder.enter.in_channels, frames), SILENCE, device=self.mel_mean.device)
-        return self.encode(mel_BMT)[0, self.encoder.receptive_field // self.stride]
+        reach = self.encoder.receptive_field
+        silent_1DT = torch.zeros(1, self.heard_rows, 2 * reach + self.stride, device=self.mel_mean.device)
+        silent_1DT[:, : self.mels] = SILENCE
+        return self.encode(silent_1DT)[0, reach // self.stride]
 
-    def _values(self, mel_BMT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+    def _values(self, frames_BDT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """The quantised vectors (B, F, G, D) float32."""
-        mask_BT1 = None
-        if lengths_B is not None:
-            mask_BT1 = (torch.arange(mel_BMT.shape[2], device=mel_BMT.device)[None] < lengths_B[:, None])[..., None].to(
-                mel_BMT.dtype
-            )
-        hidden_BFV = self.encoder((mel_BMT - self.mel_mean) / self.mel_std, mask_BT1)
+        hidden_BFV = self.encoder(self.normalized(frames_BDT), mask_of(frames_BDT, lengths_B))
         return self.quantizer(hidden_BFV.unflatten(2, (self.codebooks, -1)))
+
+    def _said(self, frames_BDT: Tensor) -> Tensor:
+        """The vectors (B, F, V) that the decoder is told; in training some rows lose later codebooks."""
+        values_BFGD = self._values(frames_BDT)
+        if self.training and self.config.codebook_dropout and self.codebooks > 1:
+            values_BFGD = values_BFGD * self._kept(values_BFGD)
+        return values_BFGD.flatten(2)
 
     def _kept(self, values_BFGD: Tensor) -> Tensor:
         """(B, 1, G, 1) of ones and zeros: which codebooks of each row are heard. The first always is."""
@@ -175,21 +206,22 @@ class Codec(nn.Module):
 
 
 class CodecEncoder(nn.Module):
-    """Normalised log-mel -> the vectors to be quantised, `stride` frames in each."""
+    """Normalised frames -> the vectors to be quantised, `stride` frames in each."""
 
-    def __init__(self, config: CodecConfig, mels: int, width: int) -> None:
+    def __init__(self, config: CodecConfig, rows: int, width: int) -> None:
+        """`rows`: of a frame that it hears."""
         super().__init__()
         self.config = config
-        self.enter = nn.Conv1d(mels, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
+        self.enter = nn.Conv1d(rows, config.channels, ENTER_KERNEL, padding=ENTER_KERNEL // 2)
         self.norm = nn.LayerNorm(config.channels)
         self.stack = ConvNeXtStack(config.channels, config.expansion, config.kernel, config.encoder_blocks)
         self.out = nn.Linear(config.channels * config.stride, config.codebooks * width)
 
-    def forward(self, mel_BMT: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
-        """(B, M, T), mask (B, T, 1) or None -> (B, ceil(T / stride), codebooks * width)."""
+    def forward(self, frames_BDT: Tensor, mask_BT1: Tensor | None = None) -> Tensor:
+        """(B, D, T), mask (B, T, 1) or None -> (B, ceil(T / stride), codebooks * width)."""
         if mask_BT1 is not None:
-            mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
-        x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
+            frames_BDT = frames_BDT * mask_BT1.transpose(1, 2)
+        x_BTC = self.stack(self.norm(self.enter(frames_BDT).transpose(1, 2)), mask_BT1)
         if mask_BT1 is not None:
             x_BTC = x_BTC * mask_BT1
         missing = -x_BTC.shape[1] % self.config.stride
@@ -202,7 +234,7 @@ class CodecEncoder(nn.Module):
         return -(-frames // self.config.stride) * self.config.stride
 
 
-class CodecDecoder(nn.Module):
+class VocosDecoder(nn.Module):
     """Codes' vectors -> a learned spectrogram at the mel's frame rate -> samples. The only part that a bundle holds."""
 
     def __init__(self, config: CodecConfig, mels: int, width: int, n_fft: int, hop: int) -> None:

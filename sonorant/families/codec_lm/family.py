@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
-
-from sonorant.arrays import Floats, Integers, Ints
+from sonorant.arrays import Integers, Ints
 from sonorant.families.family import Family, Hear, ModelKind
 
 if TYPE_CHECKING:
@@ -60,7 +58,7 @@ class LanguageModel(ModelKind):
 
 
 class Codec(ModelKind):
-    """Log-mel to codes, and codes to samples; trained here or taken from elsewhere."""
+    """Log-mel and pitch to codes, and codes to samples; trained here or taken from elsewhere."""
 
     name, title = "codec", "codec"
     why_no_qat = "a codec is not trained on, as a language model has learned its codes"
@@ -71,7 +69,7 @@ class Codec(ModelKind):
         return CodecConfig
 
     def settings(self) -> type[TrainConfig]:
-        from sonorant.families.codec_lm.training import CodecTrainConfig
+        from sonorant.families.codec_lm.codec_training import CodecTrainConfig
 
         return CodecTrainConfig
 
@@ -81,7 +79,7 @@ class Codec(ModelKind):
         return build_codec(description)
 
     def make_recipe(self, model: dict[str, Any], train: dict[str, Any], features: Path, codes: Path | None) -> Recipe:
-        from sonorant.families.codec_lm.training import CodecRecipe
+        from sonorant.families.codec_lm.codec_training import CodecRecipe
 
         return CodecRecipe(model, train, features)
 
@@ -111,8 +109,11 @@ class CodecLm(Family):
 
     name = "codec_lm"
     predictor, waveform = LanguageModel(), Codec()
-    graphs = ("encoder", "prefill", "step", "vocoder")
+    graphs = ("encoder", "prefill", "step", "decoder", "vocoder")
+    optional_graphs = ("decoder",)  # of codecs with a source
+    waveform_graphs = ("decoder", "vocoder")
     autoregressive = True
+    why_not_adapted = "a language model has learned the codec's codes"
 
     def loaders(self) -> Mapping[str, Callable[[Bundle, LoadOptions], Any]]:
         from sonorant.families.codec_lm.runtimes import LOADERS
@@ -122,9 +123,7 @@ class CodecLm(Family):
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         from sonorant.families.codec_lm.synthesis import CodecLmSpeaking
 
-        described = bundle.description
-        assert described.decoding is not None  # or `read_bundle` had refused it
-        return CodecLmSpeaking(runtime, described.decoding, described.receptive_field.vocoder)
+        return CodecLmSpeaking(runtime, bundle.description)
 
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
         from sonorant.families.codec_lm.synthesis import codes_of
@@ -137,17 +136,24 @@ class CodecLm(Family):
         return CodecLanguageModels.load(predictor, waveform)
 
     def interface(self, description: VoiceDescription) -> Interface:
+        from sonorant.families.codec_lm.sounding import has_source
+
         assert description.decoding is not None  # or `read_bundle` had refused it
         layers = range(description.decoding.layers)
         cache = {f"{side}_{layer}": "float32" for side in ("key", "value") for layer in layers}
         step = {"codes": "int64", "state": "float32", "age": "int64", "position": "int64", "slot_position": "int64"}
         prompt = {"prompt": "int64", "prompt_lengths": "int64"}
         new = {f"new_{name}": "float32" for name in cache}
+        codes = {"codes": "int64", "lengths": "int64"}
+        sound = {
+            "decoder": (codes, {"frames": "float32"}),
+            "vocoder": ({"frames": "float32", "lengths": "int64"}, {"samples": "float32"}),
+        }
         return {
             "encoder": ({"tokens": "int64", "lengths": "int64", "speaker": "int64"}, {"states": "float32"}),
             "prefill": ({"states": "float32", "lengths": "int64", **prompt}, {**cache, "position": "int64"}),
             "step": ({**step, **cache}, {"logits": "float32", "advance": "float32", **new}),
-            "vocoder": ({"codes": "int64", "lengths": "int64"}, {"samples": "float32"}),
+            **(sound if has_source(description) else {"vocoder": (codes, {"samples": "float32"})}),
         }
 
     def candidate(self) -> type[Candidate]:
@@ -161,15 +167,10 @@ class CodecLm(Family):
         return expect_tokens(bundle, trained, utterances, name)
 
     def hear(self, description: VoiceDescription, waveform: Path) -> Hear:
+        from sonorant.families.codec_lm.copying import hearing
         from sonorant.families.codec_lm.saved import load_codec
 
-        codec, _ = load_codec(waveform)
-
-        def hear(mel_MT: Floats, samples_S: Floats) -> tuple[NDArray[Any], int]:
-            codes_FG = codec.encode_utterance(mel_MT, samples_S)
-            return codes_FG, len(codes_FG)
-
-        return hear
+        return hearing(load_codec(waveform)[0], description.audio)
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         from sonorant.families.codec_lm.codec_stage import encode_corpus

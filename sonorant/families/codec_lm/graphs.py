@@ -1,4 +1,4 @@
-"""The codec language model and its codec as the graphs of a bundle.
+"""The codec language model and its codec as the graphs of a bundle; the codec's own are in `codec_graphs.py`.
 
 The step graph has no memory: it attends to a cache that the caller keeps and, separately, to its own position, and
 joins the scores. So no cache is copied; the caller writes each step's new keys and values into its own buffers. A voice
@@ -6,26 +6,26 @@ that takes prompts has one more graph, from a recording to codes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from sonorant.audio.mel import FLOOR, MelConfig, mel_filterbank
+from sonorant.audio.mel import MelConfig
 from sonorant.decoding.settings import DecodingConfig, DecodingDescription, Pace
 from sonorant.errors import SonorantError
 from sonorant.export.comparison import Arrays
 from sonorant.export.onnx import ExportConfig, Traced, write_graph
 from sonorant.families.codec_lm.codec import Codec, SoundCodec
+from sonorant.families.codec_lm.codec_graphs import export_decoder, export_prompt, export_source_vocoder, export_vocoder
 from sonorant.families.codec_lm.language_model import LanguageModel
 from sonorant.families.codec_lm.onnx_runtime import cache_names
 from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, refuse_without_graph
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
+from sonorant.families.codec_lm.source_codec import SourceCodec
 from sonorant.files import sha256_file
 from sonorant.layers.cache import DynamicCache
 from sonorant.runtime.bundle import ReceptiveField
@@ -62,12 +62,17 @@ class CodecLanguageModels:
         export_encoder(self.predictor, files["encoder"], config)
         export_prefill(self.predictor, files["prefill"], config)
         export_step(self.predictor, files["step"], config)
-        export_vocoder(self.waveform, files["vocoder"], config)
+        if isinstance(self.waveform, SourceCodec):
+            export_decoder(self.waveform, files["decoder"], config)
+            export_source_vocoder(self.waveform, files["vocoder"], config)
+        else:
+            export_vocoder(self.waveform, files["vocoder"], config)
 
     @property
     def receptive_field(self) -> ReceptiveField:
-        """How far the codec's decoder sees, in code frames."""
-        return ReceptiveField(decoder=0, vocoder=self.waveform.receptive_field)
+        """How far the codec's graphs see: the decoder code frames, the vocoder what it is given."""
+        decoder = self.waveform.frames_receptive_field if isinstance(self.waveform, SourceCodec) else 0
+        return ReceptiveField(decoder=decoder, vocoder=self.waveform.receptive_field)
 
     def write_prompt(self, path: Path, config: ExportConfig) -> bool:
         """As `Models.write_prompt`; a codec from elsewhere hears samples in ways of its own, and has none."""
@@ -156,15 +161,6 @@ class _Stepping(Traced):
         return logits, advance, *cache.new
 
 
-class _Vocoding(nn.Module):
-    def __init__(self, codec: SoundCodec) -> None:
-        super().__init__()
-        self.codec = codec
-
-    def forward(self, codes: Tensor, lengths: Tensor) -> Tensor:
-        return self.codec.decode(codes, lengths)
-
-
 def export_encoder(model: LanguageModel, path: Path, config: ExportConfig) -> None:
     """Write the graph of `LanguageModel.encode_speech`, of any size. Raises SonorantError if it is not valid ONNX."""
     example = {
@@ -221,46 +217,3 @@ def export_step(model: LanguageModel, path: Path, config: ExportConfig) -> None:
     inputs = {**rows, "slot_position": {0: "batch", 1: "slots"}, **caches}
     outputs = ("logits", "advance", *(f"new_{name}" for name in caches))
     write_graph(_Stepping(model), example, inputs, outputs, path, config)
-
-
-def export_vocoder(codec: SoundCodec, path: Path, config: ExportConfig) -> None:
-    """Write the graph codes (batch, frames, codebooks) int64, lengths (batch,) int64 -> samples (batch, frames *
-    samples a frame) float32, of any batch and length. Raises SonorantError if it is not valid ONNX."""
-    example = {"codes": torch.zeros(2, 9, codec.codebooks, dtype=torch.int64), "lengths": torch.tensor([9, 8])}
-    inputs = {"codes": {0: "batch", 1: "frames"}, "lengths": {0: "batch"}}
-    write_graph(_Vocoding(codec), example, inputs, ("samples",), path, config)
-
-
-class _Listening(nn.Module):
-    """`log_mel` and `Codec.encode` in one forward pass. Engines lack a Fourier transform, so it is a convolution."""
-
-    filters_MF: Tensor
-    waves_W1S: Tensor
-
-    def __init__(self, codec: Codec, audio: MelConfig) -> None:
-        super().__init__()
-        self.codec, self.audio = codec, audio
-        time_S = torch.arange(audio.n_fft)
-        # The product modulo a period, so that no angle is too large to be exact.
-        turns_FS = (torch.arange(audio.n_fft // 2 + 1)[:, None] * time_S % audio.n_fft).double() / audio.n_fft
-        window_S = torch.hann_window(audio.n_fft, periodic=True, dtype=torch.float64)
-        waves_WS = torch.cat([(2 * math.pi * turns_FS).cos(), (2 * math.pi * turns_FS).sin()]) * window_S
-        self.register_buffer("waves_W1S", waves_WS[:, None].float())
-        self.register_buffer("filters_MF", torch.from_numpy(mel_filterbank(audio)))
-
-    def forward(self, samples: Tensor) -> Tensor:
-        around = (self.audio.n_fft - self.audio.hop) // 2
-        mirrored_B1S = F.pad(samples.flatten(1)[:, None], (around, around), mode="reflect")
-        cosine_BFT, sine_BFT = F.conv1d(mirrored_B1S, self.waves_W1S, stride=self.audio.hop).chunk(2, dim=1)
-        magnitude_BFT = (cosine_BFT.square() + sine_BFT.square()).sqrt()
-        return cast(Tensor, self.codec.encode((self.filters_MF @ magnitude_BFT).clamp(min=FLOOR).log()))
-
-
-def export_prompt(codec: Codec, audio: MelConfig, path: Path, config: ExportConfig) -> None:
-    """Write the graph samples (batch, frames, samples a code frame) float32 -> codes (batch, frames, codebooks) int64.
-
-    Codes are those of `Codec.encode`, except where rounding tips one to its neighbour. Needs more samples than half of
-    `n_fft`, which it mirrors at both ends. Raises SonorantError if it is not valid ONNX.
-    """
-    example = {"samples": torch.zeros(2, 9, codec.samples_per_frame)}
-    write_graph(_Listening(codec, audio), example, {"samples": {0: "batch", 1: "frames"}}, ("codes",), path, config)

@@ -35,6 +35,8 @@ class OnnxTokenRuntime:
         self._encoder, self._prefill, self._step, self._vocoder = (
             open_session(graphs[name], threads, self.providers) for name in ("encoder", "prefill", "step", "vocoder")
         )
+        self._decoder = open_session(graphs["decoder"], threads, self.providers) if "decoder" in graphs else None
+        self._given = self._vocoder.get_inputs()[0].name
         self._decoding = decoding
 
     def encode(self, tokens: Ints, lengths: Ints, speaker: Ints) -> Floats:
@@ -45,8 +47,13 @@ class OnnxTokenRuntime:
         """As `TokenRuntime.stepper`; its buffers come with its first batch."""
         return OnnxStepper(self._prefill, self._step, self._decoding)
 
-    def vocode(self, codes: Ints, lengths: Ints) -> Floats:
-        samples: Floats = self._vocoder.run(["samples"], {"codes": codes, "lengths": lengths})[0]
+    def decode(self, codes: Ints, lengths: Ints) -> Floats:
+        assert self._decoder is not None  # or the voice has no source
+        frames: Floats = self._decoder.run(["frames"], {"codes": codes, "lengths": lengths})[0]
+        return frames
+
+    def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
+        samples: Floats = self._vocoder.run(["samples"], {self._given: frames, "lengths": lengths})[0]
         return samples
 
 

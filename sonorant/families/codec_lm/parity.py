@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 from array_api_compat import array_namespace
+from numpy.typing import NDArray
 
-from sonorant.arrays import Floats, Integers
+from sonorant.arrays import Floats, Integers, Ints
+from sonorant.audio.pitch import SourceRows
 from sonorant.decoding.advance import complete, looked_at
-from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.state import State, start_state
 from sonorant.export.candidate import Candidate, Expected, Trained
 from sonorant.export.comparison import TOGETHER, Arrays, batches
@@ -28,9 +29,10 @@ from sonorant.families.codec_lm.parity_checks import (
     each_row,
 )
 from sonorant.families.codec_lm.saved import load_language_model
+from sonorant.families.codec_lm.sounding import decoding_of, has_source
 from sonorant.families.parallel.parity_checks import without_cases
 from sonorant.layers.cache import DynamicCache
-from sonorant.runtime.bundle import Bundle
+from sonorant.runtime.bundle import Bundle, VoiceDescription
 from sonorant.runtime.onnx import CPU, ON_CUDA, open_session
 from sonorant.runtime.runtimes import LoadOptions, TokenRuntime, load_runtime
 
@@ -39,7 +41,7 @@ STEPS = (0, 1, 7, 40)
 
 
 class TokenCandidate(Candidate):
-    """Encoder, prefill, step and vocoder of one variant under one runtime."""
+    """Encoder, prefill, step, decoder if any, and vocoder of one variant under one runtime."""
 
     def computing(self) -> dict[str, Callable[[], Any]]:
         """Values, distance from float, tokens, padding, parts."""
@@ -71,7 +73,7 @@ class TokenCandidate(Candidate):
 
     def _parts(self) -> dict[str, Any]:
         longest = max(self.expected.cases, key=lambda case: case.codes.shape[1])
-        return check_chunks(self.measured(), longest, self.bundle.description.receptive_field.vocoder)
+        return check_chunks(self.measured(), longest, self.bundle.description.receptive_field)
 
     def _same_tokens(self, expected: Expected) -> dict[str, Any]:
         likelihoods = expected.runtime.likelihoods
@@ -98,9 +100,9 @@ class TokenCandidate(Candidate):
 class Reference:
     """The trained models under torch: what every candidate is compared with."""
 
-    def __init__(self, runtime: TokenRuntime, model: LanguageModel, description: DecodingDescription) -> None:
+    def __init__(self, runtime: TokenRuntime, model: LanguageModel, voice: VoiceDescription) -> None:
         """`runtime`: the trained models with a growing cache; `model`: the language model alone."""
-        self.runtime, self.model, self.description = runtime, model, description
+        self.runtime, self.model, self.voice, self.description = runtime, model, voice, decoding_of(voice)
 
     @torch.inference_mode()
     def follow(self, inputs: Arrays, number: int) -> TokenCase:
@@ -115,6 +117,7 @@ class Reference:
             path.append(State(*(np.array(field) for field in stepper.run(path[-1], 1))))
         lengths = path[-1].ended_B
         codes = frames_of(path[-1].grid_BSG, lengths)
+        frames, vocoded, stride = self._sounding(codes, lengths)
         case = TokenCase(
             inputs,
             states,
@@ -126,9 +129,20 @@ class Reference:
             tuple(path),
             codes,
             lengths,
-            self.runtime.vocode(codes, lengths),
+            frames,
+            vocoded,
+            stride,
+            self.runtime.vocode(vocoded, lengths * stride),
         )
         return self._with_graphs(case)
+
+    def _sounding(self, codes: Ints, lengths: Ints) -> tuple[Floats | None, NDArray[Any], int]:
+        """Output of the graph `decoder`, what the graph `vocoder` is given, and frames of that a code frame."""
+        if not has_source(self.voice):
+            return None, codes, 1
+        frames = self.runtime.decode(codes, lengths)
+        source = SourceRows(self.voice.audio.sample_rate, self.voice.audio.hop)
+        return frames, source.append(frames), self.description.stride
 
     def likelihoods(self, case: TokenCase) -> Iterator[tuple[Floats, Floats]]:
         """Logits of codes (B, G, K) and of the pointer (B, A) before each step of a case's path."""
@@ -187,10 +201,8 @@ def _held(cache: DynamicCache) -> Arrays:
 
 def expect_tokens(bundle: Bundle, trained: Trained, utterances: Sequence[Integers], name: str) -> Expected:
     """Run the trained models on the shortest, a middle and the longest utterance (N, 3), alone and together."""
-    description = bundle.description.decoding
-    assert description is not None
     runtime: Any = load_runtime("torch", bundle, LoadOptions(trained=trained, batches=(1, TOGETHER)))
-    reference = Reference(runtime, load_language_model(trained[0])[0], description)
+    reference = Reference(runtime, load_language_model(trained[0])[0], bundle.description)
     few = [utterances[number] for number in sorted({0, len(utterances) // 2, len(utterances) - 1})]
     inputs = [
         {key: one[key] for key in ("tokens", "lengths", "speaker")}

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sonorant.arrays import Floats, Ints
 from sonorant.decoding.settings import DecodingDescription
@@ -53,12 +55,23 @@ class TokenCase:
     """(B, F, G), zeros past each row's end."""
     lengths: Ints
     """Code frames of each row (B,)."""
+    frames: Floats | None
+    """Of the graph `decoder` (B, D, T); None: the voice has none."""
+    vocoded: NDArray[Any]
+    """What the graph `vocoder` is given: frames with the source's rows (B, R, T), or else the codes."""
+    stride: int
+    """Of what it is given, frames a code frame."""
     samples: Floats
 
     @property
     def batch(self) -> int:
         """Utterances."""
         return len(self.lengths)
+
+    @property
+    def vocoded_lengths(self) -> Ints:
+        """Frames of each row (B,) as the graph `vocoder` is given them."""
+        return self.lengths * self.stride
 
     @property
     def tokens(self) -> int:
@@ -72,6 +85,7 @@ class TokenCase:
         prefix = before - 1 - self.prompt.shape[1]  # slots of phonemes: of all in the batch, or none
         kept = np.r_[0, 1 : 1 + min(tokens, prefix), 1 + prefix : before].astype(int)
         per_frame = self.samples.shape[1] // max(1, self.codes.shape[1])
+        codes, given = self.codes[one, :frames], frames * self.stride
         return TokenCase(
             inputs={name: values[one] for name, values in self.inputs.items()}
             | {"tokens": self.inputs["tokens"][one, :tokens]},
@@ -84,8 +98,11 @@ class TokenCase:
             ),
             rules=Rules(*(field[one] for field in self.rules)),
             path=tuple(State(*(field if field.ndim == 0 else field[one] for field in state)) for state in self.path),
-            codes=self.codes[one, :frames],
+            codes=codes,
             lengths=self.lengths[one],
+            frames=None if self.frames is None else self.frames[one, :, :given],
+            vocoded=codes if self.frames is None else self.vocoded[one, :, :given],
+            stride=self.stride,
             samples=self.samples[one, : frames * per_frame],
         )
 

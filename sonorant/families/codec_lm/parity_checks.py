@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sonorant.arrays import Floats
+from sonorant.arrays import Floats, Ints
 from sonorant.audio.mel import MelConfig
 from sonorant.decoding.advance import LOG_HALF
 from sonorant.decoding.session import Stepper
@@ -22,7 +22,8 @@ from sonorant.export.comparison import Arrays
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.codec_lm.parity_cases import TokenCase, frames_of, padded_cache
 from sonorant.families.parallel.parity_checks import PARTS, compare, row_of, summary_of, where_of
-from sonorant.runtime.chunks import vocode_chunks
+from sonorant.runtime.bundle import ReceptiveField
+from sonorant.runtime.chunks import Computing, compute_chunks
 from sonorant.runtime.runtimes import TokenRuntime
 
 Graphs = Callable[[str, Arrays], Arrays]
@@ -45,7 +46,10 @@ class Measured:
     def compute(self, case: TokenCase) -> TokenCase:
         """The case as the candidate computes it; prefill and steps are kept if it has no such graphs."""
         computed = dataclasses.replace(
-            case, states=self.runtime.encode(**case.inputs), samples=self.runtime.vocode(case.codes, case.lengths)
+            case,
+            states=self.runtime.encode(**case.inputs),
+            frames=None if case.frames is None else self.runtime.decode(case.codes, case.lengths),
+            samples=self.runtime.vocode(case.vocoded, case.vocoded_lengths),
         )
         if self.graphs is None:
             return computed
@@ -76,6 +80,8 @@ def _outputs(case: TokenCase, graphs: bool) -> Iterator[tuple[str, int, str, NDA
         for step in case.steps:
             for output in sorted(step.outputs):
                 yield "step", step.number, output, step.outputs[output]
+    if case.frames is not None:
+        yield "decoder", case.codes.shape[1], "frames", case.frames
     yield "vocoder", case.codes.shape[1], "samples", case.samples
 
 
@@ -90,9 +96,12 @@ def _real(output: str, prefilled: Arrays) -> NDArray[Any]:
 
 
 def check_values(measured: Measured, expected: Expected) -> dict[str, Any]:
-    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step and vocoder; `length`
-    counts tokens, tokens, steps, code frames. Without graphs, prefill and step are "not run: <why>"."""
-    rows: dict[str, list[dict[str, Any]]] = {"encoder": [], "prefill": [], "step": [], "vocoder": []}
+    """As `sonorant.families.parallel.parity_checks.check_values`, for encoder, prefill, step, decoder if any, and
+    vocoder; `length` counts tokens, tokens, steps, code frames, code frames. Without graphs, prefill and step are "not
+    run: <why>"."""
+    decoder = ("decoder",) if any(case.frames is not None for case in expected.cases) else ()
+    names = ("encoder", "prefill", "step", *decoder, "vocoder")
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for case in expected.cases:
         for graph, row in measured.compare(measured.compute(case), case, case.batch, expected.name):
             rows[graph].append(row)
@@ -200,11 +209,21 @@ def each_row(expected: Expected) -> Expected:
     return Expected(expected.runtime, rows, f"{expected.name} in a batch")
 
 
-def check_chunks(measured: Measured, case: TokenCase, receptive_field: int) -> dict[str, Any]:
-    """The largest difference `{max_abs_diff, tolerance, parts}` between the samples of all codes and those of windows
-    with `receptive_field`. Raises Fault as `check_values`."""
-    parts = list(vocode_chunks(measured.runtime, [case.codes], case.lengths, receptive_field, PARTS, axis=1))
-    where = f"{where_of('vocoder', 'samples', case.codes.shape[1], case.batch)}, in {len(parts)} parts"
-    got, whole = np.concatenate(parts, axis=-1), measured.runtime.vocode(case.codes, case.lengths)
-    found = compare(where, "samples", got, whole, measured.audio, measured.tolerance, "the whole")
-    return {"max_abs_diff": found.max_abs_diff, "tolerance": measured.tolerance.max_abs_diff, "parts": len(parts)}
+def check_chunks(measured: Measured, case: TokenCase, receptive_field: ReceptiveField) -> dict[str, Any]:
+    """The largest difference `{max_abs_diff, tolerance, parts}` between what decoder and vocoder make of the whole and
+    of windows with their receptive fields. Raises Fault as `check_values`."""
+    runtime, found, parts = measured.runtime, [], 0
+    graphs: list[tuple[str, str, Computing, NDArray[Any], Ints, int]] = [
+        ("vocoder", "samples", runtime.vocode, case.vocoded, case.vocoded_lengths, receptive_field.vocoder)
+    ]
+    if case.frames is not None:
+        graphs.append(("decoder", "frames", runtime.decode, case.codes, case.lengths, receptive_field.decoder))
+    for graph, output, compute, given, lengths, sees in graphs:
+        axis = 1 if given is case.codes else 2
+        pieces = list(compute_chunks(compute, [given], lengths, sees, PARTS, axis=axis))
+        parts = max(parts, len(pieces))
+        where = f"{where_of(graph, output, case.codes.shape[1], case.batch)}, in {len(pieces)} parts"
+        got, whole = np.concatenate(pieces, axis=-1), compute(given, lengths)
+        value = compare(where, output, got, whole, measured.audio, measured.tolerance, "the whole")
+        found.append(value.max_abs_diff)
+    return {"max_abs_diff": max(found), "tolerance": measured.tolerance.max_abs_diff, "parts": parts}

@@ -114,8 +114,8 @@ class PretrainedCodec(nn.Module):
         self.samples_per_frame = int(self.kind.samples_per_frame(model.config))
         self.stride = self.samples_per_frame // hop
 
-    def encode_utterance(self, mel_MT: Floats, samples_S: Floats) -> Ints:
-        """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); its mel is not looked at."""
+    def encode_utterance(self, known_DT: Floats, samples_S: Floats) -> Ints:
+        """Samples (S,) of one utterance -> codes (ceil(S / samples_per_frame), G); mel and pitch are not looked at."""
         frames = -(-len(samples_S) // self.samples_per_frame)
         padded = np.pad(samples_S, (0, frames * self.samples_per_frame - len(samples_S)))
         samples_B1S = torch.from_numpy(padded)[None, None].to(next(self.model.parameters()).device)
@@ -139,6 +139,10 @@ class PretrainedCodec(nn.Module):
             for row_FG, length in zip(codes_BFG, lengths_B.tolist(), strict=True)
         ]
         return torch.stack([self._filled(row_S[None], frames)[0] for row_S in rows])
+
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """`decode`, since the frames of this codec are its codes."""
+        return self.decode(frames, lengths_B)
 
     def _decoded(self, codes_BFG: Tensor) -> Tensor:
         if not codes_BFG.shape[1]:

@@ -7,8 +7,12 @@ from sonorant.audio.mel import MelConfig
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from sonorant.families.codec_lm.language_model import LanguageModel, LanguageModelConfig
 from sonorant.families.codec_lm.pretrained_codec import PretrainedCodec, build_pretrained
+from sonorant.families.codec_lm.source_codec import SourceCodec
 from sonorant.models import load_model
 from sonorant.text.frontend import SymbolTable
+
+CODECS: dict[str, type[Codec]] = {"source_filter": SourceCodec, "vocos": Codec}
+"""By `CodecConfig.kind`."""
 
 
 def build_language_model(description: dict[str, Any]) -> LanguageModel:
@@ -30,11 +34,13 @@ def build_codec(description: dict[str, Any]) -> Codec | PretrainedCodec:
     audio = description["audio"]
     if "pretrained" in description:
         return build_pretrained(description["pretrained"], MelConfig(**audio))
-    return Codec(
-        CodecConfig(**description["config"]),
+    config = CodecConfig(**description["config"])
+    return CODECS[config.kind](
+        config,
         mels=audio["n_mels"],
         n_fft=audio["n_fft"],
         hop=audio["hop"],
+        rate=audio["sample_rate"],
         mel_mean=description["mel_mean"],
         mel_std=description["mel_std"],
     )

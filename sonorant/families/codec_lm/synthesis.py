@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.arrays import Floats, Ints
+from sonorant.audio.pitch import ROWS, track_pitch
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.session import Prompt, Session, Stepper
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.decoding.speech import check_candidates, decode_texts
 from sonorant.errors import SonorantError
-from sonorant.runtime.bundle import Bundle
-from sonorant.runtime.chunks import vocode_chunks
+from sonorant.families.codec_lm.sounding import Sounding, decoding_of, has_source
+from sonorant.runtime.bundle import Bundle, VoiceDescription
 from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
 
@@ -33,9 +34,17 @@ class CodecLmSpeaking:
     """One frame after the other; how long a sentence is shows at its end. For one thread at a time."""
 
     runtime: TokenRuntime
-    decoding: DecodingDescription
-    receptive_field: int
-    """Code frames on either side that a frame's samples depend on."""
+    description: VoiceDescription
+
+    @property
+    def decoding(self) -> DecodingDescription:
+        """How it decodes."""
+        return decoding_of(self.description)
+
+    @property
+    def sounding(self) -> Sounding:
+        """What makes sound of its codes."""
+        return Sounding(self.runtime, self.description)
 
     @cached_property
     def _stepper(self) -> Stepper:
@@ -100,8 +109,7 @@ class CodecLmSpeaking:
         states = self.runtime.encode(tokens, lengths, speaker)
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
-        parts = vocode_chunks(self.runtime, [spoken.codes_BFG], spoken.lengths_B, self.receptive_field, [size], axis=1)
-        samples = np.concatenate([np.zeros((len(lengths), 0), np.float32), *parts], axis=1)
+        samples = self.sounding.whole(spoken.codes_BFG, spoken.lengths_B, size)
         return Synthesized(
             samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.finish_reasons_B, spoken.attempts_B
         )
@@ -123,7 +131,7 @@ class CodecLmSpeaking:
                 candidates=manner.candidates,
                 prompt=prompt,
             )
-            yield from self._sound([spoken.codes_BFG], (most,), self.receptive_field, taken)
+            yield from self._sound([spoken.codes_BFG], (most,), None, taken)
             return FinishReason(int(spoken.finish_reasons_B[0]))
         first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
         session = Session(self._stepper, states, lengths, self.decoding, config, [first_of_speak], prompt)
@@ -131,22 +139,22 @@ class CodecLmSpeaking:
             min(most, math.ceil(seconds * self.decoding.frames_per_second))
             for seconds in PART_SECONDS[0 if first else -1 :]
         ]
-        short = first and manner.lookahead is not None
-        after = min(self.receptive_field, manner.lookahead or 0) if short else self.receptive_field
+        full, least = self.sounding.lookahead, self.sounding.least_lookahead
+        after = full
+        if first and manner.lookahead is not None:
+            after = max(least, min(full, manner.lookahead))
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
         if first:  # what the first part did not wait for
-            blocks[1] += self.receptive_field - after
+            blocks[1] += full - after
         yield from self._sound(_as_asked_for(session, blocks), sizes, after, taken)
         return FinishReason(int(session.finish_reasons_B[0]))
 
     def _sound(
-        self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int, taken: Allowance
+        self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int | None, taken: Allowance
     ) -> Iterator[Floats]:
         """The samples of one row's codes, in parts."""
         rate = self.decoding.samples_per_frame * self.decoding.frames_per_second
-        for samples in vocode_chunks(
-            self.runtime, codes, None, self.receptive_field, sizes, axis=1, first_after=first_after
-        ):
+        for samples in self.sounding.parts(codes, None, sizes, first_after):
             taken.take_audio(samples.shape[1] / rate)
             yield samples[0]
 
@@ -193,6 +201,16 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
         )
     if not np.isfinite(samples).all():
         raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
-    heard = samples[: frames * frame].reshape(1, frames, frame)
-    codes: Ints = open_session(graph, 1).run(["codes"], {"samples": heard})[0][0]
+    heard = samples[: frames * frame]
+    inputs = {"samples": heard.reshape(1, frames, frame)}
+    if has_source(bundle.description):
+        try:
+            pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)
+        except ModuleNotFoundError:
+            raise SonorantError(
+                f"{recording}: this voice hears the pitch of a prompt, for which pyworld is not installed; run: pip "
+                "install 'sonorant[pipeline]'"
+            ) from None
+        inputs["pitch"] = pitch.reshape(1, frames, decoding.stride, ROWS)
+    codes: Ints = open_session(graph, 1).run(["codes"], inputs)[0][0]
     return codes[: decoding.prompt_frames]

@@ -10,19 +10,21 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sonorant.arrays import Floats, Ints
 from sonorant.decoding.session import Stepper
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.families.codec_lm.saved import load_codec, load_language_model
+from sonorant.families.codec_lm.source_codec import SourceCodec
 from sonorant.families.codec_lm.torch_dynamic import DynamicStepper, TorchStep
 from sonorant.families.codec_lm.torch_static import InPlace, Record, Rooms, Shapes, StaticStepper, Tally, in_place
 from sonorant.files import sha256_file
@@ -46,10 +48,11 @@ SMALLEST = 128
 
 
 class Decodes(Protocol):
-    """What is asked of a codec: see `sonorant.families.codec_lm.codec.Codec.decode`."""
+    """What is asked of a codec: see `sonorant.families.codec_lm.codec.SoundCodec.vocode`; of one with a source also
+    `SourceCodec.frames`."""
 
-    def decode(self, codes_BFG: Tensor, lengths_B: Tensor | None = None) -> Tensor:
-        """Codes to samples."""
+    def vocode(self, frames: Tensor, lengths_B: Tensor | None = None) -> Tensor:
+        """Frames or codes to samples."""
 
 
 class TorchTokenRuntime:
@@ -68,12 +71,19 @@ class TorchTokenRuntime:
     def stepper(self) -> Stepper:
         return DynamicStepper(self._step)
 
+    def decode(self, codes: Ints, lengths: Ints) -> Floats:
+        assert isinstance(self._codec, SourceCodec)  # or the voice has no source
+        return self._computed(self._codec.frames, codes, lengths)
+
+    def vocode(self, frames: NDArray[Any], lengths: Ints) -> Floats:
+        return self._computed(self._codec.vocode, frames, lengths)
+
     @torch.inference_mode()
-    def vocode(self, codes: Ints, lengths: Ints) -> Floats:
+    def _computed(self, compute: Callable[[Tensor, Tensor], Tensor], given: NDArray[Any], lengths: Ints) -> Floats:
         device, half = self._step.device, self._step.half
         with torch.autocast(device.type, half, enabled=half is not None, cache_enabled=False):
-            samples = self._codec.decode(torch.tensor(codes, device=device), torch.tensor(lengths, device=device))
-        result: Floats = samples.float().cpu().numpy()
+            computed = compute(torch.tensor(given, device=device), torch.tensor(lengths, device=device))
+        result: Floats = computed.float().cpu().numpy()
         return result
 
 

@@ -1,4 +1,4 @@
-"""How the family codec_lm learns: the codec by spectra, the language model by alignment, codes and advances."""
+"""How the language model learns: by alignment, codes and advances."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,34 +14,12 @@ from sonorant.data.batches import Batch
 from sonorant.data.codes import CodeBatches, CodeStore
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
-from sonorant.families.codec_lm.codec import CodecConfig
 from sonorant.families.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
 from sonorant.layers.alignment import ages, align, pointers, prior_loss, stay_at_end
 from sonorant.models import build, describe
 from sonorant.training.initial import Initial, Taken
 from sonorant.training.recipe import Phase, Term
 from sonorant.training.utterances import Utterances, UtteranceTrainConfig, on_device_of, write_alignment
-from sonorant.training.waveform import WaveformRecipe, WaveformTrainConfig
-
-
-@dataclass(frozen=True, kw_only=True)
-class CodecTrainConfig(WaveformTrainConfig):
-    """Training of the codec."""
-
-
-class CodecRecipe(WaveformRecipe):
-    """The codec with its features: mel in, samples out; implements `Recipe`. The model draws the codebooks that a row
-    loses, from the micro-batch's seed."""
-
-    name = "codec"
-    sizes = CodecConfig
-    settings = CodecTrainConfig
-
-    def start_from(self, initial: Initial) -> Taken:
-        """As any waveform model, with the mel's statistics of the initial weights, whose units they use."""
-        taken = super().start_from(initial)
-        self._description |= {key: initial.description[key] for key in ("mel_mean", "mel_std")}
-        return taken
 
 
 @dataclass(frozen=True, kw_only=True)

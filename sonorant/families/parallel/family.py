@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from sonorant.families.family import Family, Hear, ModelKind
 if TYPE_CHECKING:
     from torch import nn
 
+    from sonorant.data.features import FeatureStore
     from sonorant.export.candidate import Candidate, Expected, Trained
     from sonorant.export.graph_files import Interface
     from sonorant.export.voice import Models
@@ -97,6 +98,7 @@ class Parallel(Family):
     predictor, waveform = Acoustic(), Vocoder()
     graphs = ("encoder", "decoder", "vocoder")
     autoregressive = False
+    why_not_adapted = ""
 
     def check_pair(self, predictor: Any, waveform: Any) -> None:
         if waveform.kind == "source_filter" and not predictor.prosody:
@@ -157,6 +159,11 @@ class Parallel(Family):
             return SourceRows(rate, hop).append(known_DT[None])[0], frames
 
         return frames_of
+
+    def predicted_mels(self, predictor: Path, store: FeatureStore) -> Iterator[Floats]:
+        from sonorant.families.parallel.training import predicted_mels
+
+        return predicted_mels(predictor, store)
 
     def write_codes(self, waveform: Path, features: Path, out: Path) -> None:
         from sonorant.data.codes import write_no_codes

@@ -13,7 +13,7 @@ from sonorant.export.comparison import Arrays, Case, Difference, check_ends, dif
 from sonorant.export.tolerance import Fault, Tolerance
 from sonorant.families.parallel.synthesis import vocoder_frames
 from sonorant.runtime.bundle import ReceptiveField, VoiceDescription
-from sonorant.runtime.chunks import decode_chunks, vocode_chunks
+from sonorant.runtime.chunks import compute_chunks, decode_chunks
 from sonorant.runtime.runtimes import Runtime
 
 NUDGE = 1.003
@@ -116,7 +116,7 @@ def check_chunks(
     """The largest difference `{max_abs_diff, tolerance, parts}` between the whole and its parts, each computed with its
     receptive field. Raises Fault as `check_values`."""
     decoded = list(decode_chunks(runtime, case.states, case.ends, receptive_field.decoder, PARTS))
-    spoken = list(vocode_chunks(runtime, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
+    spoken = list(compute_chunks(runtime.vocode, [case.frames], case.lengths, receptive_field.vocoder, PARTS))
     found = []
     for graph, output, parts, whole in (
         ("decoder", "mel", decoded, runtime.decode(case.states, case.ends, case.time)),

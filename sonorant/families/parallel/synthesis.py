@@ -13,7 +13,7 @@ from sonorant.audio.pitch import with_source
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.bundle import VoiceDescription
-from sonorant.runtime.chunks import decode_chunks, vocode_chunks
+from sonorant.runtime.chunks import compute_chunks, decode_chunks
 from sonorant.runtime.runtimes import Runtime
 from sonorant.runtime.speaking import (
     FASTEST,
@@ -88,8 +88,8 @@ class ParallelSpeaking:
         mel = decode_chunks(
             self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:])
         )
-        for samples in vocode_chunks(
-            self.runtime, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes
+        for samples in compute_chunks(
+            self.runtime.vocode, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes
         ):
             yield samples[0]
         return FinishReason.WELL
@@ -99,7 +99,7 @@ def speak(runtime: Runtime, states: Floats, ends: Ints, description: VoiceDescri
     """Output of `encode` -> samples (B, T * hop), computing about `limit` frames, all rows together, at once."""
     sees, sizes = description.receptive_field, [max(1, limit // len(ends))]
     frames = vocoder_frames(decode_chunks(runtime, states, ends, sees.decoder, sizes), description)
-    return np.concatenate(list(vocode_chunks(runtime, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
+    return np.concatenate(list(compute_chunks(runtime.vocode, frames, ends[:, -1], sees.vocoder, sizes)), axis=1)
 
 
 def takes_prosody(description: VoiceDescription) -> bool:

@@ -1,5 +1,7 @@
-"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra."""
+"""How the parallel family learns: the acoustic model by alignment, durations and mel; the vocoder by spectra, in the
+end from what the acoustic model says of the recordings."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -9,11 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from sonorant.arrays import Floats
 from sonorant.audio.mel import griffin_lim
 from sonorant.audio.wav import write_wav
 from sonorant.data.batches import Batch, UtteranceBatches
+from sonorant.data.features import FeatureStore
 from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
 from sonorant.families.parallel.acoustic import UNVOICED, AcousticConfig, AcousticModel
+from sonorant.families.parallel.saved import load_acoustic
 from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.layers.alignment import align, prior_loss
 from sonorant.models import build, describe
@@ -115,6 +121,37 @@ class AcousticRecipe(Utterances):
         write_alignment(folder / "alignment.npz", durations_BN[0])
         audio = self.store.audio
         write_wav(folder / "sample.wav", griffin_lim(mel_BMT[0].cpu(), audio).numpy(), audio.sample_rate)
+
+
+@torch.no_grad()
+def predicted_mels(folder: Path, store: FeatureStore) -> Iterator[Floats]:
+    """Log-mel (T, M) float32 of each utterance in turn, as the acoustic model in `folder` says it in the recording's
+    time: ground-truth-aligned synthesis (Shen et al. 2018, "Tacotron 2", 2.3; Kong et al. 2020, "HiFi-GAN", 4.4).
+
+    Raises SonorantError if it was trained on other speakers, symbols or mels."""
+    model, description = load_acoustic(folder)
+    for key in ("audio", "symbols", "speakers"):
+        if description[key] != store.header[key]:
+            raise SonorantError(f"{folder}: trained with other {key} than {store.path} has; run: dvc repro adapt")
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    for item in range(len(store)):
+        alone = UtteranceBatches(store, [MicroBatch(0, 0, np.array([item]))])[0]
+        mel_BTM = say_in_time(model, on_device_of(model, alone))
+        yield mel_BTM[0, : store.frames[item]].cpu().numpy()
+
+
+def say_in_time(model: AcousticModel, batch: Batch) -> Tensor:
+    """Batch of `UtteranceBatches` -> log-mel (B, T, M) of its texts, each token as long, as high and as loud as in the
+    recording: the durations are those of the alignment search that the model learned by."""
+    lengths = batch["token_lengths"], batch["mel_lengths"]
+    encoded = model.encode(batch["tokens"], batch["token_lengths"], batch["speaker"])
+    durations_BN = align(encoded.prior_BNM.float(), model.normalize(batch["mel"]), *lengths)
+    prosody_BN2 = encoded.prosody_BN2
+    if prosody_BN2 is not None:
+        prosody_BN2, _ = model.prosody_of(batch["mel"], batch["pitch"], durations_BN)
+    states_BNP = model.states(encoded, batch["speaker"], prosody_BN2)
+    time_T = torch.arange(batch["mel"].shape[1], device=durations_BN.device)
+    return model.decode(states_BNP, durations_BN.cumsum(1), time_T)[:, : model.mels].transpose(1, 2)
 
 
 @dataclass(frozen=True, kw_only=True)

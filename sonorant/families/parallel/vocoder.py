@@ -64,7 +64,7 @@ class Vocos(nn.Module):
         -1..1. A row is as it would be alone, a part like the same part of the whole with `receptive_field` frames
         around it."""
         mel_BMT = frames_BRT if frames_BRT.shape[1] == self.mels else frames_BRT[:, : self.mels]
-        mask_BT1 = _mask(mel_BMT, lengths_B)
+        mask_BT1 = mask_of(mel_BMT, lengths_B)
         if mask_BT1 is not None:
             mel_BMT = mel_BMT * mask_BT1.transpose(1, 2)
         x_BTC = self.stack(self.norm(self.enter(mel_BMT).transpose(1, 2)), mask_BT1)
@@ -110,7 +110,7 @@ class SourceFilter(nn.Module):
 
     def forward(self, frames_BRT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """As `Vocos.forward`, of all R rows. P below are the filters of all frames, T * `FILTERS`."""
-        mask_BT1 = _mask(frames_BRT, lengths_B)
+        mask_BT1 = mask_of(frames_BRT, lengths_B)
         known_BDT = frames_BRT[:, : self.mels + ROWS]
         if mask_BT1 is not None:
             known_BDT = known_BDT * mask_BT1.transpose(1, 2)
@@ -154,7 +154,7 @@ class SourceFilter(nn.Module):
         return max(-(-reach // FILTERS) + network, -(-2 * reach // FILTERS) + 1)
 
 
-def _mask(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
+def mask_of(frames_BRT: Tensor, lengths_B: Tensor | None) -> Tensor | None:
     """(B, T, 1) of ones and zeros; None: all frames are real."""
     if lengths_B is None:
         return None

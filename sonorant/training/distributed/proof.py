@@ -162,9 +162,9 @@ def _explicit(trained: TrainStep, step: int, micro_batches: list[MicroBatch], ro
     summed = [torch.zeros_like(parameter) for phase in recipe.phases for parameter in phase.module.parameters()]
     for (micro_batch, weight), row in zip(shard(micro_batches, ranks.rank, ranks.world_size), rows, strict=True):
         batch = {name: value.to(ranks.device) for name, value in row.items()}
-        torch.manual_seed(seed_of(recipe.config.seed, micro_batch))
         gradients: list[torch.Tensor] = []
         for phase in recipe.phases:
+            torch.manual_seed(seed_of(recipe.config.seed, micro_batch))  # each draws what it draws in the step
             with trained.autocast():
                 losses = phase.module(batch, step)
             loss = trained.scaler.scale(weighted(phase, losses, totals) * weight)

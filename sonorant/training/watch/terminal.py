@@ -100,7 +100,7 @@ def drawn(view: View) -> Group:
     if view.state == "running" and not view.findings:
         parts.append(Text("no rank is idle, slow or at a limit", style="green"))
     if view.message:
-        parts.append(Text(view.message, style="red"))
+        parts.append(Text(view.message, style="" if view.state == "finished" else "red"))
     return Group(*parts)
 
 

@@ -47,7 +47,7 @@ class View:
     state: str
     """starting, running, or one of ENDS."""
     message: str
-    """Why it failed; empty otherwise."""
+    """Why it failed, or finished before its last step; empty otherwise."""
     step: int
     steps: int
     pace: float | None

@@ -1,0 +1,162 @@
+"""A learning curve: the same training on fewer and on all minutes of the recordings, under several seeds.
+
+It is a comparison of given arms, as `compare.py` makes them: kept in the storage, shared by workers, gone on with.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from flows.tuning.compare import FIRST_SEED, seed_settings
+from flows.tuning.figures import MINUTES, Figure, NoFigure
+from flows.tuning.search import Search, Values
+from flows.tuning.sizes import ALL, MORE, REPORT, STUDY, corpus_path, files_below, read_sizes
+from flows.tuning.study import ARM, DETAILS, TuningStudy, load_study, make_comparison, open_storage
+from sonorant.errors import SonorantError
+from sonorant.files import write_json, write_text
+from sonorant.learning_curve.fit import Curve, curve_of
+from sonorant.learning_curve.page import as_json, curve_page, sentences_of
+from sonorant.learning_curve.points import Point
+from sonorant.learning_curve.sentences import Measure
+
+KEY = "features.minutes"
+ALIKE = 0.99
+"""A share of all minutes from which a size is no other than all."""
+CHEAP: dict[str, Any] = {
+    "quantize.method": "ptq",
+    "verify.runtimes": ["onnxruntime"],
+    "evaluate.latency_repeats": 3,
+    "evaluate.hear_slower": False,
+}
+"""Settings of every trial: int8 is not trained and speed hardly timed, which fp32's figures do not need."""
+MEASURES = (
+    Measure(
+        name="intelligibility.fp32.above_recordings.wer",
+        words="words misunderstood beyond the recordings' own",
+        unit="points",
+    ),
+    Measure(name="naturalness.fp32.dnsmos_below_recordings", words="DNSMOS below the recordings'", unit="points"),
+    Measure(name="naturalness.fp32.pitch_correlation", words="likeness of the melody to the recordings'"),
+    Measure(
+        name="short_texts.fp32.short.faulty_rate", words="short texts with a word lost", unit="points", scale=100.0
+    ),
+)
+"""The figures that a curve shows unless others are asked for."""
+
+
+def begin_curve(sizes: str, seeds: int, figures: Sequence[str], name: str = STUDY, root: Path = Path()) -> TuningStudy:
+    """The study of a learning curve; trials that it has already are kept. Raises SonorantError for what cannot work."""
+    from flows.graph import read_graph
+    from flows.tuning.begin import base_of  # imports torch, which showing a curve can do without
+    from flows.workspace import check_overrides
+
+    if seeds < 2:
+        raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 3 are a good number")
+    minutes = read_sizes(sizes)
+    search = Search(
+        study=name,
+        objectives={MINUTES: "maximize"},  # it decides nothing; the figures of a curve are noted beside it
+        also=list(figures) or [measure.name for measure in MEASURES],
+        space={KEY: Values(choices=[*minutes, None])},
+        fixed=cheap(figures),
+    )
+    for settings in ({KEY: minutes[0]}, search.fixed):
+        check_overrides(root / "params.yaml", settings)
+    graph = read_graph(root.resolve())
+    for figure in map(Figure, figures):
+        figure.stage(graph)
+        with suppress(NoFigure):  # a voice before this one lacked it
+            figure.check(root)
+    _refuse_other_figures(search)
+    arms = {
+        f"{label} {seed}": {**search.fixed, KEY: value, **seed_settings(seed)}
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds)  # a curve of the first seed is there first
+        for label, value in [*((f"{size:g}", size) for size in minutes), (ALL, None)]
+    }
+    base = base_of(search, graph, root) | {"the files of corpus.path": files_below(corpus_path(root))}
+    return make_comparison(search, name, arms, base)
+
+
+def _refuse_other_figures(search: Search) -> None:
+    """Raise SonorantError if a study of that name notes other figures, or is no curve."""
+    storage = open_storage()
+    if search.study not in optuna.get_all_study_names(storage):
+        return
+    there = load_study(storage, search.study)
+    if not there.compares or there.search.objectives != search.objectives or there.search.also != search.also:
+        raise SonorantError(f"study '{search.study}' exists with other figures: give this one another name (--name)")
+
+
+def cheap(figures: Sequence[str]) -> dict[str, Any]:
+    """Settings that leave out what the figures do not need; nothing of int8 or speed where a figure is of them."""
+    if any("int8" in figure or figure.startswith(("speed.", "first_audio.", "memory.")) for figure in figures):
+        return {"evaluate.hear_slower": True}
+    return CHEAP
+
+
+def measures_of(study: TuningStudy) -> list[Measure]:
+    """What the study's figures are called."""
+    known = {measure.name: measure for measure in MEASURES}
+    return [known.get(name, Measure(name=name, words=name)) for name in study.search.also]
+
+
+def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]]:
+    """A curve of each figure, or why there is none; and notes on what was left out. Raises SonorantError."""
+    if KEY not in study.search.space or not study.compares:
+        raise SonorantError(f"study '{study.name}' is no learning curve; see: sonorant tune status {study.name}")
+    by_size: dict[str, list[FrozenTrial]] = {}
+    for trial in study.trials:
+        if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
+            by_size.setdefault(trial.user_attrs[ARM].split()[0], []).append(trial)
+    notes = [f"{study.left() + study.at_work()} trainings are not done yet."] if study.left() + study.at_work() else []
+    minutes = {size: float(np.mean([trial.values[0] for trial in trials])) for size, trials in by_size.items()}
+    for size in [size for size in by_size if size != ALL and minutes[size] >= ALIKE * minutes.get(ALL, float("inf"))]:
+        notes.append(f"{size} minutes are left out: there are only {minutes[ALL]:.1f}.")
+        del by_size[size]
+    found: dict[Measure, Curve | str] = {}
+    for measure in measures_of(study):
+        try:
+            found[measure] = _curve(measure.name, [(minutes[size], trials) for size, trials in by_size.items()])
+        except SonorantError as error:
+            found[measure] = f"not run: {error}"
+    return found, notes
+
+
+def _curve(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> Curve:
+    points, why = [], ""
+    for minutes, trials in sizes:
+        details = [trial.user_attrs[DETAILS][name] for trial in trials]
+        why = next((each["not_run"] for each in details if "not_run" in each), why)
+        details = [each for each in details if "value" in each]
+        if not details:
+            continue
+        known = all(each["parts"] for each in details)
+        points.append(
+            Point(
+                minutes=minutes,
+                values=tuple(each["value"] for each in details),
+                intervals=tuple((each["ci95"][0], each["ci95"][1]) for each in details if each["ci95"]),
+                parts=tuple(np.array(each["parts"], dtype=np.float64) for each in details) if known else (),
+            )
+        )
+    if not points and why:
+        raise SonorantError(why)
+    return curve_of(points)
+
+
+def write_report(study: TuningStudy, more: float | None = None, report: Path = REPORT) -> list[str]:
+    """Write `reports/curve.json` and `reports/curve.html`; return the sentences that they begin with.
+
+    `more`: minutes to foretell; None: `MORE`, or as many as there are. Raises SonorantError for more than that.
+    """
+    found, notes = curves_of(study)
+    there = [curve.most for curve in found.values() if isinstance(curve, Curve)]
+    more = min([MORE, *there]) if more is None else more
+    write_json(report, as_json(study.name, found, more, notes))
+    write_text(report.with_suffix(".html"), curve_page(study.name, found, more, notes))
+    return [*sentences_of(found, more), *notes]

@@ -1,0 +1,70 @@
+"""Figures of a trial, sentence by sentence where the stage `evaluate` wrote that: comparisons pair the sentences."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flows.tuning.figures import METRICS, Figure, NoFigure
+from sonorant.files import read_jsonl
+
+EVALUATION = METRICS.parent / "evaluation"
+NOT_SHORT = ("sentences", "held_out", "cut_words")
+"""Kinds of texts that the figure of all short texts leaves out."""
+ROUNDED = 2e-3
+"""How far a figure may be from what its parts add up to: both were rounded when they were written."""
+
+Part = tuple[float, float]
+"""A sentence's sum and weight: the figure is the ratio of the totals."""
+
+
+def details_of(where: Path, names: list[str]) -> dict[str, Any]:
+    """Each figure of the project `where`: `value`, `ci95` (None where it has none) and `parts` (None where the
+    sentences' are not known), or `not_run`: why there is none."""
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            value, interval = Figure(name).measure(where)
+        except NoFigure as error:
+            found[name] = {"not_run": str(error)}
+            continue
+        found[name] = {"value": value, "ci95": interval, "parts": parts_of(where, name, value)}
+    return found
+
+
+def parts_of(where: Path, name: str, value: float) -> list[Part] | None:
+    """The sentences' parts in a figure; None if nothing was written of it, or if it does not add up to `value`."""
+    group, _, rest = name.partition(".")
+    by, _, figure = rest.partition(".")
+    file, read = ("short_texts.jsonl", _short_text) if group == "short_texts" else ("sentences.jsonl", _sentence)
+    if not (where / EVALUATION / file).exists():
+        return None
+    reading: Callable[[dict[str, Any], str, str], Part | None] = read
+    rows = [reading(row, by, f"{group}.{figure}") for row in read_jsonl(where / EVALUATION / file)]
+    parts = [part for part in rows if part is not None]
+    weight = sum(weight for _, weight in parts)
+    if not weight or abs(sum(each for each, _ in parts) / weight - value) > ROUNDED * max(1.0, abs(value)):
+        return None
+    return parts
+
+
+def _sentence(row: dict[str, Any], by: str, figure: str) -> Part | None:
+    """A sentence's part, of a row of sentences.jsonl."""
+    errors, rated = row.get("word_errors", {}), row.get("dnsmos", {})
+    if by in errors and figure == "intelligibility.wer":
+        return 100.0 * errors[by], float(row["words"])
+    if by in errors and figure == "intelligibility.above_recordings.wer":
+        return 100.0 * (errors[by] - errors["recordings"]), float(row["words"])
+    if by in rated and figure == "naturalness.dnsmos.ovrl":
+        return rated[by], 1.0
+    if by in rated and figure == "naturalness.dnsmos_below_recordings":
+        return rated["recordings"] - rated[by], 1.0
+    return None
+
+
+def _short_text(row: dict[str, Any], by: str, figure: str) -> Part | None:
+    """A text's part, of a row of short_texts.jsonl."""
+    kind = figure.removeprefix("short_texts.").removesuffix(".faulty_rate")
+    of_kind = row["kind"] not in NOT_SHORT if kind == "short" else row["kind"] == kind
+    if row["by"] != by or not of_kind or not figure.endswith(".faulty_rate"):
+        return None
+    return float(any(row["faults"].values())), 1.0

@@ -1,0 +1,94 @@
+"""A feature store in which a trained model says the mels: what a waveform model is given when a voice speaks.
+
+It is a store like any other, so a training reads, divides, copies and resumes it as such. Index, pitch, samples and
+tokens are those of the recordings. Shapes: T frames, M mel bins.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from sonorant.arrays import Floats
+from sonorant.data.features import ARRAYS, MELS, FeatureStore, alone, array_hash, content_hash, store_hash
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_folder, read_json, sha256_file, write_json
+
+VERSION = 1
+"""Version of how mels are predicted; raise it when the same model says others of the same recordings."""
+SAID_BY = "mels_said_by"
+"""Key of header.json that ordinary stores lack: hash of the recordings' store, the model and `VERSION`."""
+
+Says = Callable[[FeatureStore], Iterator[Floats]]
+"""A feature store -> of each utterance in turn, the log-mel (T, M) that a model says, as long as the recording's."""
+
+
+def predicted_store(features: Path, predictor: Path, folder: Path, says: Says) -> Path:
+    """The store of `features` with the mels that the model in the folder `predictor` `says`, made in `folder` if it is
+    not there whole. It is named by the content of both, so what an older model said is never read.
+
+    Processes that ask at the same time wait for the first. Raises SonorantError if the disk is full or not writable, if
+    the features are damaged, or if a mel is not as long as its recording or not finite.
+    """
+    key = _key(features, predictor)
+    target = folder / key[:32]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder / f"{target.name}.lock"):
+            if not _whole(target, key):
+                _write(features, target, key, says)
+    except OSError as error:
+        raise SonorantError(f"{error.filename or folder}: {error.strerror}; make room there and start again") from None
+    return target
+
+
+def _key(features: Path, predictor: Path) -> str:
+    # Without its provenance: that another commit trained the same weights changes nothing.
+    described = {key: value for key, value in read_json(predictor / "model.json").items() if key != "provenance"}
+    parts = [VERSION, store_hash(features), sha256_file(predictor / "weights.pt"), described]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _whole(store: Path, key: str) -> bool:
+    try:
+        opened = FeatureStore.open(store)
+        opened.verify()
+    except SonorantError:
+        return False
+    return bool(opened.header.get(SAID_BY) == key)
+
+
+def _write(features: Path, target: Path, key: str, says: Says) -> None:
+    from tqdm import tqdm  # not needed where a store is only read
+
+    store = FeatureStore.open(features)
+    store.verify()  # or its damage would be taken over under a new hash
+    frames, bins = int(store.frames.sum()), store.audio.n_mels
+    with atomic_folder(target) as new:
+        mels_TM = np.lib.format.open_memmap(new / MELS, "w+", np.float16, (frames, bins))
+        first = 0
+        said = tqdm(says(store), desc="predicted mels", unit="utterance", total=len(store))
+        for i, mel_TM in zip(range(len(store)), said, strict=True):
+            if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
+                wanted = f"not finite numbers of the recording's shape {(int(store.frames[i]), bins)}"
+                raise SonorantError(f"utterance '{store.ids[i]}': the predictor's mel {mel_TM.shape} is {wanted}")
+            mels_TM[first : first + len(mel_TM)] = mel_TM
+            first += len(mel_TM)
+        mels_TM.flush()
+        for name in (*ARRAYS, "index.json"):
+            if name != MELS:
+                _link(features / name, new / name)
+        content = content_hash([array_hash(new / name) for name in ARRAYS])
+        write_json(new / "header.json", store.header | {"content": content, SAID_BY: key})
+
+
+def _link(source: Path, target: Path) -> None:
+    """Another name of the same file where the disk knows such, since sound is large; a copy where it does not."""
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)

@@ -1,0 +1,148 @@
+"""A training ends by itself once it no longer gets better: at the same step, with the same weights, however it runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sonorant.data.plan import MicroBatch
+from sonorant.errors import SonorantError
+from sonorant.files import read_json
+from sonorant.training import checkpoint
+from sonorant.training.patience import Patience
+from sonorant.training.validation import one_by_one
+from tasks.fingerprint import in_use
+from tests.support.synthetic_corpus import TINY, write_corpus
+from tests.support.tiny_training import settings, tiny_recipe
+from tests.support.trainings import Training
+from tests.training.trainings import assert_resumes, assert_same, logged, newest_state, trainer_of
+
+EARLY: dict[str, Any] = {
+    "patience": 2, "steps": 60, "validate_every": 3, "checkpoint_every": 4, "learning_rate": 3e-2, "warmup_steps": 20,
+    "ema_decay": 0.2,
+}  # fmt: skip
+"""A learning rate that rises until the loss does."""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features with enough validation utterances for an interval."""
+    features = tmp_path_factory.mktemp("many") / "features"
+    write_corpus(features, TINY, 100, (0.5, 0.8))
+    return features
+
+
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
+def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
+    kind: str,
+    many: Path,
+    tmp_path: Path,
+    alone: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint, "KEEP", 100)  # to resume from one of before the end
+    whole = assert_resumes(lambda run: trainer_of(tiny_recipe(kind, many, **EARLY), run), tmp_path, 4)
+    assert 4 < whole.step < 60 and whole.step % 3 == 0, "it ended at a validation"
+    assert whole.patience is not None and whole.patience.best_step < whole.step
+    best = checkpoint.load(whole.run.checkpoints / checkpoint.BEST)
+    assert_same(best["ema"], {name: value.cpu() for name, value in whole.trained.ema.module.state_dict().items()})
+    assert best["loss"] == min(logged(whole.run.path, "validation/loss"))
+    said = capsys.readouterr().out
+    assert f"ended at step {whole.step} of 60: 2 validations in a row were not certainly better" in said
+    assert f"the model has the weights of step {best['step']}" in said
+    again = trainer_of(tiny_recipe(kind, many, **EARLY), whole.run.path)
+    assert again.train() == "finished" and again.step == whole.step, "what has ended stays ended"
+    assert_same(whole.state(), again.state())
+
+
+def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, tmp_path: Path) -> None:
+    ended = {}
+    for processes in (1, 2):
+        training = Training("acoustic", many, tmp_path / str(processes), **EARLY)
+        training.finish(processes)
+        state, model = newest_state(training.run.path), read_json(Path(training.job.out) / "model.json")
+        ended[processes] = state["step"], state["patience"]["best_step"], state["patience"]["waited"]
+        status = training.run.status()
+        assert status["state"] == "finished" and status["step"] == state["step"] < 60
+        assert status["message"] == model["provenance"]["ended"] and "not certainly better" in status["message"]
+    assert ended[1] == ended[2]
+
+
+def test_without_patience_nothing_is_another(many: Path, tmp_path: Path, alone: None) -> None:
+    """Neither what a checkpoint holds, nor the run directory; and patience that is not at its end changes no weight."""
+    plain = trainer_of(tiny_recipe("acoustic", many), tmp_path / "plain")
+    patient = trainer_of(tiny_recipe("acoustic", many, patience=50), tmp_path / "patient")
+    assert plain.train() == patient.train() == "finished"
+    kept, more = plain.state(), patient.state()
+    assert "patience" not in kept and not logged(plain.run.path, "patience/waited")
+    assert more.pop("patience")["waited"] < 50 and not patient.why
+    assert abs(kept.pop("best_loss") / more.pop("best_loss") - 1) < 1e-4, "one by one or together, to rounding"
+    assert_same(kept, more)
+    _, train = settings("acoustic")
+    assert in_use(train | {"patience": None}) == in_use(train)
+    assert in_use(train | {"patience": 3}) != in_use(train)
+
+
+def test_too_few_utterances_and_adversaries_are_refused(features: Path, tmp_path: Path, alone: None) -> None:
+    with pytest.raises(SonorantError, match=r"train_acoustic\.patience: .*at least 20 .*there are 4: raise prepare"):
+        trainer_of(tiny_recipe("acoustic", features, patience=1), tmp_path / "run").train()
+    with pytest.raises(ValueError, match="patience judges by the spectral losses alone"):
+        tiny_recipe("vocoder", features, patience=1, adversarial=True)
+    with pytest.raises(ValueError, match="patience must be at least 1"):
+        tiny_recipe("acoustic", features, patience=0)
+
+
+def judged(patience: Patience, step: int, losses: np.ndarray) -> bool:
+    """Whether the validation counts as better."""
+    patience.judge(step, losses.tolist())
+    return patience.best_step == step
+
+
+def test_better_is_what_is_certainly_below_the_best_on_the_same_utterances() -> None:
+    random, patience = np.random.default_rng(1), Patience(3, "acoustic")
+    hard_U = random.uniform(1, 9, 40)  # utterances differ far more than validations do
+    assert judged(patience, 1, hard_U)
+    assert judged(patience, 2, hard_U - 0.01 - 0.005 * random.standard_normal(40)), "paired, so a little is seen"
+    chance_U = random.standard_normal(40)
+    assert not judged(patience, 3, hard_U - 0.02 + chance_U - chance_U.mean()), "a lower mean may be chance"
+    for step in range(4, 30):
+        patience.waited = 0
+        judged(patience, step, hard_U - 0.004 * step - 0.02 * random.standard_normal(40))
+    assert patience.best_step > 20, "small gains add up, since the best stays until one is certainly better"
+
+
+def test_noise_alone_ends_a_training_soon() -> None:
+    """Each validation is called better by chance in one of forty cases at most, or so."""
+    random, steps = np.random.default_rng(2), []
+    for _ in range(200):
+        patience, step = Patience(3, "acoustic"), 0
+        while not patience.exhausted:
+            step += 1
+            patience.judge(step, (5 + random.standard_normal(30)).tolist())
+        steps.append(step)
+    assert np.mean(np.array(steps) == 4) > 0.85
+
+
+def test_each_held_out_utterance_counts_once() -> None:
+    plan = [MicroBatch(0, 0, np.array([7, 3]), np.array([1, 2])), MicroBatch(0, 1, np.array([5, 7]), np.array([3, 9]))]
+    alone = one_by_one(plan)
+    assert [(int(one.items[0]), int(one.starts[0])) for one in alone if one.starts is not None] == [
+        (3, 2),
+        (5, 3),
+        (7, 1),
+    ]
+    assert len({one.number for one in alone}) == 3, "each draws its own noise"
+
+
+def test_state_goes_through_json() -> None:
+    patience = Patience(2, "acoustic")
+    for step, loss in ((1, 5.0), (2, 5.0)):
+        patience.judge(step, [loss] * 20)
+    other = Patience(2, "acoustic")
+    other.load_state(json.loads(json.dumps(patience.state())))
+    assert other.state() == patience.state() and other.waited == 1
+    other.judge(3, [5.0] * 20)
+    assert other.exhausted and not patience.exhausted
