@@ -50,8 +50,7 @@ def test_discriminators_hear_only_their_window(features: Path, alone: None) -> N
 
 
 def test_the_proof_hears_the_windows_that_the_step_hears(features: Path, alone: None) -> None:
-    """Others are a few percent of a trained model's gradient: a training that was killed among the discriminators would
-    be refused when it goes on."""
+    """With others a training of one process was refused: its gradients were 2 % off their own average."""
     changes = {"adversarial": True, "adversarial_frames": 10, "adversarial_width": 4}
     trained = step_of("vocoder", features, **changes)
     planned, loaded = batches_of(trained.recipe)
