@@ -43,7 +43,11 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
         "gain": {"difference": curve.gain, "ci95": curve.gain_ci95, "sentence": gain_sentence(curve, measure)},
         "power_law": law,
         "forecast": {"sentence": forecast_sentence(curve, measure, more)}
-        | ({"minutes": more, "difference": forecast.difference, "ci95": forecast.ci95} if forecast else {}),
+        | (
+            {"minutes": more, "difference": forecast.difference, "ci95": forecast.ci95, "certain": forecast.certain}
+            if forecast
+            else {}
+        ),
     }
 
 
