@@ -65,7 +65,7 @@ def test_intervals_hold_the_planted_curve_in_19_of_20_cases(law: tuple[float, fl
 
 def test_pairing_by_sentences_makes_differences_certain() -> None:
     random = np.random.default_rng(2)
-    points = voices(random, (2.0, 20.0, 0.7))
+    points = voices(random, (2.0, 4.0, 0.7))
     alone = [Point(minutes=point.minutes, values=point.values, intervals=point.intervals) for point in points]
     assert paired(points) and not paired(alone)
     one, other = (np.ptp(curve_of(each).gain_ci95) for each in (points, alone))

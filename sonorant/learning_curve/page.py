@@ -1,6 +1,7 @@
 """A learning curve as figures for programs and as one HTML page that needs nothing beside it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
         "paired_by_sentence": paired(curve.points),
         "gain": {"difference": curve.gain, "ci95": curve.gain_ci95, "sentence": gain_sentence(curve, measure)},
         "power_law": law,
-        "forecast": {"sentence": forecast_sentence(curve, measure, more)}
-        | (
-            {"minutes": more, "difference": forecast.difference, "ci95": forecast.ci95, "certain": forecast.certain}
-            if forecast
-            else {}
-        ),
+        "forecast": {"sentence": forecast_sentence(curve, measure, more)} | (asdict(forecast) if forecast else {}),
     }
 
 
