@@ -34,7 +34,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
         {"minutes": point.minutes, "mean": point.mean, "ci95": ends, "values": point.values}
         for point, ends in zip(curve.points, curve.ci95, strict=True)
     ]
-    law = {"not_run": curve.why_none}
+    law: dict[str, Any] = {"not_run": curve.why_none}
     if curve.law is not None:
         law = {name: float(getattr(curve.law, name)[0]) for name in ("a", "b", "c")}
     forecast = curve.forecast(more)
@@ -87,10 +87,10 @@ def _parts(curve: Curve, measure: Measure, more: float) -> list[Part]:
 
 def _chart(curve: Curve, measure: Measure, more: float) -> Chart:
     rows = [
-        (point.minutes, measure.scale * point.mean, *(measure.scale * end for end in ends))
-        for point, ends in zip(curve.points, curve.ci95, strict=True)
+        (point.minutes, measure.scale * point.mean, measure.scale * low, measure.scale * high)
+        for point, (low, high) in zip(curve.points, curve.ci95, strict=True)
     ]
-    line = []
+    line: list[tuple[float, float]] = []
     if curve.law is not None:
         for minutes in np.geomspace(curve.points[0].minutes, curve.most + more, SAMPLED):
             line.append((float(minutes), measure.scale * float(curve.law.at(float(minutes))[0])))
