@@ -45,9 +45,11 @@ def within(true: float, ends: tuple[float, float]) -> bool:
 
 @pytest.mark.parametrize("law", [(2.0, 20.0, 0.7), (0.0, 8.0, 0.3), (4.0, 0.0, 0.5)])
 def test_intervals_hold_the_planted_curve_in_19_of_20_cases(law: tuple[float, float, float]) -> None:
-    random, held, cases = np.random.default_rng(1), {"point": [], "gain": [], "ahead": []}, 60
+    random, cases = np.random.default_rng(1), 60
+    held: dict[str, list[bool]] = {"point": [], "gain": [], "ahead": []}
     a, b, c = law
-    errors, halves = [], []
+    errors: list[float] = []
+    halves: list[float] = []
     for _ in range(cases):
         curve = curve_of(voices(random, law))
         forecast = curve.forecast(30)
@@ -65,7 +67,7 @@ def test_intervals_hold_the_planted_curve_in_19_of_20_cases(law: tuple[float, fl
 
 def test_pairing_by_sentences_makes_differences_certain() -> None:
     random = np.random.default_rng(2)
-    points = voices(random, (2.0, 20.0, 0.7))
+    points = voices(random, (2.0, 4.0, 0.7))
     alone = [Point(minutes=point.minutes, values=point.values, intervals=point.intervals) for point in points]
     assert paired(points) and not paired(alone)
     one, other = (np.ptp(curve_of(each).gain_ci95) for each in (points, alone))

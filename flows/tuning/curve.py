@@ -128,7 +128,8 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
 
 
 def _curve(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> Curve:
-    points, why = [], ""
+    points: list[Point] = []
+    why = ""
     for minutes, trials in sizes:
         details = [trial.user_attrs[DETAILS][name] for trial in trials]
         why = next((each["not_run"] for each in details if "not_run" in each), why)

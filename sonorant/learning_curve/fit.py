@@ -11,7 +11,7 @@ import numpy as np
 
 from sonorant.arrays import Doubles
 from sonorant.errors import SonorantError
-from sonorant.learning_curve.points import Point, interval, resampled
+from sonorant.learning_curve.points import Point, excludes_zero, interval, resampled
 
 EXPONENTS = np.geomspace(0.05, 2.0, 40)
 """Of c; at 0.05 the curve is a logarithm's."""
@@ -56,11 +56,9 @@ class Forecast:
     """More than there are."""
     difference: float
     ci95: tuple[float, float]
-
-    @property
-    def certain(self) -> bool:
-        """Whether the interval leaves zero out."""
-        return not self.ci95[0] <= 0.0 <= self.ci95[1]
+    certain: bool
+    """Whether the interval leaves zero out, and that of what the minutes there are have brought does too. Each curve of
+    a power law only falls or only rises, so a trend that may be chance would look certain farther ahead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +96,9 @@ class Curve:
         ahead = self.most + more
         differences_R = self.laws.at(ahead) - self.laws.at(self.most)
         difference = float((self.law.at(ahead) - self.law.at(self.most))[0])
-        return Forecast(minutes=more, difference=difference, ci95=interval(differences_R))
+        ends = interval(differences_R)
+        certain = excludes_zero(ends) and excludes_zero(self.gain_ci95)
+        return Forecast(minutes=more, difference=difference, ci95=ends, certain=certain)
 
 
 def curve_of(points: Sequence[Point]) -> Curve:

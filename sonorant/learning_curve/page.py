@@ -1,6 +1,7 @@
 """A learning curve as figures for programs and as one HTML page that needs nothing beside it."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
         {"minutes": point.minutes, "mean": point.mean, "ci95": ends, "values": point.values}
         for point, ends in zip(curve.points, curve.ci95, strict=True)
     ]
-    law = {"not_run": curve.why_none}
+    law: dict[str, Any] = {"not_run": curve.why_none}
     if curve.law is not None:
         law = {name: float(getattr(curve.law, name)[0]) for name in ("a", "b", "c")}
     forecast = curve.forecast(more)
@@ -42,8 +43,7 @@ def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
         "paired_by_sentence": paired(curve.points),
         "gain": {"difference": curve.gain, "ci95": curve.gain_ci95, "sentence": gain_sentence(curve, measure)},
         "power_law": law,
-        "forecast": {"sentence": forecast_sentence(curve, measure, more)}
-        | ({"minutes": more, "difference": forecast.difference, "ci95": forecast.ci95} if forecast else {}),
+        "forecast": {"sentence": forecast_sentence(curve, measure, more)} | (asdict(forecast) if forecast else {}),
     }
 
 
@@ -87,10 +87,10 @@ def _parts(curve: Curve, measure: Measure, more: float) -> list[Part]:
 
 def _chart(curve: Curve, measure: Measure, more: float) -> Chart:
     rows = [
-        (point.minutes, measure.scale * point.mean, *(measure.scale * end for end in ends))
-        for point, ends in zip(curve.points, curve.ci95, strict=True)
+        (point.minutes, measure.scale * point.mean, measure.scale * low, measure.scale * high)
+        for point, (low, high) in zip(curve.points, curve.ci95, strict=True)
     ]
-    line = []
+    line: list[tuple[float, float]] = []
     if curve.law is not None:
         for minutes in np.geomspace(curve.points[0].minutes, curve.most + more, SAMPLED):
             line.append((float(minutes), measure.scale * float(curve.law.at(float(minutes))[0])))

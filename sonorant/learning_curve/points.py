@@ -88,3 +88,8 @@ def interval(values_R: Doubles) -> tuple[float, float]:
     """The middle 95 % of resamples."""
     low, high = np.percentile(values_R, [2.5, 97.5])
     return float(low), float(high)
+
+
+def excludes_zero(ends: tuple[float, float]) -> bool:
+    """Whether an interval leaves zero out."""
+    return not ends[0] <= 0.0 <= ends[1]

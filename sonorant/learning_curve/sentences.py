@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from sonorant.learning_curve.fit import Curve
+from sonorant.learning_curve.points import excludes_zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +18,13 @@ class Measure:
     scale: float = 1.0
     """What its values are multiplied by to be shown."""
 
+    def number(self, value: float) -> str:
+        """A difference with its sign."""
+        return f"{self.scale * value:+.3g}"
+
     def amount(self, value: float) -> str:
-        """A difference with its sign and unit."""
-        return f"{self.scale * value:+.3g} {self.unit}".rstrip()
+        """The same with its unit."""
+        return f"{self.number(value)} {self.unit}".rstrip()
 
 
 def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
@@ -28,8 +33,8 @@ def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
     start = f"Another {more:g} minutes of recordings would bring"
     if forecast is None:
         return f"What another {more:g} minutes would bring to {measure.words} is not foretold: {curve.why_none}."
-    low, high = (measure.amount(end) for end in forecast.ci95)
-    amount = f"{measure.amount(forecast.difference)}"
+    low, high = (measure.number(end) for end in forecast.ci95)
+    amount = measure.amount(forecast.difference)
     if not forecast.certain:
         seeds = min(len(point.values) for point in curve.points)
         told = f"nothing that {seeds} seeds can tell" if seeds > 1 else "nothing that can be told"
@@ -39,10 +44,9 @@ def forecast_sentence(curve: Curve, measure: Measure, more: float) -> str:
 
 def gain_sentence(curve: Curve, measure: Measure) -> str:
     """What the minutes there are have brought, without any curve."""
-    low, high = (measure.amount(end) for end in curve.gain_ci95)
+    low, high = (measure.number(end) for end in curve.gain_ci95)
     first, last = curve.points[0].minutes, curve.most
-    certain = not curve.gain_ci95[0] <= 0.0 <= curve.gain_ci95[1]
-    told = "" if certain else ", which may be chance"
+    told = "" if excludes_zero(curve.gain_ci95) else ", which may be chance"
     return (
         f"From {first:.1f} to {last:.1f} minutes: {measure.amount(curve.gain)} of {measure.words} "
         f"(95 % interval {low} to {high}){told}."

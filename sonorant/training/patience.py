@@ -38,7 +38,7 @@ class Patience:
 
     def judge(self, step: int, losses: Sequence[float]) -> dict[str, float]:
         """Take in a validation, by the loss of each held-out utterance; return figures for the log."""
-        figures = {}
+        figures: dict[str, float] = {}
         if self._best:
             differences_U = np.array(losses) - np.array(self._best)
             low, high = bootstrap(np.mean, differences_U, resamples=RESAMPLES)

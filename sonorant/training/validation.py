@@ -15,7 +15,8 @@ def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> 
     phase = recipe.losses(trained.ema.module.eval())
     own = plan[ranks.rank :: ranks.world_size]
     totals = totals_of(recipe, plan)
-    losses, alone = dict.fromkeys(phase.terms, 0.0), []
+    losses = dict.fromkeys(phase.terms, 0.0)
+    alone: list[float] = []
     for micro_batch, batch in zip(own, prefetched(recipe.dataset(own), 0, pin=False), strict=True):
         torch.manual_seed(seed_of(trained.config.seed, micro_batch))
         with trained.stopwatch("validation"), trained.autocast():  # once per batch: a sign of life for the watchdog
@@ -32,7 +33,7 @@ def validation_losses(trained: TrainStep, plan: list[MicroBatch], step: int) -> 
 
 def one_by_one(plan: list[MicroBatch]) -> list[MicroBatch]:
     """The utterances of a validation plan, each once and in a micro-batch of its own, whatever the budget."""
-    alone = {}
+    alone: dict[int, MicroBatch] = {}
     for batch in reversed(plan):  # the end of a plan of segments is filled up from its start, which counts
         for row in reversed(range(len(batch.items))):
             item, start = int(batch.items[row]), None if batch.starts is None else batch.starts[[row]]

@@ -47,7 +47,8 @@ def test_fewer_minutes_are_part_of_more_and_the_rest_stays(
 def test_the_minutes_are_kept_to_and_shared_evenly(rows: list[tuple[str, float, str]], minutes: float) -> None:
     corpus = corpus_of(rows)
     kept = first_minutes(corpus, minutes)
-    there, taken = defaultdict(float), defaultdict(float)
+    there: defaultdict[str, float] = defaultdict(float)
+    taken: defaultdict[str, float] = defaultdict(float)
     for utterances, seconds in ((corpus, there), (kept, taken)):
         for utterance in utterances:
             if utterance.split == "train":

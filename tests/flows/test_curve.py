@@ -3,6 +3,7 @@
 import json
 import signal
 from collections.abc import Iterator, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def test_a_curve_of_what_is_done_and_why_there_is_none(here: Path) -> None:
     assert [(point.minutes, len(point.values)) for point in words.points] == [(5, 3), (10, 3), (20, 3), (44.9, 3)]
     told = write_report(study)
     assert told[1].startswith("Another 20 minutes of recordings would bring -0.3"), told
-    page, report = Path("reports/curve.html").read_text(), json.loads(Path("reports/curve.json").read_text())
+    page, report = unescape(Path("reports/curve.html").read_text()), json.loads(Path("reports/curve.json").read_text())
     assert told[1] in page and "<svg" in page and "not installed" in page and "<script" not in page
     assert report["figures"][WORDS]["paired_by_sentence"] and report["figures"][WORDS]["forecast"]["minutes"] == 20
     assert report["figures"][SOUND] == {"not_run": "not run: not installed"}

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.files import read_json
 from sonorant.training import checkpoint
 from sonorant.training.patience import Patience
+from sonorant.training.step import TrainStep
 from sonorant.training.validation import one_by_one
 from tasks.fingerprint import in_use
 from tests.support.synthetic_corpus import TINY, write_corpus
@@ -56,6 +58,28 @@ def test_a_training_that_ended_early_and_is_resumed_ends_with_the_same_bits(
     again = trainer_of(tiny_recipe(kind, many, **EARLY), whole.run.path)
     assert again.train() == "finished" and again.step == whole.step, "what has ended stays ended"
     assert_same(whole.state(), again.state())
+
+
+def test_the_weights_of_the_lowest_loss_are_kept_not_the_last(
+    many: Path, tmp_path: Path, alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    averages: dict[int, Any] = {}
+
+    def scripted(trained: TrainStep, plan: list[MicroBatch], step: int) -> tuple[dict[str, float], list[float]]:
+        averages[step] = {name: value.clone() for name, value in trained.ema.module.state_dict().items()}
+        loss = {3: 5.0, 6: 4.0, 9: 3.0, 12: 3.5, 15: 3.6}[step]
+        return {"loss": loss}, [loss] * len(plan)
+
+    monkeypatch.setattr("sonorant.training.trainer.validation_losses", scripted)
+    trained = trainer_of(tiny_recipe("acoustic", many, **EARLY), tmp_path / "run")
+    assert trained.train() == "finished" and trained.step == 15
+    kept = newest_state(trained.run.path)
+    assert kept["patience"]["best_step"] == 9 and kept["best_loss"] == 3.0
+    assert_same(averages[9], dict(trained.trained.ema.module.state_dict()))
+    assert any(not torch.equal(averages[15][name], value) for name, value in averages[9].items())
+    again = trainer_of(tiny_recipe("acoustic", many, **EARLY), trained.run.path)
+    assert again.train() == "finished" and again.step == 15, "also what is resumed has them"
+    assert_same(averages[9], dict(again.trained.ema.module.state_dict()))
 
 
 def test_two_processes_end_at_the_step_of_one_and_the_run_says_why(many: Path, tmp_path: Path) -> None:
