@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import Frontend, SpokenText
+from sonorant.text.written_words import WrittenWord, place_words
 
 LONGEST_PHRASE = 400
 """Characters; a longer sentence, some 25 seconds of speech, is cut."""
@@ -41,14 +42,16 @@ class Phrase:
     """Whether the sentence continues in the next phrase."""
     characters: int
     """Characters of text read for this phrase and for silent text since the last one."""
+    words: tuple[WrittenWord, ...] = ()
+    """The words of the text that it speaks, where they were asked for."""
 
 
-def split_phrases(text: str | Iterable[str], frontend: Frontend) -> Iterator[Phrase]:
+def split_phrases(text: str | Iterable[str], frontend: Frontend, *, words: bool = False) -> Iterator[Phrase]:
     """Yield the phrases of a text, or of a text's fragments, which may end anywhere.
 
     The phrases equal what `frontend.sentences` says of each paragraph. The next fragment is read only when no complete
-    sentence is left; a sentence is complete once a word follows it. Raises SonorantError for a word longer than a
-    phrase.
+    sentence is left; a sentence is complete once a word follows it. `words`: find the written words of each phrase, too.
+    Raises SonorantError for a word longer than a phrase.
     """
 
     @lru_cache(maxsize=256)
@@ -56,14 +59,15 @@ def split_phrases(text: str | Iterable[str], frontend: Frontend) -> Iterator[Phr
         found = frontend.sentences(f"{before} {after}")
         return len(found) > 1 and _words(found[-1]) == _words(frontend.speak(after))
 
-    for part, goes_on in _parts(_fragments(text), is_end):
+    for part, first, goes_on in _parts(_fragments(text), is_end):
         if _SILENT.fullmatch(part):
             yield Phrase(SpokenText(part.strip(), (), ()), goes_on=False, characters=len(part))
             continue
         sentences = frontend.sentences(part) or [frontend.speak(part)]
-        for number, sentence in enumerate(sentences, 1):
+        placed = place_words(part, first, sentences, frontend) if words else [()] * len(sentences)
+        for number, (sentence, own) in enumerate(zip(sentences, placed, strict=True), 1):
             last = number == len(sentences)
-            yield Phrase(sentence, goes_on=goes_on and last, characters=len(part) if last else 0)
+            yield Phrase(sentence, goes_on=goes_on and last, characters=len(part) if last else 0, words=own)
 
 
 def _fragments(text: str | Iterable[str]) -> Iterator[str]:
@@ -71,17 +75,17 @@ def _fragments(text: str | Iterable[str]) -> Iterator[str]:
         yield from (fragment[start : start + _FRAGMENT] for start in range(0, len(fragment), _FRAGMENT))
 
 
-def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iterator[tuple[str, bool]]:
-    """Parts of the text for the frontend, each with whether its sentence goes on."""
-    waiting = ""
+def _parts(fragments: Iterable[str], is_end: Callable[[str, str], bool]) -> Iterator[tuple[str, int, bool]]:
+    """Parts of the text for the frontend, each with where it begins in the text and whether its sentence goes on."""
+    waiting, read = "", 0
     for fragment in fragments:
-        waiting = (waiting + fragment).lstrip()
+        waiting, read = (waiting + fragment).lstrip(), read + len(fragment)
         while cut := _first_cut(waiting, is_end):
-            yield waiting[: cut[0]], cut[1]
+            yield waiting[: cut[0]], read - len(waiting), cut[1]
             waiting = waiting[cut[0] :].lstrip()
     while waiting:
         length, goes_on = _first_cut(waiting, is_end, complete=True) or (len(waiting), False)
-        yield waiting[:length], goes_on
+        yield waiting[:length], read - len(waiting), goes_on
         waiting = waiting[length:].lstrip()
 
 
