@@ -11,6 +11,7 @@ from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
+from sonorant.runtime.timings import Timekeeper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +157,9 @@ class Synthesized:
     """`FinishReason` of each row (B,)."""
     attempts: Ints
     """How often each row was spoken (B,)."""
+    ends: Ints | None = None
+    """(B, N): the sample after the last one of each token, -1 for tokens that were not reached; None where the family
+    does not tell."""
 
 
 SLOWEST, FASTEST = 0.5, 2.0
@@ -191,7 +195,9 @@ class Speaking(Protocol):
         row's end, perhaps beyond -1..1."""
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
     ) -> Generator[Floats, None, FinishReason]:
         """One phrase's tokens (N, 3) -> samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it
-        went. `first`: nothing was heard before, so the first part shall come soon. Output is counted in `taken`."""
+        went. `first`: nothing was heard before, so the first part shall come soon. Output is counted in `taken`.
+        `times`: is told when tokens end, as soon as it is decided; only given to voices of which
+        `Family.why_untimed` is empty."""

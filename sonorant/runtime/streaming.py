@@ -12,6 +12,7 @@ from sonorant.arrays import Floats
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.runtime.speaking import Allowance, Limits, Manner
+from sonorant.runtime.timings import Timekeeper, WordTiming
 from sonorant.text.phrases import split_phrases
 
 if TYPE_CHECKING:
@@ -32,9 +33,19 @@ class Speech(Iterator[Floats]):
     SonorantError if the text cannot be spoken or a limit is reached, after the speech before it was given.
     """
 
-    def __init__(self, voice: Voice, text: str | Iterable[str], *, manner: Manner, limits: Limits, chunk: int) -> None:
+    def __init__(
+        self,
+        voice: Voice,
+        text: str | Iterable[str],
+        *,
+        manner: Manner,
+        limits: Limits,
+        chunk: int,
+        timings: bool = False,
+    ) -> None:
         """Prepare; nothing is computed yet. `text` may come in fragments, which are asked for when speech needs them;
-        `chunk`: samples of each chunk but the last. Raises SonorantError if the voice cannot speak in this manner."""
+        `chunk`: samples of each chunk but the last; `timings`: fill `completed`. Raises SonorantError if the voice
+        cannot speak in this manner, or does not tell when its words are spoken."""
         if chunk < 1:
             raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
         self.sample_rate = voice.sample_rate
@@ -45,14 +56,25 @@ class Speech(Iterator[Floats]):
         """How each sentence spoken so far went; a long one may count as several."""
         self.warnings: list[str] = []
         """Those that did not go well, a line each."""
+        self.completed: tuple[WordTiming, ...] = ()
+        """The words that were over with the chunk given last; always empty without `timings`."""
+        if timings and voice.why_untimed:
+            raise SonorantError(f"no timings: {voice.why_untimed}")
+        self._times = Timekeeper(self.sample_rate) if timings else None
+        self._made = self._given = 0  # samples
         self._voice, self._manner = voice, manner
         self._speaking = voice.speaking
         self._speaking.check(manner)
         self._chunks = _chunks(self._checked(self._parts(text)), chunk)
 
     def __next__(self) -> Floats:
+        self.completed = ()
         with self.taken:
-            return next(self._chunks)
+            samples = next(self._chunks)
+        self._given += len(samples)
+        if self._times:
+            self.completed = self._times.completed(self._given)
+        return samples
 
     def close(self) -> None:
         """End the work; what was not given is never computed."""
@@ -62,7 +84,8 @@ class Speech(Iterator[Floats]):
         """The speech in parts as they are computed."""
         pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
         first, paused, met = True, False, ""
-        for phrase in split_phrases(self.taken.read(text), self._voice.frontend):
+        timed = {"times": self._times} if self._times else {}  # a family of somebody else's may not know it
+        for phrase in split_phrases(self.taken.read(text), self._voice.frontend, words=bool(self._times)):
             self._tell_unknown(phrase.spoken.unknown)
             tokens = (
                 self._voice.symbols.to_tokens(phrase.spoken.phonemes)
@@ -76,8 +99,14 @@ class Speech(Iterator[Floats]):
             if paused and self.taken.audio_seconds:
                 self.taken.take_audio(PAUSE_SECONDS)
                 yield pause
+            if self._times:
+                self._times.begin(phrase, self._made)
             self._judge(
-                (yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first))
+                (
+                    yield from self._speaking.parts(
+                        tokens.astype(np.int64), self._manner, self.taken, first=first, **timed
+                    )
+                )
             )
             first, paused = False, not phrase.goes_on
         if not self.taken.audio_seconds:
@@ -96,6 +125,7 @@ class Speech(Iterator[Floats]):
                 raise SonorantError(
                     "the voice's samples hold NaN or infinity; verify the voice, or take another variant"
                 )
+            self._made += len(samples)
             yield np.clip(samples, -1.0, 1.0)
             self.taken.check_work()
 

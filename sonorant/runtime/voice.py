@@ -20,6 +20,7 @@ from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.runtime.speaking import Limits, Manner, Speaking, Synthesized, no_decoding
 from sonorant.runtime.streaming import CHUNK, Speech
+from sonorant.runtime.timings import WordTiming
 from sonorant.text import Frontend, SymbolTable, load_frontend
 
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
@@ -68,6 +69,11 @@ class Voice:
     def speaking(self) -> Speaking:
         """How the family of the voice makes speech of phonemes; something new each time, for one thread at a time."""
         return load_family(self.description.family).speaking(self.bundle, self.runtime)
+
+    @property
+    def why_untimed(self) -> str:
+        """Why the voice does not tell when its words are spoken; empty where it does."""
+        return load_family(self.description.family).why_untimed(self.description)
 
     @cached_property
     def symbols(self) -> SymbolTable:
@@ -152,6 +158,15 @@ class Voice:
         }
         return np.concatenate(list(self.stream(text, speaker, speed, limits=limits, whole=True, **how)))
 
+    def say_timed(
+        self, text: str, speaker: str | None = None, speed: float = 1.0, *, limits: Limits = AT_ONCE, **how: Any
+    ) -> tuple[Floats, tuple[WordTiming, ...]]:
+        """As `say`, with when each word is spoken; words that a runaway did not reach have no timing. Raises
+        SonorantError also if the voice does not tell (`why_untimed`)."""
+        speech = self.stream(text, speaker, speed, limits=limits, whole=True, timings=True, **how)
+        told = [(samples, speech.completed) for samples in speech]
+        return np.concatenate([samples for samples, _ in told]), tuple(word for _, words in told for word in words)
+
     def stream(
         self,
         text: str | Iterable[str],
@@ -168,6 +183,7 @@ class Voice:
         candidates: int = 1,
         prompt: Ints | None = None,
         lookahead: int | None = None,
+        timings: bool = False,
     ) -> Speech:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
 
@@ -178,6 +194,7 @@ class Voice:
             whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken
                 back, and candidates be compared; first speech comes later.
             candidates: more than 1 only if `whole`.
+            timings: after each chunk, `Speech.completed` has the words that it completes, and when they are spoken.
             lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that
                 its samples depend on. Fewer come sooner and change the end of that part a little.
 
@@ -197,7 +214,7 @@ class Voice:
             prompt=prompt,
             lookahead=lookahead,
         )
-        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk)
+        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk, timings=timings)
 
     def synthesize(
         self,

@@ -25,6 +25,7 @@ from sonorant.runtime.speaking import (
     Synthesized,
     no_decoding,
 )
+from sonorant.runtime.timings import Timekeeper
 
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
@@ -69,12 +70,12 @@ class ParallelSpeaking:
     ) -> Synthesized:
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed, pitch, energy)
         samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
-        rows = len(lengths)
+        rows, hop = len(lengths), self.description.audio.hop
         well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
-        return Synthesized(samples, ends[:, -1] * self.description.audio.hop, well, once)
+        return Synthesized(samples, ends[:, -1] * hop, well, once, ends * hop)
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
     ) -> Generator[Floats, None, FinishReason]:
         speaker = np.array([manner.speaker])
         how = (np.array([value], np.float32) for value in (manner.speed, manner.pitch, manner.energy))
@@ -83,6 +84,8 @@ class ParallelSpeaking:
         seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
         taken.check_durations(seconds * manner.speed, len(tokens))
         taken.take_audio(seconds)
+        if times:
+            times.tell(ends[0] * self.description.audio.hop)
         most, receptive_field = taken.limits.frames, self.description.receptive_field
         sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not manner.whole), most)
         mel = decode_chunks(
