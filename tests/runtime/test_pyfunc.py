@@ -13,6 +13,7 @@ import soundfile
 
 from sonorant.audio.wav import pcm16
 from sonorant.decoding.advance import FinishReason
+from sonorant.runtime.subtitles import as_json
 from sonorant.runtime.voice import AT_ONCE, Voice
 from tests.conftest import ROOT
 from tests.support.runtimes import edited
@@ -52,6 +53,24 @@ def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
     voice = Voice.load(voice_bundle)
     for row, samples in zip(rows, (voice.say("Hello."), voice.say("Hello.", "ben", 1.5)), strict=True):
         np.testing.assert_allclose(spoken(row), pcm16(samples), atol=1)
+
+
+@pytest.mark.parametrize("bundle", ["voice_bundle", "codec_lm_bundle"])
+def test_a_row_tells_when_its_words_are_spoken(bundle: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder: Path = request.getfixturevalue(bundle)
+    [row] = ask(client(folder, tmp_path / "model"), {"text": "One, 22."}).json()["predictions"]
+    _, words = Voice.load(folder).say_timed("One, 22.")
+    assert json.loads(row["timings"]) == {"words": [as_json(word) for word in words]}
+    assert [word.text for word in words] == ["One", "22"]
+
+
+def test_a_voice_that_cannot_tell_says_why_and_speaks(
+    server: Any, voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Voice, "why_untimed", property(lambda self: "a voice of the family x does not tell"))
+    [row] = ask(server, {"text": "One."}).json()["predictions"]
+    assert len(spoken(row)) > 0
+    assert json.loads(row["timings"]) == {"not_run": "a voice of the family x does not tell"}
 
 
 @pytest.mark.parametrize(
