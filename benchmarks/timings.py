@@ -57,7 +57,9 @@ def main() -> None:
     parser = command(__doc__)
     add = parser.add_argument
     add("--voice", type=Path, help="voice bundle (default: what the pipeline made here)")
-    add("--sentences", type=int, default=150, help="sentences that the voice speaks, and that the listener is tested on")
+    add(
+        "--sentences", type=int, default=150, help="sentences that the voice speaks, and that the listener is tested on"
+    )
     add("--source", type=Path, help="folder with metadata.csv and wavs/ of a person, beside flite")
     given = options(parser, SHORT)
     if shutil.which("flite") is None:

@@ -38,9 +38,10 @@ class SpokenVoice(PythonModel):
 
         Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `timings`, `warning`,
         `error`. `timings` is JSON: `words` as `sonorant say --timings` writes them, or `not_run` with why the voice
-        does not tell. A row that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the sentences that did
-        not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises MlflowException, which
-        a server answers with status 400, if no row can be spoken or the table is more than one request may ask for.
+        does not tell. A row that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the
+        sentences that did not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises
+        MlflowException, which a server answers with status 400, if no row can be spoken or the table is more than one
+        request may ask for.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)

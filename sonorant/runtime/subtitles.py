@@ -37,8 +37,8 @@ class TimingsFile(ABC):
 
 
 class JsonTimings(TimingsFile):
-    """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, a word a line.
-    Times are seconds, `first` and `last` as of `WordTiming`."""
+    """`{"words": [{"text", "start", "end", "first", "last", "phonemes": [{"symbol", "start", "end"}]}]}`, a line each
+    word. Times are seconds, `first` and `last` as of `WordTiming`."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file)

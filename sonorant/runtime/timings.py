@@ -45,8 +45,8 @@ class WordTiming:
 
 
 class Timekeeper:
-    """Follows one speech: the synthesizer tells when the tokens of a phrase end, and whoever hears the speech asks which
-    words are complete. Keeps no word longer than that."""
+    """Follows one speech: the synthesizer tells when the tokens of a phrase end, and whoever hears the speech asks
+    which words are complete. Keeps no word longer than that."""
 
     def __init__(self, sample_rate: int) -> None:
         self._rate = sample_rate

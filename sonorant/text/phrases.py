@@ -50,8 +50,8 @@ def split_phrases(text: str | Iterable[str], frontend: Frontend, *, words: bool 
     """Yield the phrases of a text, or of a text's fragments, which may end anywhere.
 
     The phrases equal what `frontend.sentences` says of each paragraph. The next fragment is read only when no complete
-    sentence is left; a sentence is complete once a word follows it. `words`: find the written words of each phrase, too.
-    Raises SonorantError for a word longer than a phrase.
+    sentence is left; a sentence is complete once a word follows it. `words`: also find the written words of each
+    phrase. Raises SonorantError for a word longer than a phrase.
     """
 
     @lru_cache(maxsize=256)

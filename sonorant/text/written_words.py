@@ -96,9 +96,7 @@ def _spoken_words(sentence: int, phonemes: Sequence[Phoneme]) -> list[_Spoken]:
     return found
 
 
-def _owners(
-    tokens: Sequence[WrittenWord], spoken: Sequence[_Spoken], frontend: Frontend
-) -> tuple[list[int], set[int]]:
+def _owners(tokens: Sequence[WrittenWord], spoken: Sequence[_Spoken], frontend: Frontend) -> tuple[list[int], set[int]]:
     """The place of the written word that each spoken word belongs to, which never falls; and the places of all written
     words that are spoken."""
     worded = [place for place, token in enumerate(tokens) if token.written.strip(_EDGES)]
