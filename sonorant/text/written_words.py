@@ -7,7 +7,6 @@ whole text. Where all words are plain and as many as are spoken, they are simply
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from itertools import pairwise
 
 from sonorant.text.frontend import PAUSES, Frontend, Phoneme, SpokenText
@@ -102,6 +101,8 @@ def _owners(tokens: Sequence[WrittenWord], spoken: Sequence[_Spoken], frontend: 
     worded = [place for place, token in enumerate(tokens) if token.written.strip(_EDGES)]
     if len(worded) == len(spoken) and all(_PLAIN.fullmatch(tokens[place].text) for place in worded):
         return worded, set(worded)
+    from difflib import SequenceMatcher  # not where nothing was rewritten
+
     alone = [
         (place, word.symbols)
         for place in worded
