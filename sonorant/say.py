@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -123,7 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Speak. An error leaves no file; a listener who stops ends the work."""
     from sonorant.audio.wav import atomic_wav, pcm16, wav_header
     from sonorant.runtime import Voice
-    from sonorant.runtime.subtitles import check_name, timings_file
+    from sonorant.runtime.subtitles import check_name
 
     if Path(arguments.out).is_dir():
         raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
         voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=variant, engines=engines)
         told = _speech(voice, arguments)
         try:
-            with timings_file(arguments.timings) if arguments.timings else nullcontext() as timings:
+            with _timings(arguments.timings) as timings:
                 speech = (pcm16(samples) for samples in _heard(told, timings, whole=not arguments.stream))
                 first = next(speech)  # an error here must not leave a file
                 if arguments.out == "-":
@@ -166,6 +166,18 @@ def _write_to_standard_output(speech: Iterable[bytes]) -> None:
         for data in speech:
             output.write(data)
             output.flush()
+
+
+@contextmanager
+def _timings(path: Path | None) -> Iterator[TimingsFile | None]:
+    """The file of timings; None where none was asked for."""
+    from sonorant.runtime.subtitles import timings_file
+
+    if path is None:
+        yield None
+        return
+    with timings_file(path) as file:
+        yield file
 
 
 def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:

@@ -121,7 +121,7 @@ def render(
             continue
         sounds[variant] = spoken
         decoded |= {variant: went} if went else {}
-        timings |= {variant: _timings(speaking, utterances, texts, ends)} if not voice.why_untimed else {}
+        timings |= {variant: _timings(speaking, utterances, texts, ends)} if ends and not voice.why_untimed else {}
     return Renderings(
         ids=tuple(utterance.id for utterance in utterances),
         tokens=tokens,

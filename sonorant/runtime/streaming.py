@@ -101,13 +101,8 @@ class Speech(Iterator[Floats]):
                 yield pause
             if self._times:
                 self._times.begin(phrase, self._made)
-            self._judge(
-                (
-                    yield from self._speaking.parts(
-                        tokens.astype(np.int64), self._manner, self.taken, first=first, **timed
-                    )
-                )
-            )
+            parts = self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first, **timed)
+            self._judge((yield from parts))
             first, paused = False, not phrase.goes_on
         if not self.taken.audio_seconds:
             raise self._nothing(met)

@@ -64,7 +64,9 @@ def split_phrases(text: str | Iterable[str], frontend: Frontend, *, words: bool 
             yield Phrase(SpokenText(part.strip(), (), ()), goes_on=False, characters=len(part))
             continue
         sentences = frontend.sentences(part) or [frontend.speak(part)]
-        placed = place_words(part, first, sentences, frontend) if words else [()] * len(sentences)
+        placed: list[tuple[WrittenWord, ...]] = [()] * len(sentences)
+        if words:
+            placed = place_words(part, first, sentences, frontend)
         for number, (sentence, own) in enumerate(zip(sentences, placed, strict=True), 1):
             last = number == len(sentences)
             yield Phrase(sentence, goes_on=goes_on and last, characters=len(part) if last else 0, words=own)

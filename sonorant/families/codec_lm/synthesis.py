@@ -174,7 +174,7 @@ def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
     """The frame after the last one of each token that is over (k,), where the frames so far speak the tokens
     `pointers_F`, which never falls. `over`: the text is, with all its tokens; what was skipped has no frames."""
     count = tokens if over else int(pointers_F[-1]) if len(pointers_F) else 0
-    return np.searchsorted(pointers_F, np.arange(count), side="right")
+    return np.searchsorted(pointers_F, np.arange(count), side="right").astype(np.int64)
 
 
 def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
