@@ -22,6 +22,8 @@ _WITHOUT_DIGITS = {
     f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
 }
 _LETTER = "gruut:letter"
+PLACEHOLDER = "qqzx"
+"""How words begin whose phonemes are given; gruut need not find any."""
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """Words of a sentence to their parts of speech."""
@@ -127,8 +129,10 @@ def _phonemizer_class() -> Any:
     from gruut.phonemize import SqlitePhonemizer
 
     class OwnPhonemes(SqlitePhonemizer):
-        def __call__(self, *arguments: Any, **options: Any) -> Any:
-            found = super().__call__(*arguments, **options)
+        def __call__(self, word: str, *arguments: Any, **options: Any) -> Any:
+            if word.startswith(PLACEHOLDER):
+                return ["ə"]
+            found = super().__call__(word, *arguments, **options)
             return None if found is None else list(found)
 
     return OwnPhonemes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
+from os.path import commonprefix
 
 Replacement = str | Callable[[re.Match[str]], str]
 Span = tuple[int, int]
@@ -33,16 +34,21 @@ class TracedText:
         return self.replaced((match.start(), match.end(), expand(match)) for match in pattern.finditer(self.text))
 
     def replaced(self, pieces: Iterable[tuple[int, int, str]]) -> TracedText:
-        """With other text in place of some pieces, (first, end, new text) in order. A piece whose text stays the same
-        keeps the spans of its characters."""
+        """With other text in place of some pieces, (first, end, new text) in order. Where the new text begins or ends as
+        the old one did, those characters keep their spans; the rest stands for all that lay between."""
         texts: list[str] = []
         spans: list[Span] = []
         done = 0
         for first, end, new in pieces:
             texts += self.text[done:first], new
             spans += self.spans[done:first]
-            same = new == self.text[first:end]
-            spans += self.spans[first:end] if same else [self.span(first, end)] * len(new)
+            old = self.text[first:end]
+            same_start = len(commonprefix((old, new)))
+            same_end = len(commonprefix((old[same_start:][::-1], new[same_start:][::-1])))
+            between = self.span(first + same_start, end - same_end)
+            spans += self.spans[first : first + same_start]
+            spans += [between] * (len(new) - same_start - same_end)
+            spans += self.spans[end - same_end : end]
             done = end
         return TracedText("".join((*texts, self.text[done:])), [*spans, *self.spans[done:]])
 
@@ -51,6 +57,10 @@ class TracedText:
         changed = [change(character) for character in self.text]
         spans = [span for span, new in zip(self.spans, changed, strict=True) for _ in new]
         return TracedText("".join(changed), spans)
+
+    def part(self, first: int, end: int) -> TracedText:
+        """The characters from `first` to before `end`."""
+        return TracedText(self.text[first:end], self.spans[first:end])
 
     def strip_blanks(self) -> TracedText:
         """With one blank between words and none at the edges."""

@@ -7,18 +7,13 @@ wrote. Most need a digit, and a text without one passes them over.
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
 
 from sonorant.text.traced import Replacement, TracedText
+from sonorant.text.written_forms import NOT_ASCII, without_accents
 
 Rule = tuple[re.Pattern[str], Replacement]
 
-_LETTERS = str.maketrans({
-    "ß": "ss", "æ": "ae", "Æ": "Ae", "ø": "o", "Ø": "O", "œ": "oe", "Œ": "Oe", "þ": "th", "Þ": "Th",
-    "ð": "th", "Ð": "Th", "đ": "d", "Đ": "D", "ł": "l", "Ł": "L", "ı": "i",
-})  # fmt: skip
-_ACCENTED = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
 _DIGIT = re.compile(r"\d")
 # Before typography is made plain: brackets, superscripts and primes lose their meaning there.
 _EARLY: tuple[tuple[str, str], ...] = (
@@ -42,16 +37,12 @@ def early(text: TracedText) -> TracedText:
 
 def written_out(text: TracedText) -> TracedText:
     """Write out what is not written as words, in text whose characters are plain; remove accents."""
-    text = text.sub(_ACCENTED, _without_accents)
-    with_digits, always = _rules()
+    text = text.sub(NOT_ASCII, without_accents)
+    first, with_digits, always = _rules()
+    text = _apply(text, first)
     if _DIGIT.search(text.text):
         text = _apply(text, with_digits)
     return _apply(text, always)
-
-
-def _without_accents(match: re.Match[str]) -> str:
-    decomposed = unicodedata.normalize("NFD", match[0].translate(_LETTERS))
-    return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 
 def _apply(text: TracedText, rules: tuple[Rule, ...]) -> TracedText:
@@ -66,10 +57,10 @@ def _early_rules() -> tuple[Rule, ...]:
 
 
 @cache
-def _rules() -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
-    """Those for a text with digits, and those for any."""
+def _rules() -> tuple[tuple[Rule, ...], ...]:
+    """Those that run first, those for a text with digits, and those for any."""
     from sonorant.text.english import abbreviations, addresses, amounts, dates, numerals
 
-    groups = (addresses.RULES, dates.RULES, amounts.RULES, numerals.RULES)
-    with_digits = tuple((re.compile(pattern), words) for rules in groups for pattern, words in rules)
-    return with_digits, tuple((re.compile(pattern), words) for pattern, words in abbreviations.RULES)
+    with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES, *numerals.RULES)
+    groups = (addresses.NET, with_digits, (*dates.ALWAYS, *abbreviations.RULES))
+    return tuple(tuple((re.compile(pattern), words) for pattern, words in group) for group in groups)

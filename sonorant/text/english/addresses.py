@@ -82,13 +82,22 @@ _ADDRESS = (
     rf"(?:https?://)?(?:[A-Za-z0-9-]+\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
     r"https?://[\w./-]*\w",
 )
+NET = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
+"""Those that run before all others."""
+NAMED = (
+    (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
+    (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),
+    (r"\b([NSEW])\. (?=(?:[A-Z][a-z]+ )+(?:Street|Avenue|Road|Boulevard)\b)", lambda match: _QUARTERS[match[1]] + " "),
+    (rf"(?<=[a-z], )({_STATE})\b", lambda match: STATES[match[1]]),
+    (r"\bD\.C\.", lambda match: "D C" + ended(match)),
+)
+"""Those that need no digit."""
 RULES = (
-    *((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS),
     (r"(?<![\d.])(\d{1,3}\.){3}\d{1,3}(?![\d.]?\d)", lambda match: " dot ".join(map(digits, match[0].split(".")))),
-    (r"(?<![\d.])\d+(?:\.\d+){2,}(?![\d.]?\d)", lambda match: " point ".join(map(number, match[0].split(".")))),
     (r"(?<![\d-])(?:\+?1[-. ])?\(?\b\d{3}\)?[-. ]\d{3}[-.]\d{4}\b(?!-)", _telephone),
     (r"\+\d{1,3}(?:[ -]\d{2,4}){2,4}\b", _telephone),
     (r"(?<![\d-])\b\d{3}-\d{4}\b(?!-)", _telephone),
+    (r"(?<![\d.])(?!\d\d?\.\d\d?\.\d{4}\b)\d+(?:\.\d+){2,}(?![\d.]?\d)", lambda match: " point ".join(map(number, match[0].split(".")))),
     (r"\bP\.? ?O\.? Box (\d+)\b", _box),
     (r"\b([Aa]pt|[Ss]te|[Rr]m|[Hh]wy|[Rr]te|[Bb]ldg)\b\.? ?#?(\d{1,5})([A-Z]?)\b", _room),
     (r"\b([Rr]oom|[Hh]ighway|[Ff]light) (\d{3,4})()\b", _room),
@@ -99,14 +108,6 @@ RULES = (
         rf"\b({_STATE}) (\d{{5}})(?:-(\d{{4}}))?\b",
         lambda match: f"{STATES[match[1]]}, {digits(match[2])}" + (f", {digits(match[3])}" if match[3] else ""),
     ),
+    *NAMED,
     (r"\bI-(\d+)\b", lambda match: f"I {cardinal(int(match[1]))}"),
 )  # fmt: skip
-
-NAMED = (
-    (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
-    (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),
-    (r"\b([NSEW])\. (?=(?:[A-Z][a-z]+ )+(?:Street|Avenue|Road|Boulevard)\b)", lambda match: _QUARTERS[match[1]] + " "),
-    (rf"(?<=[a-z], )({_STATE})\b", lambda match: STATES[match[1]]),
-    (r"\bD\.C\.", lambda match: "D C" + ended(match)),
-)
-"""Those that need no digit."""

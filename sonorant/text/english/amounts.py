@@ -17,7 +17,7 @@ _CURRENCIES = {
     "INR": ("rupee", "paisa"), "CNY": ("yuan", ""), "SEK": ("Swedish krona", ""), "US$": ("U S dollar", "cent"),
     "A$": ("Australian dollar", "cent"), "C$": ("Canadian dollar", "cent"),
 }  # fmt: skip
-_PLURALS = {"penny": "pence", "foot": "feet", "inch": "inches", "yen": "yen", "yuan": "yuan", "hertz": "hertz",
+_PLURALS = {"penny": "pence", "foot": "feet", "inch": "inches", "yen": "yen", "yuan": "yuan",
             "paisa": "paise", "krona": "kronor", "Celsius": "Celsius", "Fahrenheit": "Fahrenheit"}  # fmt: skip
 _SIGN = r"(US\$|A\$|C\$|[$£€¥₹]|\b(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|SEK)\b)"
 _CODE = r"([£€¥₹]|\b(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|SEK)\b)"
@@ -34,6 +34,8 @@ def plural_unit(singular: str) -> str:
     """square meter -> square meters, mile per hour -> miles per hour, degree Celsius -> degrees Celsius."""
     head, of, rest = re.match(r"(.*?)((?: per| Celsius| Fahrenheit| of)\b|$)(.*)", singular).groups()  # type: ignore[union-attr]
     *before, last = head.split()
+    if last.endswith("hertz"):
+        return singular
     return " ".join((*before, _PLURALS.get(last, last + "s"))) + of + rest
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from sonorant.text.english.numbers import cardinal, digits, number, ordinal, plural, year
+from sonorant.text.english.numbers import cardinal, number, ordinal, plural, year
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -69,7 +69,7 @@ def _decade(match: re.Match[str]) -> str:
 
 def _bare_year(match: re.Match[str]) -> str:
     """Four digits are a year unless they count what follows: 1234 houses."""
-    counts = not match[1] and match[3] and int(match[2]) % 100
+    counts = not match[1] and ((match[3] and int(match[2]) % 100) or int(match[2]) < 1100)
     return (match[1] or "") + (cardinal if counts else year)(int(match[2]))
 
 
@@ -108,8 +108,17 @@ def _lasting(match: re.Match[str]) -> str:
     return " ".join(parts)
 
 
-RULES = (
+def _range(match: re.Match[str]) -> str:
+    return _clock(match) + (" to " if re.search(r"- ?$", match[0]) else "")
+
+
+ALWAYS = (
     (rf"\b({'|'.join(_DAYS)})\.(?=,? |,|$)", lambda match: _DAYS[match[1]]),
+    (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]]),
+)
+"""Those that need no digit."""
+RULES = (
+    ALWAYS[0],
     (rf"\b({'|'.join(_DAYS)})(?=,? (?:\d|{_MONTH} ?\d))", lambda match: _DAYS[match[1]]),
     (r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso),
     (r"\b(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)\b", _numeric),
@@ -117,7 +126,6 @@ RULES = (
     (rf"\b{_MONTH} {_DAY}(?![\d:])(?: ?- ?{_DAY}(?![\d:]))?(?:,? {_YEAR}\b(?![,.]\d))?", _month_day),
     (rf"\b(the )?{_DAY} (?:of )?{_MONTH}(?:,? {_YEAR}\b)?", _day_month),
     (rf"\b{_MONTH},? {_YEAR}\b", lambda match: f"{_SHORT[match[1]]} {year(int(match[2]))}"),
-    (rf"\b{_MONTH}(?<=\.)(?= ?\d|,| [a-z])", lambda match: _SHORT[match[1]]),
     (r"\b(1\d\d0|20\d0)'?s\b", _decade),
     (r"(?<!\d)'?\b(?<![\d,.])([2-9]0)'?s\b", _decade),
     (r"(?<![\w'])'(\d\d)\b(?!')", _short_year),
@@ -132,18 +140,12 @@ RULES = (
     (r"\b(\d{1,2}):([0-5]\d):([0-5]\d)\b", _lasting),
     (r"\b()(\d{1,2}):([0-5]\d\.\d+)\b", _lasting),
     (r"\b(score|ratio|scored|won|lost|odds)( (?:of|by|is|was))? (\d+):(\d+)\b", r"\1\2 \3 to \4"),
-    (r"\b(\d{1,2}):([0-5]\d)(?: ?([AaPp])\.?[Mm]\b\.?)?(?: ?- ?(?=\d+:\d\d))?", lambda match: _range(match)),
+    (r"\b(\d{1,2}):([0-5]\d)(?: ?([AaPp])\.?[Mm]\b\.?)?(?: ?- ?(?=\d+:\d\d))?", _range),
     (r"\b(\d{1,2}) ?([AaPp])(?:\.[Mm]\.|[Mm]\b)", _hour),
     (r"\b(\d+):(\d+)\b", r"\1 to \2"),
     (
-        rf"\b((?:{_BEFORE_YEARS})[ -])?(?<![\d.,/#$£€-])(1[1-9]\d\d|20\d\d)\b(?![,.]?\d|[/%])(?= ([a-z]+s)\b)?",
-        lambda match: _bare_year(match),
+        rf"\b((?:{_BEFORE_YEARS})[ -])?(?<![\d.,/#$£€-])(1\d\d\d|20\d\d)\b(?![,.]?\d|[/%])(?= ([a-z]+s)\b)?",
+        _bare_year,
     ),
 )
 
-
-def _range(match: re.Match[str]) -> str:
-    return _clock(match) + (" to " if re.search(r"- ?$", match[0]) else "")
-
-
-__all__ = ["RULES", "digits"]
