@@ -23,7 +23,8 @@ _WITHOUT_DIGITS = {
 }
 _LETTER = "gruut:letter"
 PLACEHOLDER = "qqzx"
-"""How words begin whose phonemes are given; gruut need not find any."""
+"""How words begin whose phonemes are given; four letters follow, and gruut need not find phonemes."""
+_GIVEN = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """Words of a sentence to their parts of speech."""
@@ -130,7 +131,7 @@ def _phonemizer_class() -> Any:
 
     class OwnPhonemes(SqlitePhonemizer):
         def __call__(self, word: str, *arguments: Any, **options: Any) -> Any:
-            if word.startswith(PLACEHOLDER):
+            if _GIVEN.fullmatch(word):
                 return ["ə"]
             found = super().__call__(word, *arguments, **options)
             return None if found is None else list(found)

@@ -33,6 +33,18 @@ def _year(text: str) -> str:
     return year(int(text))
 
 
+def date_in_words(*, m: int | None = None, d: int | None = None, y: int | None = None) -> str:
+    """Month, day and year, as far as they are given. Raises ValueError for a month or day that there is not."""
+    if m is not None and not 1 <= m <= 12:
+        raise ValueError(f"there is no month {m}")
+    if d is not None and not 1 <= d <= 31:
+        raise ValueError(f"there is no day {d}")
+    words = [MONTHS[m - 1]] if m else []
+    words += [ordinal(d)] if d else []
+    words += [_year(f"{y:02}") if y < 100 else year(y)] if y is not None else []
+    return " ".join(words)
+
+
 def _month_day(match: re.Match[str]) -> str:
     words = _date(_SHORT[match[1]], match[2], None)
     words += f" to {ordinal(int(match[3]))}" if match[3] else ""

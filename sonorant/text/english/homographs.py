@@ -113,15 +113,21 @@ _NOUN_VERB = {
 _VERB_BEFORE = rf"(?:\b(?:{_TO}|{_WHO}|to (?:\w+ly)) )$"
 _NOUN_BEFORE = rf"\b{_THE} (?:\w+ )?$"
 _WORDS = re.compile(rf"\b(?:{'|'.join([*_SENSES, *_NOUN_VERB])})\b", re.IGNORECASE)
+_LETTER_A = re.compile(r"(?<!['\w])A(?=,? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])")
+"""The letter, not the article: of A M, U S A, A, B, C."""
 
 
 def homographs(text: str, symbols: Sequence[str]) -> Iterator[tuple[int, int, Sounds]]:
     """Words of plain text whose pronunciation the words around tell: first character, the one after the last, and what
     to say. `symbols`: the frontend's inventory."""
-    for word in _WORDS.finditer(text):
-        if word[0].isupper() and len(word[0]) > 1:  # READ, or an abbreviation
+    found = [*_LETTER_A.finditer(text), *_WORDS.finditer(text)]
+    for word in sorted(found, key=lambda match: match.start()):
+        if word[0] == "A":
+            phonemes: str | None = "ˈeɪ"
+        elif word[0].isupper():  # READ, or an abbreviation
             continue
-        phonemes = _sense(word[0].lower(), text[: word.start()], text[word.end() :])
+        else:
+            phonemes = _sense(word[0].lower(), text[: word.start()], text[word.end() :])
         if phonemes and (sounds := _phonemes(phonemes, tuple(symbols))):
             yield word.start(), word.end(), Sounds(sounds, word[0])
 

@@ -1,0 +1,93 @@
+"""What is spoken at once of a phrase, and what its marks ask of a family of voices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sonorant.arrays import Integers
+from sonorant.errors import SonorantError
+from sonorant.runtime.speaking import FASTEST, MOST_PITCH, SLOWEST, Manner, Marking, Speaking
+from sonorant.text import SpokenText, SymbolTable
+from sonorant.text.frontend import SpokenUnit
+from sonorant.text.markup import MarkedText, Prosody
+
+NO_MARKS: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A phrase, or its part between two marked pauses where the family cannot hold one itself."""
+
+    tokens_N3: Integers
+    """Symbol, stress and word start; the first and the last token are start and end."""
+    marking: Marking | None
+    """None where nothing is marked."""
+    pause: float | None
+    """Seconds of silence marked after it, before the phrase goes on."""
+    units: tuple[SpokenUnit, ...]
+    """Its words and pauses: spans in the original text, `first` and `after` counted in tokens."""
+
+
+def marks_of(speaking: Speaking) -> frozenset[str]:
+    """What the family can do within a phrase."""
+    marks: frozenset[str] = getattr(speaking, "marks", NO_MARKS)
+    return marks
+
+
+def check_prosody(speaking: Speaking, manner: Manner, family: str, prosody: Prosody) -> None:
+    """Raise SonorantError for speed and pitch of a run of text that the voice cannot have."""
+    marks = marks_of(speaking)
+    if prosody.rate != 1.0 and "rate" not in marks:
+        raise SonorantError(f"this voice speaks at its own pace (family {family}): leave out the rate")
+    if prosody.pitch and "pitch" not in marks:
+        raise SonorantError(f"this voice chooses its melody itself (family {family}): leave out the pitch")
+    if not SLOWEST <= (speed := prosody.rate * manner.speed) <= FASTEST:
+        raise SonorantError(f"the rate makes the speed {speed:g}, with all around it; it must be {SLOWEST} to {FASTEST}")
+    if abs(pitch := prosody.pitch + manner.pitch) > MOST_PITCH:
+        raise SonorantError(f"the pitch is {pitch:+.1f} semitones, with all around it; at most {MOST_PITCH:g} either way")
+
+
+def passages_of(
+    spoken: SpokenText, marked: MarkedText, symbols: SymbolTable, marks: frozenset[str]
+) -> Iterator[Passage]:
+    """The passages of a phrase, none where nothing can be spoken. The spans of the units of `spoken` are places in the
+    plain text of `marked`."""
+    phonemes, units = spoken.phonemes, list(spoken.units)
+    while phonemes:
+        count = next(
+            (number for number, unit in enumerate(units, 1) if unit.seconds is not None and "pause" not in marks),
+            len(units),
+        )
+        own, units = units[:count], units[count:]
+        after = own[-1].after - own[0].first if own else len(phonemes)
+        pause = own[-1].seconds if own and "pause" not in marks else None
+        tokens = symbols.to_tokens(phonemes[:after])
+        yield Passage(tokens, _marking(own, marked, len(tokens)), pause, _in_tokens(own, marked))
+        phonemes = phonemes[after:]
+
+
+def _in_tokens(units: list[SpokenUnit], marked: MarkedText) -> tuple[SpokenUnit, ...]:
+    before = units[0].first - 1 if units else 0
+    return tuple(
+        SpokenUnit(
+            unit.text, *marked.source(unit.start, unit.end), unit.first - before, unit.after - before, unit.seconds
+        )
+        for unit in units
+    )
+
+
+def _marking(units: list[SpokenUnit], marked: MarkedText, tokens: int) -> Marking | None:
+    prosody = [marked.prosody(unit.start) for unit in units]
+    if all(found == Prosody() for found in prosody) and all(unit.seconds is None for unit in units):
+        return None
+    rate_N, pitch_N = np.ones(tokens, np.float32), np.zeros(tokens, np.float32)
+    seconds_N = np.full(tokens, np.nan, np.float32)
+    for unit, found in zip(units, prosody, strict=True):
+        own = slice(1 + unit.first - units[0].first, 1 + unit.after - units[0].first)
+        rate_N[own], pitch_N[own] = found.rate, found.pitch
+        if unit.seconds is not None:
+            seconds_N[own] = unit.seconds
+    return Marking(rate_N, pitch_N, seconds_N)
