@@ -31,6 +31,8 @@ examples:
   sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
+  sonorant say "Call [[ʃ ɪ v ˈɔ n]]. [[pause 0.5]] Then wait." --voice artifacts/voice -o call.wav
+  sonorant say - --voice artifacts/voice -o letter.wav < letter.ssml
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
 A voice of the family codec_lm draws its speech code by code. At temperature 0, with which most are shipped, it always
@@ -69,6 +71,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
     add("--energy", type=float, default=0.0, metavar="X", help="dB louder, -12 to 12, as a person who speaks up")
     _add_decoding(say)
+    marks = "speak [[ ]] and <speak> as they are written, not as phonemes, pauses and SSML (docs/pronunciation.md)"
+    add("--no-markup", dest="markup", action="store_false", help=marks)
     add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
     runtime = "what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
@@ -164,6 +168,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.
         "seed": arguments.seed,
         "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
         "candidates": arguments.candidates,
+        "markup": arguments.markup,
         "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
     }
     if arguments.stream:

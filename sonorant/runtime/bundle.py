@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 4
 DESCRIPTION = "voice.json"
+LEXICON = "lexicon.txt"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
@@ -132,11 +132,29 @@ class TextConfig:
 
     def load(self, language: str) -> Frontend:
         """The frontend of a language. Raises SonorantError as `load_frontend`, and for a lexicon with a fault."""
-        if self.lexicon is None:
-            return load_frontend(self.frontend, language)
-        from sonorant.text.user_lexicon import read_lexicon
+        return load_with_lexicon(self.frontend, language, self.lexicon)
 
-        return load_frontend(self.frontend, language, lexicon=read_lexicon(Path(self.lexicon), language))
+
+def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend:
+    """As `load_frontend`, with the words of the language in the lexicon file `lexicon`, None = none. Raises SonorantError
+    also naming file and line of a fault."""
+    if lexicon is None:
+        return load_frontend(name, language)
+    from sonorant.text.user_lexicon import read_lexicon
+
+    return load_frontend(name, language, lexicon=read_lexicon(Path(lexicon), language))
+
+
+def frontend_description(frontend: Frontend) -> dict[str, Any]:
+    """What stores and models keep of a frontend, so that a voice speaks as it learned: name, version, language, rules,
+    and the lexicon's words with their phonemes (None without one)."""
+    return {
+        "name": frontend.name,
+        "version": frontend.version,
+        "language": frontend.language,
+        "rules": frontend.rules,
+        "lexicon": frontend.lexicon and frontend.lexicon.entries,
+    }
 
 
 GivenSounds = Mapping[str, Sounds]
