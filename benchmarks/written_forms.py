@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from benchmarks.report import command, finish, options
 from sonorant.text import Frontend, load_frontend
 from sonorant.text.frontend import Phoneme
 from sonorant.text.given_phonemes import parse_phonemes
+from sonorant.text.lexicon import open_lexicon
 
 FORMS = Path(__file__).parent / "forms"
 MOST_WRONG = 5
@@ -91,11 +93,22 @@ def by_frontend(frontend: Frontend) -> Speak:
     return speak
 
 
-def gruut_alone(written: str) -> tuple[str, list[str]]:
-    import gruut
+@cache
+def gruut_processor() -> Any:
+    """gruut as it comes, but for an index of its lexicon."""
+    from gruut import TextProcessor
+    from gruut.phonemize import SqlitePhonemizer
 
+    processor = TextProcessor(default_lang="en-us")
+    lookup: Any = processor.get_settings("en-us").lookup_phonemes
+    lookup.phonemizer = SqlitePhonemizer(db_conn=open_lexicon(lookup.db_path, "in a copy"), **lookup.phonemizer_args)
+    return processor
+
+
+def gruut_alone(written: str) -> tuple[str, list[str]]:
+    processor = gruut_processor()
     try:
-        sentences = list(gruut.sentences(written, lang="en-us"))
+        sentences = list(processor.sentences(*processor(written, lang="en-us")))
     except Exception:  # its parsers raise anything
         return "", []
     words = [word for sentence in sentences for word in sentence if word.is_spoken]

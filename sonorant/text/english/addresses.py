@@ -79,7 +79,7 @@ _ROOMS = {
 
 _ADDRESS = (
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    rf"(?:https?://)?(?:[A-Za-z0-9-]+\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
+    rf"(?:https?://)?(?:[A-Za-z0-9-]{1,63}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
     r"https?://[\w./-]*\w",
 )
 NET = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
@@ -109,5 +109,5 @@ RULES = (
         lambda match: f"{STATES[match[1]]}, {digits(match[2])}" + (f", {digits(match[3])}" if match[3] else ""),
     ),
     *NAMED,
-    (r"\bI-(\d+)\b", lambda match: f"I {cardinal(int(match[1]))}"),
+    (r"\bI-(\d{1,4})\b", lambda match: f"I {cardinal(int(match[1]))}"),
 )  # fmt: skip
