@@ -54,6 +54,13 @@ def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
         np.testing.assert_allclose(spoken(row), pcm16(samples), atol=1)
 
 
+def test_rows_may_be_marked(server: Any, voice_bundle: Path) -> None:
+    texts = ["One [[pause 0.3]] [[h ə l ˈoʊ]].", '<speak>One <prosody rate="slow">apple</prosody>.</speak>']
+    rows = ask(server, *({"text": text} for text in texts)).json()["predictions"]
+    for row, text in zip(rows, texts, strict=True):
+        np.testing.assert_allclose(spoken(row), pcm16(Voice.load(voice_bundle).say(text)), atol=1)
+
+
 @pytest.mark.parametrize(
     ("bad", "line"),
     [
@@ -61,6 +68,8 @@ def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
         ({"text": None}, "row 2: there is no text"),
         ({"text": "Hi.", "speaker": "carl"}, "row 2: no speaker 'carl'; the voice has: anna, ben"),
         ({"text": "Hi.", "speed": 9.0}, "row 2: speed must be 0.5 to 2.0, not 9.0"),
+        ({"text": "<speak>Hi <b/>"}, "row 2: SSML line 1, column 11: <b> is not spoken here; inside <speak> there are "
+         "p, s, break, phoneme, say-as, prosody, sub"),
         ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
     ],
 )
