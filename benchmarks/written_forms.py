@@ -141,7 +141,8 @@ def main() -> None:
         wrong = {name: judge(forms, speak, rules[2].symbols) for name, speak in systems.items()}
         result[suite] = {"forms": len(forms)} | {name: len(lines) for name, lines in wrong.items()}
         result[suite]["by_kind"] = {
-            kind: {"forms": count} | {name: sum(line.startswith(f"{kind}:") for line in wrong[name]) for name in systems}
+            kind: {"forms": count}
+            | {name: sum(line.startswith(f"{kind}:") for line in wrong[name]) for name in systems}
             for kind, count in Counter(form.kind for form in forms).items()
         }
         if arguments.wrong_held_out if suite == "held_out" else arguments.wrong:

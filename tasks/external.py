@@ -1,8 +1,8 @@
 """Stage `external`: note the content of files that params.yaml names and DVC does not watch.
 
-DVC hashes `corpus.path`, but not the recordings that a table names, the decisions of a review, a lexicon, nor the weights of
-`init_from` and `codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage
-that takes them. The stage depends on its note, so it runs again when they change.
+DVC hashes `corpus.path`, but not the recordings that a table names, the decisions of a review, a lexicon, nor the
+weights of `init_from` and `codec.pretrained`. This stage always runs, reads those files, and writes a small note for
+each stage that takes them. The stage depends on its note, so it runs again when they change.
 """
 
 import argparse

@@ -19,8 +19,8 @@ from sonorant.export.ranges import export_halves
 from sonorant.families import all_families, load_family
 from sonorant.files import read_json
 from sonorant.runtime.bundle import (
-    SCHEMA_VERSION,
     LEXICON,
+    SCHEMA_VERSION,
     AudioSettings,
     BundledFile,
     FrontendSettings,

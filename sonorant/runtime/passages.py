@@ -45,9 +45,13 @@ def check_prosody(speaking: Speaking, manner: Manner, family: str, prosody: Pros
     if prosody.pitch and "pitch" not in marks:
         raise SonorantError(f"this voice chooses its melody itself (family {family}): leave out the pitch")
     if not SLOWEST <= (speed := prosody.rate * manner.speed) <= FASTEST:
-        raise SonorantError(f"the rate makes the speed {speed:g}, with all around it; it must be {SLOWEST} to {FASTEST}")
+        raise SonorantError(
+            f"the rate makes the speed {speed:g}, with all around it; it must be {SLOWEST} to {FASTEST}"
+        )
     if abs(pitch := prosody.pitch + manner.pitch) > MOST_PITCH:
-        raise SonorantError(f"the pitch is {pitch:+.1f} semitones, with all around it; at most {MOST_PITCH:g} either way")
+        raise SonorantError(
+            f"the pitch is {pitch:+.1f} semitones, with all around it; at most {MOST_PITCH:g} either way"
+        )
 
 
 def passages_of(
@@ -90,4 +94,7 @@ def _marking(units: list[SpokenUnit], marked: MarkedText, tokens: int) -> Markin
         rate_N[own], pitch_N[own] = found.rate, found.pitch
         if unit.seconds is not None:
             seconds_N[own] = unit.seconds
+    # Start and end are as what they are next to.
+    for values_N in (rate_N, pitch_N):
+        values_N[0], values_N[-1] = values_N[1], values_N[-2]
     return Marking(rate_N, pitch_N, seconds_N)

@@ -114,7 +114,9 @@ class EspeakFrontend:
             joined = tuple(phoneme for word in phonemes for phoneme in word)
             return [Piece(text.text.strip(), text.span(0, len(text.text)), joined)]
         spans = (text.span(*word.span()) for word in written)
-        return [Piece(word[0], *of_word) for word, of_word in zip(written, zip(spans, phonemes, strict=True), strict=True)]
+        return [
+            Piece(word[0], *of_word) for word, of_word in zip(written, zip(spans, phonemes, strict=True), strict=True)
+        ]
 
 
 def _written(text: str, sounds: dict[str, Sounds]) -> str:

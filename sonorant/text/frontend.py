@@ -136,8 +136,8 @@ class TextConfig:
 
 
 def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend:
-    """As `load_frontend`, with the words of the language in the lexicon file `lexicon`, None = none. Raises SonorantError
-    also naming file and line of a fault."""
+    """As `load_frontend`, with the words of the language in the file `lexicon`, None = none. Raises SonorantError also
+    naming file and line of a fault."""
     if lexicon is None:
         return load_frontend(name, language)
     from sonorant.text.user_lexicon import read_lexicon

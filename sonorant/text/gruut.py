@@ -89,7 +89,9 @@ class GruutFrontend:
 
     def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
         parts, unknown = self._analyse(text, given)
-        return spoken_text(" ".join(spoken for spoken, _ in parts), [piece for _, part in parts for piece in part], unknown)
+        return spoken_text(
+            " ".join(spoken for spoken, _ in parts), [piece for _, part in parts for piece in part], unknown
+        )
 
     def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
         return audible_sentences(*self._analyse(text, given))

@@ -90,9 +90,7 @@ def _phrases(
         units = tuple(replace(unit, start=unit.start + start, end=unit.end + start) for unit in sentence.units)
         spoken = replace(sentence, units=units)
         last = number == len(sentences)
-        yield Phrase(
-            spoken, goes_on and last, characters if last else 0, pause if last else None, start + len(part)
-        )
+        yield Phrase(spoken, goes_on and last, characters if last else 0, pause if last else None, start + len(part))
 
 
 def _pauses_inside(phrase: Phrase) -> bool:
@@ -121,9 +119,7 @@ def _joined(held: Phrase, phrase: Phrase) -> Phrase:
         (*before.unknown, *after.unknown),
         (*units, pause, *moved),
     )
-    return Phrase(
-        spoken, phrase.goes_on, held.characters + phrase.characters, phrase.pause, phrase.pause_place
-    )
+    return Phrase(spoken, phrase.goes_on, held.characters + phrase.characters, phrase.pause, phrase.pause_place)
 
 
 def _fragments(text: str | Iterable[str]) -> Iterator[str]:

@@ -67,7 +67,11 @@ def placed(words: Sequence[str], text: TracedText) -> list[Span]:
         if span is None:
             start = next((later[0] for later in found[number:] if later), len(text.text))
             between = text.text[end:start]
-            span = (end + len(between) - len(between.lstrip()), end + len(between.rstrip())) if between.strip() else (end, end)
+            span = (
+                (end + len(between) - len(between.lstrip()), end + len(between.rstrip()))
+                if between.strip()
+                else (end, end)
+            )
         else:
             end = span[1]
         spans.append(text.span(*span))

@@ -14,8 +14,8 @@ _AS_WRITTEN = ("time", "currency", "unit", "address", "fraction")
 """What the frontend reads as such by itself."""
 _SIGNS = {
     ".": "dot", ",": "comma", "-": "dash", "/": "slash", "@": "at", "#": "number", "&": "and", "+": "plus",
-    "_": "underscore", "*": "star", "%": "percent", ":": "colon", "'": "apostrophe", "=": "equals", "?": "question mark",
-    "!": "exclamation mark", "(": "parenthesis", ")": "parenthesis", "$": "dollar", "~": "tilde",
+    "_": "underscore", "*": "star", "%": "percent", ":": "colon", "'": "apostrophe", "=": "equals", "~": "tilde",
+    "?": "question mark", "!": "exclamation mark", "(": "parenthesis", ")": "parenthesis", "$": "dollar",
 }  # fmt: skip
 
 
@@ -27,7 +27,9 @@ def said_as(text: str, kind: str, form: str, language: str) -> str:
     if kind in _ANY_LANGUAGE:
         return _one_by_one(text, kind, language)
     if not language.startswith("en"):
-        raise SonorantError(f"interpret-as {kind} is for English; this voice speaks {language}: write the words, or sub")
+        raise SonorantError(
+            f"interpret-as {kind} is for English; this voice speaks {language}: write the words, or sub"
+        )
     if kind in _AS_WRITTEN:
         return text
     return _ENGLISH[kind](text, form)

@@ -73,7 +73,9 @@ class _Reader:
         except expat.ExpatError as error:
             reason = expat.errors.messages[error.code]
             where = f"line {error.lineno}, column {error.offset + 1}"
-            raise SonorantError(f"SSML {where}: {reason}; close every element, and write & as &amp; and < as &lt;") from None
+            raise SonorantError(
+                f"SSML {where}: {reason}; close every element, and write & as &amp; and < as &lt;"
+            ) from None
         return self._given
 
     def _fault(self, reason: str) -> SonorantError:
@@ -155,7 +157,9 @@ class _Reader:
             start, text = self._whole
             self._whole = None
             place = self._place()
-            self._replace(name, attributes, " ".join(text.split()), (start, self._document.index(">", place) + 1), prosody)
+            self._replace(
+                name, attributes, " ".join(text.split()), (start, self._document.index(">", place) + 1), prosody
+            )
 
     def _replace(
         self, name: str, attributes: dict[str, str], text: str, source: tuple[int, int], prosody: Prosody

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from os.path import commonprefix
 
 Replacement = str | Callable[[re.Match[str]], str]
 Span = tuple[int, int]
@@ -34,8 +33,8 @@ class TracedText:
         return self.replaced((match.start(), match.end(), expand(match)) for match in pattern.finditer(self.text))
 
     def replaced(self, pieces: Iterable[tuple[int, int, str]]) -> TracedText:
-        """With other text in place of some pieces, (first, end, new text) in order. Where the new text begins or ends as
-        the old one did, those characters keep their spans; the rest stands for all that lay between."""
+        """With other text in place of some pieces, (first, end, new text) in order. Where the new text begins or ends
+        as the old one did, those characters keep their spans; the rest stands for all that lay between."""
         texts: list[str] = []
         spans: list[Span] = []
         done = 0
@@ -43,8 +42,8 @@ class TracedText:
             texts += self.text[done:first], new
             spans += self.spans[done:first]
             old = self.text[first:end]
-            same_start = len(commonprefix((old, new)))
-            same_end = len(commonprefix((old[same_start:][::-1], new[same_start:][::-1])))
+            same_start = _same(old, new)
+            same_end = _same(old[same_start:][::-1], new[same_start:][::-1])
             between = self.span(first + same_start, end - same_end)
             spans += self.spans[first : first + same_start]
             spans += [between] * (len(new) - same_start - same_end)
@@ -79,6 +78,12 @@ class TracedText:
             return self.spans[first][0], max(span[1] for span in self.spans[first:end])
         place = self.spans[first][0] if first < len(self.spans) else self.spans[-1][1] if self.spans else 0
         return place, place
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _template(replacement: str) -> Callable[[re.Match[str]], str]:

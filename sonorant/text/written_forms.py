@@ -1,7 +1,9 @@
-"""Written text made plain before a frontend reads it: typography, unknown characters, symbols and units. German, French
-and Spanish have a table of signs and units. English has rules of its own: those here, revision 1, which voices of before
-2026-11 learned with, and those of `sonorant.text.english`, revision 2. Each rule exists because gruut 2.4 drops or
-garbles the form: `5kg` became one made-up word, `1/2` silence and `St. John` a street."""
+"""Written text made plain before a frontend reads it: typography, unknown characters, symbols and units.
+
+German, French and Spanish have a table of signs and units. English has rules of its own: those here, revision 1, which
+voices of before 2026-11 learned with, and those of `sonorant.text.english`, revision 2. Each rule exists because gruut
+2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St. John` a street.
+"""
 
 import re
 import unicodedata

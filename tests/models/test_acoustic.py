@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
 from sonorant.audio.pitch import PITCH_STD
+from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
 from sonorant.families.parallel.prosody import nepers
 
 CONFIG = AcousticConfig(

@@ -67,7 +67,7 @@ def test_a_parallel_voice_changes_speed_within_a_sentence(voice: Voice) -> None:
 
 
 def test_a_parallel_voice_changes_pitch_of_marked_words_alone(voice: Voice) -> None:
-    passage, = passages(voice, '<speak>One apple <prosody pitch="+3st">and two</prosody> pears.</speak>')  # fmt: skip
+    (passage,) = passages(voice, '<speak>One apple <prosody pitch="+3st">and two</prosody> pears.</speak>')  # fmt: skip
     assert passage.marking is not None
     words = {unit.text: passage.marking.pitch_N[unit.first : unit.after] for unit in passage.units}
     assert {word: set(pitch.tolist()) for word, pitch in words.items()} == {
@@ -118,8 +118,14 @@ def test_spans_of_what_is_spoken_are_those_of_the_text(any_voice: Voice) -> None
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('<speak>a <prosody rate="80%">b</prosody></speak>', "<prosody>: this voice speaks at its own pace .*: leave out the rate"),
-        ('<speak>a <prosody pitch="+2st">b</prosody></speak>', "<prosody>: this voice chooses its melody .*: leave out the pitch"),
+        (
+            '<speak>a <prosody rate="80%">b</prosody></speak>',
+            r"<prosody>: this voice speaks at its own pace .*: leave out the rate",
+        ),
+        (
+            '<speak>a <prosody pitch="+2st">b</prosody></speak>',
+            r"<prosody>: this voice chooses its melody .*: leave out the pitch",
+        ),
     ],
 )
 def test_a_voice_of_codes_names_what_it_cannot_do_before_it_speaks(codec_lm_bundle: Path, text: str, line: str) -> None:

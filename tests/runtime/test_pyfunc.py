@@ -68,8 +68,11 @@ def test_rows_may_be_marked(server: Any, voice_bundle: Path) -> None:
         ({"text": None}, "row 2: there is no text"),
         ({"text": "Hi.", "speaker": "carl"}, "row 2: no speaker 'carl'; the voice has: anna, ben"),
         ({"text": "Hi.", "speed": 9.0}, "row 2: speed must be 0.5 to 2.0, not 9.0"),
-        ({"text": "<speak>Hi <b/>"}, "row 2: SSML line 1, column 11: <b> is not spoken here; inside <speak> there are "
-         "p, s, break, phoneme, say-as, prosody, sub"),
+        (
+            {"text": "<speak>Hi <b/>"},
+            "row 2: SSML line 1, column 11: <b> is not spoken here; inside <speak> there are "
+            "p, s, break, phoneme, say-as, prosody, sub",
+        ),
         ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
     ],
 )

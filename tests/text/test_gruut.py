@@ -110,7 +110,14 @@ def test_of_pauses_in_a_row_the_strongest_stays() -> None:
     pieces = [Piece(symbol, (place, place + 1), (Phoneme(symbol),)) for place, symbol in enumerate(symbols)]
     joined = spoken_text("", pieces, ())
     assert [phoneme.symbol for phoneme in joined.phonemes] == ["a", "?", "b", "!", "c", ","]
-    assert [(unit.text, unit.start) for unit in joined.units] == [("a", 1), ("?", 3), ("b", 5), ("!", 6), ("c", 8), (",", 9)]
+    assert [(unit.text, unit.start) for unit in joined.units] == [
+        ("a", 1),
+        ("?", 3),
+        ("b", 5),
+        ("!", 6),
+        ("c", 8),
+        (",", 9),
+    ]
     assert [(unit.first, unit.after) for unit in joined.units] == [(place, place + 1) for place in range(6)]
 
 
@@ -139,7 +146,19 @@ def test_any_text_is_accepted_and_stays_inside_the_inventory(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["9" * 400, "1e400", "a" * 5000, "31/31/2000", "0/0", "1" + ",000" * 20, "1" * 5000 + "th", "2^" + "9" * 5000, "1/" + "3" * 5000, "<speak>&amp;</speak>"]
+    "text",
+    [
+        "9" * 400,
+        "1e400",
+        "a" * 5000,
+        "31/31/2000",
+        "0/0",
+        "1" + ",000" * 20,
+        "1" * 5000 + "th",
+        "2^" + "9" * 5000,
+        "1/" + "3" * 5000,
+        "<speak>&amp;</speak>",
+    ],
 )
 def test_hostile_text_is_accepted(text: str) -> None:
     assert FRONTEND.speak(text).phonemes
@@ -176,7 +195,10 @@ def test_a_voice_speaks_by_the_rules_that_it_learned_with() -> None:
 
 
 def test_the_version_names_software_data_and_rules() -> None:
-    assert FRONTEND.version == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules {ENGLISH_RULES[-1]}"
+    assert (
+        FRONTEND.version
+        == f"gruut {gruut.__version__}, gruut_lang_en {version('gruut_lang_en')}, rules {ENGLISH_RULES[-1]}"
+    )
 
 
 def test_dates_need_no_parser_which_takes_as_long_to_import_as_all_the_rest() -> None:

@@ -15,7 +15,9 @@ def frontend() -> Frontend:
     return load_frontend("gruut", "en-us")
 
 
-def phrases(text: str, frontend: Frontend, size: int = 10_000, *, markup: bool = True) -> tuple[MarkedText, list[Phrase]]:
+def phrases(
+    text: str, frontend: Frontend, size: int = 10_000, *, markup: bool = True
+) -> tuple[MarkedText, list[Phrase]]:
     fragments = (text[start : start + size] for start in range(0, len(text), size))
     marked = MarkedText(fragments, frontend, markup=markup)
     return marked, list(split_phrases(marked, frontend, marked.given))
@@ -108,9 +110,15 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
         ('<?xml version="1.0"?><talk/>', "SSML line 1, column 22: begins with <talk>, not with <speak>"),
         ('<speak><break time="99"/></speak>', "SSML line 1, column 8: <break>: '99' is no pause"),
         ("<speak><break>x</break></speak>", "SSML line 1, .*: <break> holds no text"),
-        ('<speak><prosody volume="loud">x</prosody></speak>', "SSML .*: <prosody> has no volume here; it takes pitch, rate"),
+        (
+            '<speak><prosody volume="loud">x</prosody></speak>',
+            "SSML .*: <prosody> has no volume here; it takes pitch, rate",
+        ),
         ('<speak><prosody rate="fst">x</prosody></speak>', "SSML .*: <prosody>: rate 'fst' is none; write 120%"),
-        ('<speak><prosody pitch="200Hz">x</prosody></speak>', r"SSML .*: <prosody>: pitch '200Hz' is none; write \+2st"),
+        (
+            '<speak><prosody pitch="200Hz">x</prosody></speak>',
+            r"SSML .*: <prosody>: pitch '200Hz' is none; write \+2st",
+        ),
         ('<speak><phoneme ph="q">x</phoneme></speak>', "SSML .*: <phoneme>: 'q' begins with no phoneme"),
         ('<speak><phoneme alphabet="x-sampa" ph="a">x</phoneme></speak>', "SSML .*: the alphabet x-sampa is not known"),
         ("<speak><sub>x</sub></speak>", "SSML .*: <sub> needs alias"),
@@ -149,7 +157,7 @@ def test_each_unit_stands_where_its_word_is_written(chosen: list[str], size: int
     frontend = load_frontend("gruut", "en-us")
     text = " ".join(chosen)
     marked, found = phrases(text, frontend, size)
-    whole, once = phrases(text, frontend)
+    _, once = phrases(text, frontend)
     assert [phrase.spoken for phrase in found] == [phrase.spoken for phrase in once]
     end = 0
     for phrase in found:

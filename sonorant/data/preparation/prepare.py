@@ -57,9 +57,10 @@ def prepare(
     summary.json and summary.html to `out`.
 
     `frontend` names the text frontend, loaded for each utterance's language, with the words of the file `lexicon`;
-    `condition`: what is planned to be done to each recording, which stays as it is; `cache`: folder of what earlier runs found, None = none; `processes`: None =
-    one a core, with the same result for any number. Raises SonorantError if more than `config.max_rejected` are
-    rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is left as it was.
+    `condition`: what is planned to be done to each recording, which stays as it is; `cache`: folder of what earlier
+    runs found, None = none; `processes`: None = one a core, with the same result for any number. Raises SonorantError
+    if more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out`
+    is left as it was.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:

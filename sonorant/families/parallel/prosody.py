@@ -6,7 +6,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sonorant.audio.pitch import PITCH_STD
 from sonorant.layers.convnext import ConvNeXtStack, Dropout
 
 PROSODY = 2

@@ -65,6 +65,10 @@ def _apart(letters: str) -> str:
     return " ".join(letters)
 
 
+_SAID_AS_WORDS = (
+    "RAM|ROM|COVID|NATO|NASA|NOAA|UNICEF|UNESCO|OPEC|AIDS|FIFA|NAFTA|SWAT|SIM|PIN|GIF|JPEG|LAN|WAN|DOS|NAS|SARS|FEMA|"
+    "ASCII|CAPTCHA|LASER|RADAR|SCUBA|IKEA"
+)
 RULES = (
     *NAMED,
     (r"\b([Ii])\. ?e\.(?=,?\s|$)", lambda match: "that is"),
@@ -75,14 +79,20 @@ RULES = (
     (r"\b(M|B)\.(A|S|D)\.(?=\W|$)", r"\1 \2"),
     (r"\bw/o\b ?", "without "),
     (r"\bw/ ?(?=\w)", "with "),
-    (rf"\b({'|'.join(_TITLES)})\.? (?=[A-Z])(?<=\. )|\b(Mr|Mrs|Ms|Dr) (?=[A-Z])", lambda match: _TITLES[match[1] or match[2]] + " "),
+    (rf"\b({'|'.join(_TITLES)})\. (?=[A-Z])", lambda match: _TITLES[match[1]] + " "),
+    (r"\b(Mr|Mrs|Ms|Dr) (?=[A-Z])", lambda match: _TITLES[match[1]] + " "),
     (rf"\b({'|'.join(_BEFORE_NUMBERS)})\. ?{_NUMBER_WORD}", lambda match: _BEFORE_NUMBERS[match[1]] + " "),
-    (rf"\b({'|'.join(name.title() for name in _BEFORE_NUMBERS)})\. ?{_NUMBER_WORD}", lambda match: _BEFORE_NUMBERS[match[1].lower()].title() + " "),
+    (
+        rf"\b({'|'.join(map(str.title, _BEFORE_NUMBERS))})\. ?{_NUMBER_WORD}",
+        lambda match: _BEFORE_NUMBERS[match[1].lower()].title() + " ",
+    ),
     (rf"\b({'|'.join(_ANYWHERE)})\.", lambda match: _ANYWHERE[match[1]] + ended(match)),
     (r"\b(vs|etc)\b", lambda match: _ANYWHERE[match[1]]),
     (rf"\b({_COUNTED}) {_ROMAN}\b(?!['.])", _counted),
     (rf"\b({_NAMES}) {_ROMAN}\b(?!')(?!\.\w)", _reigning),
     (r"\b(?:[A-Z]\.){2,}", _spelt),
+    (rf"\b(?:{_SAID_AS_WORDS})\b", lambda match: match[0].title()),
+    (r"\b([A-Z]{2,5})s\b", lambda match: _apart(match[1]) + "'s"),
     (r"\b([A-Z])\. (?=[A-Z]\.? |[A-Z][a-z])", r"\1 "),
     (r"\b([A-Z])& ?([A-Z])\b", r"\1 and \2"),
     (r"\b([A-Z]{2,3})& ?([A-Z])\b", lambda match: f"{_apart(match[1])} and {match[2]}"),

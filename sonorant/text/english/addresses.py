@@ -79,7 +79,7 @@ _ROOMS = {
 
 _ADDRESS = (
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    rf"(?:https?://)?(?:[A-Za-z0-9-]{1,63}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
+    rf"(?:https?://)?(?:[A-Za-z0-9-]{1, 63}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
     r"https?://[\w./-]*\w",
 )
 NET = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
@@ -97,7 +97,10 @@ RULES = (
     (r"(?<![\d-])(?:\+?1[-. ])?\(?\b\d{3}\)?[-. ]\d{3}[-.]\d{4}\b(?!-)", _telephone),
     (r"\+\d{1,3}(?:[ -]\d{2,4}){2,4}\b", _telephone),
     (r"(?<![\d-])\b\d{3}-\d{4}\b(?!-)", _telephone),
-    (r"(?<![\d.])(?!\d\d?\.\d\d?\.\d{4}\b)\d+(?:\.\d+){2,}(?![\d.]?\d)", lambda match: " point ".join(map(number, match[0].split(".")))),
+    (
+        r"(?<![\d.])(?!\d\d?\.\d\d?\.\d{4}\b)\d+(?:\.\d+){2,}(?![\d.]?\d)",
+        lambda match: " point ".join(map(number, match[0].split("."))),
+    ),
     (r"\bP\.? ?O\.? Box (\d+)\b", _box),
     (r"\b([Aa]pt|[Ss]te|[Rr]m|[Hh]wy|[Rr]te|[Bb]ldg)\b\.? ?#?(\d{1,5})([A-Z]?)\b", _room),
     (r"\b([Rr]oom|[Hh]ighway|[Ff]light) (\d{3,4})()\b", _room),

@@ -21,7 +21,12 @@ _PLURALS = {"penny": "pence", "foot": "feet", "inch": "inches", "yen": "yen", "y
             "paisa": "paise", "krona": "kronor", "Celsius": "Celsius", "Fahrenheit": "Fahrenheit"}  # fmt: skip
 _SIGN = r"(US\$|A\$|C\$|[$£€¥₹]|\b(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|SEK)\b)"
 _CODE = r"([£€¥₹]|\b(?:USD|EUR|GBP|JPY|CHF|CAD|AUD|INR|CNY|SEK)\b)"
-_AS_ADJECTIVE = r"(?=[ -](?!(?:a|an|per|for|in|into|to|and|or|nor|is|was|are|were|each|less|more|of|on|onto|at|from|by|with|that|which|if|when|as|than|but|so|then|apart|away|long|wide|tall|high|deep|thick|old|plus|minus|times|will|would|can|could|has|have|had|today|now|later|ago|too|not|he|she|they|we|it|I|you)\b)[a-z]{2,})"  # noqa: E501
+_NO_NOUN = (
+    "a|an|per|for|in|into|to|and|or|nor|is|was|are|were|each|less|more|of|on|onto|at|from|by|with|that|which|if|when|as|"
+    "than|but|so|then|apart|away|long|wide|tall|high|deep|thick|old|plus|minus|times|will|would|can|could|has|have|had|"
+    "today|now|later|ago|too|not|he|she|they|we|it|you"
+)
+_AS_ADJECTIVE = rf"(?=[ -](?!(?:{_NO_NOUN})\b)[a-z]{{2,}})"
 """A noun follows, which the amount says more about: a $5 bill."""
 
 
@@ -46,7 +51,8 @@ def _sum(match: re.Match[str]) -> str:
     sign_words = (article or "") + ("minus " if minus else "")
     adjective = bool(article) and re.match(_AS_ADJECTIVE, match.string[match.end() :]) is not None
     if multiple:
-        return f"{sign_words}{number(amount)} {_MULTIPLES.get(multiple.lower(), multiple)} {_named('', unit, adjective=adjective)}"
+        words = f"{sign_words}{number(amount)} {_MULTIPLES.get(multiple.lower(), multiple)}"
+        return f"{words} {_named('', unit, adjective=adjective)}"
     whole, _, decimals = amount.partition(".")
     if len(decimals) != 2 or not cent:
         if not decimals:
@@ -93,7 +99,7 @@ _UNIT = "|".join(re.escape(unit) for unit in sorted(_UNITS, key=len, reverse=Tru
 
 def _measure(match: re.Match[str]) -> str:
     article, minus, amount, blank, unit, power, per = match.groups()
-    if not blank and unit in ("in.", "mo", "pt") or (not blank and unit == "s" and len(amount) > 2):
+    if (not blank and unit in ("in.", "mo", "pt")) or (not blank and unit == "s" and len(amount) > 2):
         return match[0]
     adjective = (bool(article) or blank == "-") and re.match(_AS_ADJECTIVE, match.string[match.end() :]) is not None
     words = _UNITS[unit]
@@ -120,28 +126,37 @@ def _inches(match: re.Match[str]) -> str:
     return f"{number(match[1])} {'inch' if re.match(r' [a-z]', match.string[match.end() :]) else 'inches'}"
 
 
-_PER_UNITS = "s|h|hr|min|m|km|kg|g|l|L|ml|mi|gal|day|month|year"
-RULES = (
-    (rf"{_SIGN} ?{_NUMBER} ?- ?\1? ?{_NUMBER}(?: ?(thousand|million|billion|trillion)\b|(mn|bn|tn|[kKmMB])\b)?(?!\d)", _sum_range),
-    (rf"\b([Aa]n? |[Tt]he |[Tt]his |[Tt]hat |[Ee]very )?(?<![\w])(-)?{_SIGN} ?{_NUMBER}(?:-(?=million|billion))?{_MULTIPLE}", _sum),
-    (rf"(?:())(?<![\w.,])(-)?{_SIGN} ?{_NUMBER}{_MULTIPLE}", _sum),
-    (
-        rf"(?<![\w.,])(-)?{_NUMBER} ?{_CODE}(?!\w)",
-        lambda match: ("minus " if match[1] else "") + f"{number(match[2])} {_named(match[2], _CURRENCIES[match[3]][0])}",
-    ),
-    (r"(?<![\w.])(\d+) ?¢|¢ ?(\d+)", lambda match: _cents(match, "cent")),
-    (r"(?<![\w.])(\d+)p\b", lambda match: _cents(match, "penny")),
-    (r"(?<=[a-z]) ?/ ?(month|year|day|week|hour|night|person|kg|lb|mo|yr|hr)\b", lambda match: f" per {_UNITS.get(match[1], match[1])}"),
-    (r"(?<![\w.])(\d+)' ?(\d{1,2})(?:\"|''|(?=\s|$))", _height),
-    (r"(?<![\w.])(\d+) ft\.? (\d{1,2}) in\b\.?", lambda match: f"{number(match[1])} feet {number(match[2])} inches"),
-    (r"(?<![\w.'])(\d+(?:\.\d+)?)\"(?!\w)", _inches),
-    (
-        rf"(?:\b([Aa]n? |[Tt]he ))?(?<![\w.])(?:(?<!\d)(-))?{_NUMBER}( |-|)({_UNIT})(\^[23])?(/ ?(?:{_PER_UNITS})\b(?:\^2)?)?(?![\w'])(?:(?<=hrs|min|sec|yrs|lbs)\.|(?<=hr|ft|oz|lb|yr|in|mi|mo)\.)?",
-        _measure,
-    ),
-)  # fmt: skip
-
-
 def _cents(match: re.Match[str], unit: str) -> str:
     amount = match[1] or match[2]
     return f"{number(amount)} {_named(amount, unit)}"
+
+
+def _behind(match: re.Match[str]) -> str:
+    """A sum whose currency stands behind it."""
+    return ("minus " if match[1] else "") + f"{number(match[2])} {_named(match[2], _CURRENCIES[match[3]][0])}"
+
+
+_ARTICLE = r"\b([Aa]n? |[Tt]he |[Tt]his |[Tt]hat |[Ee]very )?"
+_PER_UNITS = "s|h|hr|min|m|km|kg|g|l|L|ml|mi|gal|day|month|year"
+_PER = r"(?<=[a-z]) ?/ ?(month|year|day|week|hour|night|person|kg|lb|mo|yr|hr)\b"
+_POINT = r"(?:(?<=hrs|min|sec|yrs|lbs)\.|(?<=hr|ft|oz|lb|yr|in|mi|mo)\.)?"
+_MEASURE = (
+    rf"(?:\b([Aa]n? |[Tt]he ))?(?<![\w.])(?:(?<!\d)(-))?{_NUMBER}( |-|)({_UNIT})(\^[23])?"
+    rf"(/ ?(?:{_PER_UNITS})\b(?:\^2)?)?(?![\w']){_POINT}"
+)
+RULES = (
+    (
+        rf"{_SIGN} ?{_NUMBER} ?- ?\1? ?{_NUMBER}(?: ?(thousand|million|billion|trillion)\b|(mn|bn|tn|[kKmMB])\b)?(?!\d)",
+        _sum_range,
+    ),
+    (rf"{_ARTICLE}(?<![\w])(-)?{_SIGN} ?{_NUMBER}(?:-(?=million|billion))?{_MULTIPLE}", _sum),
+    (rf"(?:())(?<![\w.,])(-)?{_SIGN} ?{_NUMBER}{_MULTIPLE}", _sum),
+    (rf"(?<![\w.,])(-)?{_NUMBER} ?{_CODE}(?!\w)", _behind),
+    (r"(?<![\w.])(\d+) ?¢|¢ ?(\d+)", lambda match: _cents(match, "cent")),
+    (r"(?<![\w.])(\d+)p\b()", lambda match: _cents(match, "penny")),
+    (_PER, lambda match: f" per {_UNITS.get(match[1], match[1])}"),
+    (r"(?<![\w.])(\d+)' ?(\d{1,2})(?:\"|''|(?=\s|$))", _height),
+    (r"(?<![\w.])(\d+) ft\.? (\d{1,2}) in\b\.?", lambda match: f"{number(match[1])} feet {number(match[2])} inches"),
+    (r"(?<![\w.'])(\d+(?:\.\d+)?)\"(?!\w)", _inches),
+    (_MEASURE, _measure),
+)

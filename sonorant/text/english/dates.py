@@ -160,4 +160,3 @@ RULES = (
         _bare_year,
     ),
 )
-

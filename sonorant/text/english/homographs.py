@@ -11,12 +11,30 @@ from sonorant.errors import SonorantError
 from sonorant.text.frontend import Phoneme, Sounds
 from sonorant.text.given_phonemes import parse_phonemes
 
-_TO = r"(?:to|will|would|can|could|shall|should|may|might|must|not|never|don't|didn't|won't|can't|doesn't|let's|please|cannot|'ll)"
+_TO = (
+    r"(?:to|will|would|can|could|shall|should|may|might|must|not|never|don't|didn't|won't|can't|doesn't|let's|please|"
+    r"cannot|'ll)"
+)
 _WHO = r"(?:I|you|we|they|who|people)"
 _THE = r"(?:a|an|the|this|that|his|her|its|my|your|our|their|some|any|no|each|every|another|one|of|in|on|with|for|from)"
 _HAVE = r"(?:have|has|had|having|'ve|'d|be|been|being|was|were|is|are|get|gets|got|haven't|hasn't|hadn't|never|just|already)"
 _START = r"(?:^|[.?!;:\"(]\s*)"
 _ADJECTIVE = r"(?:\w+ )?"
+_OF_LEAD = " (?:pipes?|paint|poisoning|bullets?|pencils?|acid|glass|weights?|shot|sinkers?|roof|coffins?)\\b"
+_IS_LIVE = (
+    " (?:music|concerts?|shows?|broadcasts?|audiences?|wires?|streams?|streaming|coverage|performances?|band|album|"
+    "television|TV|ammunition|animals?|events?|recording)\\b"
+)
+_CAN_BE_WOUND = r" (?:the|it|up|down|your|his|her|my|around|back|this|them|through|a)\b"
+_FISHING = (
+    r"\b(?:caught|catch|catching|fish|fishing for|fried|grilled|cooked|sea|striped|largemouth|smallmouth|eat|ate) "
+    r"(?:a |an |the |some |two |three )?(?:\w+ )?"
+)
+_TAKING = r"\b(?:take|took|takes|taking|deep|low|polite|final|made|make) (?:a |his |her |their )?(?:\w+ )?"
+_TINY = (
+    " (?:details?|amounts?|particles?|quantity|quantities|differences?|traces?|changes?|fractions?|examination|"
+    "creatures?)\\b"
+)
 
 # word: (phonemes, what stands before, what stands after); the first that fits is taken.
 _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -28,23 +46,21 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("ɹ ˈi d", rf"\b{_WHO} ", ""),
     ),
     "lead": (
-        ("l ˈɛ d", "", r" (?:pipes?|paint|poisoning|bullets?|pencils?|acid|glass|weights?|shot|sinkers?|roof|coffins?)\b"),
-        ("l ˈɛ d", r"\b(?:molten|of|made of|contains?|containing|melted|zinc and|tin and|heavy as) ", r"(?=[.,;]|$| and)"),
+        ("l ˈɛ d", "", _OF_LEAD),
+        ("l ˈɛ d", r"\b(?:molten|of|made of|contains?|containing|melted|zinc and|tin and) ", r"(?=[.,;]|$| and)"),
         ("l ˈi d", "", ""),
     ),
     "live": (
-        ("l ˈaɪ v", rf"\b(?:the|a) ", r" \w+"),
-        ("l ˈaɪ v", "", r" (?:music|concerts?|shows?|broadcasts?|audiences?|wires?|streams?|streaming|coverage|performances?|band|album|television|TV|ammunition|animals?|events?|recording)\b"),
+        ("l ˈaɪ v", r"\b(?:the|a) ", r" \w+"),
+        ("l ˈaɪ v", "", _IS_LIVE),
         ("l ˈaɪ v", r"\b(?:broadcast|broadcasting|performed|recorded|streamed|going|go|aired|shown) ", ""),
-        ("l ˈɪ v", "", ""),
+        ("l ˈɪ v", rf"\b(?:{_TO}|{_WHO}) ", ""),
     ),
     "wind": (
-        ("w ˈaɪ n d", rf"(?:\b(?:{_TO}|{_WHO}) |{_START})", r" (?:the|it|up|down|your|his|her|my|around|back|this|them|through|a)\b"),
-        ("w ˈɪ n d", "", ""),
+        ("w ˈaɪ n d", rf"(?:\b(?:{_TO}|{_WHO}) |{_START})", _CAN_BE_WOUND),
     ),
     "winds": (
         ("w ˈaɪ n d z", r"\b(?:he|she|it|road|path|river|trail|stream|street) ", ""),
-        ("w ˈɪ n d z", "", ""),
     ),
     "wound": (
         ("w ˈaʊ n d", r"\b(?:he|she|it|they|I|we|you|road|path|river) (?:slowly |then )?", ""),
@@ -55,7 +71,7 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("k l ˈoʊ z", rf"(?:\b{_TO} |{_START})", r"(?! (?:to|by|friends?|up|behind|enough|together)\b)"),
         ("k l ˈoʊ z", "", r" (?:the|it|your|his|her|my|our|their|down|this|all|out|off)\b"),
         ("k l ˈoʊ z", rf"\b{_WHO} ", r"(?! (?:to|by)\b)"),
-        ("k l ˈoʊ s", "", ""),
+        ("k l ˈoʊ s", r"\b(?:too|so|very|as|how|that|a|how|come|came|stay|stood|get|got) ", ""),
     ),
     "tear": (
         ("t ˈɛ ɹ", rf"(?:\b(?:{_TO}|{_WHO}) |{_START})", r"(?! (?:gas|drops?|ducts?)\b)"),
@@ -65,15 +81,15 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "tears": (
         ("t ˈɛ ɹ z", r"\b(?:he|she|it|who|wear and) ", ""),
-        ("t ˈɪ ɹ z", "", ""),
+        ("t ˈɪ ɹ z", rf"\b(?:{_THE}|in|into|to|with|and|shed|wept|cried) {_ADJECTIVE}", ""),
     ),
     "bass": (
-        ("b ˈæ s", r"\b(?:caught|catch|catching|fish|fishing for|fried|grilled|cooked|sea|striped|largemouth|smallmouth|eat|ate) (?:a |an |the |some |two |three )?(?:\w+ )?", r"(?! (?:guitar|drum|line|player|clef)\b)"),
+        ("b ˈæ s", _FISHING, r"(?! (?:guitar|drum|line|player|clef)\b)"),
         ("b ˈæ s", "", r" (?:fishing|fish|lake|swam|boat)\b"),
         ("b ˈeɪ s", "", ""),
     ),
     "bow": (
-        ("b ˈaʊ", r"\b(?:take|took|takes|taking|deep|low|polite|final|made|make) (?:a |his |her |their )?(?:\w+ )?", r"(?! (?:and arrow|tie)\b)"),
+        ("b ˈaʊ", _TAKING, r"(?! (?:and arrow|tie)\b)"),
         ("b ˈaʊ", rf"(?:\b(?:{_TO}|{_WHO}) |{_START})", ""),
         ("b ˈaʊ", "", r" (?:of (?:the|a) (?:ship|boat|vessel)|down|before|to the)\b"),
         ("b ˈoʊ", "", ""),
@@ -84,7 +100,7 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("d ˈʌ v", "", ""),
     ),
     "minute": (
-        ("m aɪ n j ˈu t", r"\b(?:a|the|in|of|very|so|every|most) ", r" (?:details?|amounts?|particles?|quantity|quantities|differences?|traces?|changes?|fractions?|examination|creatures?)\b"),
+        ("m aɪ n j ˈu t", r"\b(?:a|the|in|of|very|so|every|most) ", _TINY),
         ("m ˈɪ n ɪ t", "", ""),
     ),
 }  # fmt: skip
@@ -94,7 +110,8 @@ _NOUN_VERB = {
     "record": ("ɹ ˈɛ k ɚ d", "ɹ ɪ k ˈɔ ɹ d"), "records": ("ɹ ˈɛ k ɚ d z", "ɹ ɪ k ˈɔ ɹ d z"),
     "desert": ("d ˈɛ z ɚ t", "d ɪ z ˈɚ t"), "object": ("ˈɑ b d͡ʒ ɛ k t", "ə b d͡ʒ ˈɛ k t"),
     "objects": ("ˈɑ b d͡ʒ ɛ k t s", "ə b d͡ʒ ˈɛ k t s"), "use": ("j ˈu s", "j ˈu z"),
-    "uses": ("j ˈu s ɪ z", "j ˈu z ɪ z"), "house": ("h ˈaʊ s", "h ˈaʊ z"), "present": ("p ɹ ˈɛ z ə n t", "p ɹ ɪ z ˈɛ n t"),
+    "uses": ("j ˈu s ɪ z", "j ˈu z ɪ z"), "house": ("h ˈaʊ s", "h ˈaʊ z"),
+    "present": ("p ɹ ˈɛ z ə n t", "p ɹ ɪ z ˈɛ n t"),
     "presents": ("p ɹ ˈɛ z ə n t s", "p ɹ ɪ z ˈɛ n t s"), "excuse": ("ɪ k s k j ˈu s", "ɪ k s k j ˈu z"),
     "abuse": ("ə b j ˈu s", "ə b j ˈu z"), "estimate": ("ˈɛ s t ə m ɪ t", "ˈɛ s t ə m ˌeɪ t"),
     "separate": ("s ˈɛ p ɚ ɪ t", "s ˈɛ p ɚ ˌeɪ t"), "graduate": ("ɡ ɹ ˈæ d͡ʒ u ɪ t", "ɡ ɹ ˈæ d͡ʒ u ˌeɪ t"),
@@ -113,7 +130,9 @@ _NOUN_VERB = {
 _VERB_BEFORE = rf"(?:\b(?:{_TO}|{_WHO}|to (?:\w+ly)) )$"
 _NOUN_BEFORE = rf"\b{_THE} (?:\w+ )?$"
 _WORDS = re.compile(rf"\b(?:{'|'.join([*_SENSES, *_NOUN_VERB])})\b", re.IGNORECASE)
-_LETTER_A = re.compile(r"(?<!['\w])A(?=,? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])")
+_LETTER_A = re.compile(
+    r"(?<!['\w])A(?=,? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
+)
 """The letter, not the article: of A M, U S A, A, B, C."""
 
 
