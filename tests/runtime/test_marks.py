@@ -149,9 +149,9 @@ def test_marks_and_manner_together_stay_within_what_a_voice_can_do(
 
 
 def test_marked_pauses_count_as_speech(voice: Voice) -> None:
-    with pytest.raises(SonorantError, match="^the speech would be longer than"):
+    with pytest.raises(SonorantError, match=r"^the speech would be longer than"):
         voice.say("One. " + "[[pause 60]] Two. " * 200)
-    with pytest.raises(SonorantError, match="^the text is empty"):
+    with pytest.raises(SonorantError, match=r"^the text is empty"):
         voice.say("[[pause 1]]")
 
 

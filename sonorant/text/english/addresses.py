@@ -79,7 +79,7 @@ _ROOMS = {
 
 _ADDRESS = (
     r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
-    rf"(?:https?://)?(?:[A-Za-z0-9-]{1, 63}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
+    rf"(?:https?://)?(?:[A-Za-z0-9-]{{1,63}}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
     r"https?://[\w./-]*\w",
 )
 NET = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)

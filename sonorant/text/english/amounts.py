@@ -146,7 +146,8 @@ _MEASURE = (
 )
 RULES = (
     (
-        rf"{_SIGN} ?{_NUMBER} ?- ?\1? ?{_NUMBER}(?: ?(thousand|million|billion|trillion)\b|(mn|bn|tn|[kKmMB])\b)?(?!\d)",
+        rf"{_SIGN} ?{_NUMBER} ?- ?\1? ?{_NUMBER}"
+        r"(?: ?(thousand|million|billion|trillion)\b|(mn|bn|tn|[kKmMB])\b)?(?!\d)",
         _sum_range,
     ),
     (rf"{_ARTICLE}(?<![\w])(-)?{_SIGN} ?{_NUMBER}(?:-(?=million|billion))?{_MULTIPLE}", _sum),

@@ -17,7 +17,10 @@ _TO = (
 )
 _WHO = r"(?:I|you|we|they|who|people)"
 _THE = r"(?:a|an|the|this|that|his|her|its|my|your|our|their|some|any|no|each|every|another|one|of|in|on|with|for|from)"
-_HAVE = r"(?:have|has|had|having|'ve|'d|be|been|being|was|were|is|are|get|gets|got|haven't|hasn't|hadn't|never|just|already)"
+_HAVE = (
+    r"(?:have|has|had|having|'ve|'d|be|been|being|was|were|is|are|get|gets|got|haven't|hasn't|hadn't|never|just|"
+    r"already)"
+)
 _START = r"(?:^|[.?!;:\"(]\s*)"
 _ADJECTIVE = r"(?:\w+ )?"
 _OF_LEAD = " (?:pipes?|paint|poisoning|bullets?|pencils?|acid|glass|weights?|shot|sinkers?|roof|coffins?)\\b"
