@@ -35,7 +35,7 @@ def spoken_text(text: str, pieces: Iterable[Piece], unknown: tuple[str, ...]) ->
             if not phonemes:
                 continue
             if phonemes[-1].symbol in PAUSES:
-                if phonemes[-1].symbol != ",":
+                if phonemes[-1].symbol != "," or piece.phonemes[0].symbol == ",":
                     continue
                 phonemes.pop()
                 units.pop()

@@ -80,7 +80,7 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
     <speak version="1.1" xmlns="http://www.w3.org/2001/10/synthesis" xml:lang="en-US">
       <p>Say <phoneme alphabet="ipa" ph="təˈmɑtoʊ">tomato</phoneme> &amp; wait.</p>
       <!-- a remark -->
-      <p><s>The <sub alias="World Wide Web">WWW</sub> is ü.</s></p>
+      <p><s>The <sub alias="World Wide Web">WWW</sub> is naïve.</s></p>
       <s><say-as interpret-as="characters">a1</say-as> <say-as interpret-as="ordinal">3</say-as></s>
       <say-as interpret-as="date" format="dmy">3/4/2020</say-as>
       <say-as interpret-as="telephone">555 01</say-as> <say-as interpret-as="cardinal">XIV</say-as>
@@ -90,7 +90,7 @@ def test_elements_of_ssml_are_spoken(frontend: Frontend) -> None:
     alias = [spoken for spoken, written, *_ in found if written == '<sub alias="World Wide Web">WWW</sub>']
     assert alias == ["World", "Wide", "Web"]
     spoken = " ".join(phrase.spoken.text for phrase in phrases(text, frontend)[1])
-    assert "Say tomato and wait. The World Wide Web is u. A, one third" in spoken
+    assert "Say tomato and wait. The World Wide Web is naive. A, one third" in spoken
     assert "April third twenty twenty five five five, zero one fourteen" in spoken
     assert next(phonemes for word, _, phonemes, *_ in found if word == "A") == "eɪ"
 
@@ -138,7 +138,7 @@ def test_a_fault_is_one_line_with_its_place(frontend: Frontend, text: str, messa
 
 def test_marks_may_be_ordinary_characters(frontend: Frontend) -> None:
     _, found = phrases("a [[pause 1]] <speak>", frontend, markup=False)
-    assert [phrase.spoken.text for phrase in found] == ["a ((pause one)) (speak)"]
+    assert [phrase.spoken.text for phrase in found] == ["a (pause one) (speak)"]
 
 
 def test_private_characters_of_a_text_are_no_marks(frontend: Frontend) -> None:
@@ -148,7 +148,7 @@ def test_private_characters_of_a_text_are_no_marks(frontend: Frontend) -> None:
     assert all(unit.seconds is None for unit in found[0].spoken.units)
 
 
-PLAIN = "Dr. Smith's 3 dogs cost $4.50 on Jan. 5th, 2020; he read 1/2 a page at 10:30 p.m. Naïve “quotes” – and so on!"
+PLAIN = "Dr. Smith's 3 dogs cost $4.50 on Jan. 5th, 2020; he read 1/2 a page at 10:30 p.m. Naïve “quotes” – or so on!"
 
 
 @settings(max_examples=40)

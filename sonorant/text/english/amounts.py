@@ -4,7 +4,7 @@ import re
 
 from sonorant.text.english.numbers import number
 
-_NUMBER = r"(\d[\d,]*(?:\.\d+)?|\.\d+)"
+_NUMBER = r"(\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)"
 _MULTIPLES = {
     "k": "thousand", "m": "million", "mn": "million", "mm": "million", "b": "billion", "bn": "billion",
     "t": "trillion", "tn": "trillion",

@@ -134,7 +134,7 @@ _VERB_BEFORE = rf"(?:\b(?:{_TO}|{_WHO}|to (?:\w+ly)) )$"
 _NOUN_BEFORE = rf"\b{_THE} (?:\w+ )?$"
 _WORDS = re.compile(rf"\b(?:{'|'.join([*_SENSES, *_NOUN_VERB])})\b", re.IGNORECASE)
 _LETTER_A = re.compile(
-    r"(?<!['\w])A(?=,? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
+    r"(?<!['\w])A(?=,|\.? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
 )
 """The letter, not the article: of A M, U S A, A, B, C."""
 

@@ -4,7 +4,7 @@ import re
 
 from sonorant.text.english.numbers import cardinal, digits, number, ordinal
 
-_NUMBER = r"(\d[\d,]*(?:\.\d+)?|\.\d+)"
+_NUMBER = r"(\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)"
 _MULTIPLES = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "bn": "billion", "m": "million"}
 
 
@@ -60,7 +60,7 @@ _SIGNS = (
 )
 RULES = (
     (r"\b24/7\b", "twenty four seven"),
-    (r"\b([Nn])os?\.? ?(?=\d)(?<=[.\s])", lambda match: f"{match[1]}umber{'s' * ('os' in match[0])} "),
+    (r"\b([Nn])os?\.? ?(?=\d)(?<=[.\s])", lambda match: "numbers " if "os" in match[0] else "number "),
     (r"#(?=\d)", "number "),
     (r"(?<![\w.])(\d{1,15}(?:\.\d{1,30})?)[eE]([-+]?)(\d{1,6})\b", _scientific),
     (r"\b(\d+(?:\.\d+)?|[A-Za-z])\^(-?)(\d{1,6})\b", _power),
