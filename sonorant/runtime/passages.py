@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -75,12 +75,11 @@ def passages_of(
 
 def _in_tokens(units: list[SpokenUnit], marked: MarkedText) -> tuple[SpokenUnit, ...]:
     before = units[0].first - 1 if units else 0
-    return tuple(
-        SpokenUnit(
-            unit.text, *marked.source(unit.start, unit.end), unit.first - before, unit.after - before, unit.seconds
-        )
-        for unit in units
-    )
+    found = []
+    for unit in units:
+        start, end = marked.source(unit.start, unit.end)
+        found.append(replace(unit, start=start, end=end, first=unit.first - before, after=unit.after - before))
+    return tuple(found)
 
 
 def _marking(units: list[SpokenUnit], marked: MarkedText, tokens: int) -> Marking | None:

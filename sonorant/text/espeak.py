@@ -9,7 +9,7 @@ from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
-from sonorant.text.pieces import Piece, audible_sentences, spoken_text, with_given
+from sonorant.text.pieces import Piece, audible_sentences, given_in, spoken_text, with_given
 from sonorant.text.traced import TracedText
 from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, split_unknown
@@ -39,8 +39,9 @@ _LENGTHS = range(max(map(len, _SYMBOLS)), 0, -1)
 
 _STRESS = {"ˈ": 1, "ˌ": 2}
 _PAUSE_OF = {";": ",", ":": ",", "…": ",", "؟": "?", "،": ",", "。": ".", "？": "?", "！": "!", "¿": None, "¡": None}
-_PAUSE = re.compile(r"(\.{2,}|[,.?!;:…؟،。？！]+(?=\s|$))")
-_PAUSE_OR_GIVEN = re.compile(rf"{_PAUSE.pattern}|([\U000F0000-\U000FFFFD])")
+_MARKS = r"\.{2,}|[,.?!;:…؟،。？！]+(?=\s|$)"
+_PAUSE = re.compile(_MARKS)
+_PAUSE_OR_GIVEN = re.compile(rf"({_MARKS}|[\U000F0000-\U000FFFFD])")
 _SENTENCE_END = re.compile(r"(?<=[.?!؟])\s+")
 
 
@@ -85,7 +86,7 @@ class EspeakFrontend:
 
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
         """The text in plain characters, unknown ones, and the sounds that private characters stand for."""
-        plain, sounds = TracedText.of(text), dict(given)
+        plain, sounds = TracedText.of(text), given_in(text, given)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
         return (*split_unknown(plain_characters(plain), self.language, sounds), sounds)

@@ -46,6 +46,8 @@ class SpokenUnit:
     """Number of the phoneme after its last."""
     seconds: float | None = None
     """How long a pause lasts, if the text marks it."""
+    written: str = ""
+    """What is written there, without brackets and tags: `20` of both its words; given by `split_phrases` alone."""
 
 
 @dataclass(frozen=True, slots=True)

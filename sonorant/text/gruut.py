@@ -13,7 +13,7 @@ from sonorant.text.english import early
 from sonorant.text.english import written_out as written_out_2
 from sonorant.text.english.homographs import homographs
 from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
-from sonorant.text.pieces import Piece, audible_sentences, placed, spoken_text, with_given
+from sonorant.text.pieces import Piece, audible_sentences, given_in, placed, spoken_text, with_given
 from sonorant.text.processor import PLACEHOLDER, import_gruut, installed_version, new_processor
 from sonorant.text.traced import Span, TracedText
 from sonorant.text.user_lexicon import Lexicon
@@ -30,7 +30,7 @@ RULES_OF = {"fr-fr": 2}
 _DIGIT = re.compile(r"\d")
 _PLACEHOLDER = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 _PRIVATE = re.compile(r"-?[\U000F0000-\U000FFFFD]-?")
-_BLANK_BEFORE = re.compile(r" +(?=[,.;:?!)\]'\"])")
+_BLANK_BEHIND = re.compile(rf"(?<={PLACEHOLDER}[a-z]{{4}}) +(?=[,.;:?!)\]])")
 _NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
 _LOCAL = threading.local()
 _STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
@@ -121,7 +121,7 @@ class GruutFrontend:
     def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
         """The text as gruut is to see it, unknown characters, and the sounds that its placeholders stand for."""
         english = self._resolved.startswith("en-")
-        sounds = dict(given)
+        sounds = given_in(text, given)
         plain = TracedText.of(text)
         if self.lexicon:
             plain = with_given(plain, self.lexicon.find(plain.text), sounds)
@@ -136,7 +136,7 @@ class GruutFrontend:
         if not sounds:
             return plain, unknown, {}
         placeholders = {character: _placeholder(number) for number, character in enumerate(sounds)}
-        plain = plain.sub(_PRIVATE, lambda match: f" {placeholders[match[0]]} ").sub(_BLANK_BEFORE, "").strip_blanks()
+        plain = plain.sub(_PRIVATE, lambda match: f" {placeholders[match[0]]} ").sub(_BLANK_BEHIND, "").strip_blanks()
         return plain, unknown, {placeholders[character]: sound for character, sound in sounds.items()}
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:

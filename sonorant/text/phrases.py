@@ -87,10 +87,22 @@ def _phrases(
         return
     sentences = frontend.sentences(part, given) or [frontend.speak(part, given)]
     for number, sentence in enumerate(sentences, 1):
-        units = tuple(replace(unit, start=unit.start + start, end=unit.end + start) for unit in sentence.units)
+        units = tuple(
+            replace(
+                unit,
+                start=unit.start + start,
+                end=unit.end + start,
+                written=_written(part[unit.start : unit.end], given),
+            )
+            for unit in sentence.units
+        )
         spoken = replace(sentence, units=units)
         last = number == len(sentences)
         yield Phrase(spoken, goes_on and last, characters if last else 0, pause if last else None, start + len(part))
+
+
+def _written(text: str, given: GivenSounds) -> str:
+    return text if text.isascii() else "".join(given[c].written if c in given else c for c in text)
 
 
 def _pauses_inside(phrase: Phrase) -> bool:

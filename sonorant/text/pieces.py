@@ -4,11 +4,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sonorant.text.frontend import PAUSES, Phoneme, Sounds, SpokenText, SpokenUnit
+from sonorant.text.frontend import PAUSES, GivenSounds, Phoneme, Sounds, SpokenText, SpokenUnit
 from sonorant.text.traced import Span, TracedText
 
 _LOCAL_FIRST = 0xFF000
 """First of the private characters that stand for words of the lexicon and homographs; below are those of a text."""
+_LOCAL = 0xFFE
+"""How many there are: more words of one text stay with the frontend."""
 _REACH = 80
 """Characters ahead in which a word is looked for; a number written out is shorter."""
 
@@ -78,10 +80,19 @@ def placed(words: Sequence[str], text: TracedText) -> list[Span]:
     return spans
 
 
+def given_in(text: str, given: GivenSounds) -> dict[str, Sounds]:
+    """The sounds of those private characters that the text holds."""
+    if text.isascii() or not given:
+        return {}
+    return {character: given[character] for character in text if character in given}
+
+
 def with_given(text: TracedText, found: Iterable[tuple[int, int, Sounds]], sounds: dict[str, Sounds]) -> TracedText:
     """Put a private character in place of each word whose sounds are given, and add it to `sounds`."""
     pieces = []
     for first, end, sound in found:
+        if len(sounds) >= _LOCAL:
+            break
         character = chr(_LOCAL_FIRST + len(sounds))
         sounds[character] = sound
         pieces.append((first, end, character))

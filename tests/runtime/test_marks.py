@@ -110,6 +110,9 @@ def test_spans_of_what_is_spoken_are_those_of_the_text(any_voice: Voice) -> None
         for unit in passage.units:
             assert 1 <= unit.first < unit.after <= len(passage.tokens_N3) - 1
     written = [text[unit.start : unit.end] for passage in passages(any_voice, text) for unit in passage.units]
+    assert [unit.written for passage in passages(any_voice, text) for unit in passage.units] == [
+        "Dr.", "Smith", "", "paid", "$3", "$3", "for", "h ə l ˈoʊ", ".",
+    ]  # fmt: skip
     assert written == [
         "Dr.", "Smith", "[[pause 0.5]]", "paid", "$3", "$3", "for", "[[h ə l ˈoʊ]]", ".",
     ]  # fmt: skip
