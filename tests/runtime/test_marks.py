@@ -9,7 +9,7 @@ import pytest
 from sonorant.errors import SonorantError
 from sonorant.families.parallel.marking import FADE_SECONDS, marked_states, silenced
 from sonorant.runtime.passages import Passage, marks_of, passages_of
-from sonorant.runtime.speaking import Marking
+from sonorant.runtime.speaking import Limits, Marking
 from sonorant.runtime.voice import Voice
 from sonorant.text.markup import MarkedText
 from sonorant.text.phrases import split_phrases
@@ -153,7 +153,7 @@ def test_marks_and_manner_together_stay_within_what_a_voice_can_do(
 
 def test_marked_pauses_count_as_speech(voice: Voice) -> None:
     with pytest.raises(SonorantError, match=r"^the speech would be longer than"):
-        voice.say("One. " + "[[pause 60]] Two. " * 200)
+        voice.say("One. [[pause 60]] Two. [[pause 60]] Three.", limits=Limits(audio_seconds=100.0))
     with pytest.raises(SonorantError, match=r"^the text is empty"):
         voice.say("[[pause 1]]")
 
