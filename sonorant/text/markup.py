@@ -151,7 +151,7 @@ class MarkedText:
 
     def _without_brackets(self, fragments: Iterable[str]) -> Iterator[str]:
         waiting, place = "", 0
-        for fragment in chain(fragments, [None]):
+        for fragment in chain[str | None](fragments, [None]):
             waiting += fragment or ""
             while (opening := waiting.find("[[")) >= 0:
                 closing = waiting.find("]]", opening)

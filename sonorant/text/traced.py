@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 
 Replacement = str | Callable[[re.Match[str]], str]
+Rules = tuple[tuple[str, Replacement], ...]
+"""Patterns, and what replaces them, in the order in which they run."""
 Span = tuple[int, int]
 """First character, and the one after the last."""
 

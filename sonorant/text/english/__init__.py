@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from sonorant.text.traced import Replacement, TracedText
+from sonorant.text.traced import Replacement, Rules, TracedText
 from sonorant.text.written_forms import NOT_ASCII, without_accents
 
 Rule = tuple[re.Pattern[str], Replacement]
@@ -62,5 +62,5 @@ def _rules() -> tuple[tuple[Rule, ...], ...]:
     from sonorant.text.english import abbreviations, addresses, amounts, dates, numerals
 
     with_digits = (*addresses.RULES, *dates.RULES, *amounts.RULES, *numerals.RULES)
-    groups = (addresses.NET, with_digits, (*dates.ALWAYS, *abbreviations.RULES))
+    groups: tuple[Rules, ...] = (addresses.NET, with_digits, (*dates.ALWAYS, *abbreviations.RULES))
     return tuple(tuple((re.compile(pattern), words) for pattern, words in group) for group in groups)

@@ -4,6 +4,7 @@ import re
 
 from sonorant.text.english.addresses import NAMED, ended
 from sonorant.text.english.numbers import cardinal, ordinal, roman
+from sonorant.text.traced import Rules
 
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Dr": "Doctor", "Prof": "Professor", "Capt": "Captain",
@@ -69,7 +70,7 @@ _SAID_AS_WORDS = (
     "RAM|ROM|COVID|NATO|NASA|NOAA|UNICEF|UNESCO|OPEC|AIDS|FIFA|NAFTA|SWAT|SIM|PIN|GIF|JPEG|LAN|WAN|DOS|NAS|SARS|FEMA|"
     "ASCII|CAPTCHA|LASER|RADAR|SCUBA|IKEA"
 )
-RULES = (
+RULES: Rules = (
     *NAMED,
     (r"\b([Ii])\. ?e\.(?=,?\s|$)", lambda match: "that is"),
     (r"\b([Ee])\. ?g\.(?=,?\s|$)", lambda match: "for example"),

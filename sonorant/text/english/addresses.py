@@ -3,6 +3,7 @@
 import re
 
 from sonorant.text.english.numbers import cardinal, digits, house_number, number
+from sonorant.text.traced import Rules
 
 STATES = {
     "AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California", "CO": "Colorado",
@@ -82,9 +83,9 @@ _ADDRESS = (
     rf"(?:https?://)?(?:[A-Za-z0-9-]{{1,63}}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
     r"https?://[\w./-]*\w",
 )
-NET = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
+NET: Rules = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
 """Those that run before all others."""
-NAMED = (
+NAMED: Rules = (
     (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
     (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),
     (r"\b([NSEW])\. (?=(?:[A-Z][a-z]+ )+(?:Street|Avenue|Road|Boulevard)\b)", lambda match: _QUARTERS[match[1]] + " "),
@@ -92,7 +93,7 @@ NAMED = (
     (r"\bD\.C\.", lambda match: "D C" + ended(match)),
 )
 """Those that need no digit."""
-RULES = (
+RULES: Rules = (
     (r"(?<![\d.])(\d{1,3}\.){3}\d{1,3}(?![\d.]?\d)", lambda match: " dot ".join(map(digits, match[0].split(".")))),
     (r"(?<![\d-])(?:\+?1[-. ])?\(?\b\d{3}\)?[-. ]\d{3}[-.]\d{4}\b(?!-)", _telephone),
     (r"\+\d{1,3}(?:[ -]\d{2,4}){2,4}\b", _telephone),

@@ -3,6 +3,7 @@
 import re
 
 from sonorant.text.english.numbers import number
+from sonorant.text.traced import Rules
 
 _NUMBER = r"(\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)"
 _MULTIPLES = {
@@ -144,7 +145,7 @@ _MEASURE = (
     rf"(?:\b([Aa]n? |[Tt]he ))?(?<![\w.])(?:(?<!\d)(-))?{_NUMBER}( |-|)({_UNIT})(\^[23])?"
     rf"(/ ?(?:{_PER_UNITS})\b(?:\^2)?)?(?![\w']){_POINT}"
 )
-RULES = (
+RULES: Rules = (
     (
         rf"{_SIGN} ?{_NUMBER} ?- ?\1? ?{_NUMBER}"
         r"(?: ?(thousand|million|billion|trillion)\b|(mn|bn|tn|[kKmMB])\b)?(?!\d)",

@@ -3,6 +3,7 @@
 import re
 
 from sonorant.text.english.numbers import cardinal, number, ordinal, plural, year
+from sonorant.text.traced import Rules
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -124,12 +125,12 @@ def _range(match: re.Match[str]) -> str:
     return _clock(match) + (" to " if re.search(r"- ?$", match[0]) else "")
 
 
-ALWAYS = (
+ALWAYS: Rules = (
     (rf"\b({'|'.join(_DAYS)})\.(?=,? |,|$)", lambda match: _DAYS[match[1]]),
     (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]]),
 )
 """Those that need no digit."""
-RULES = (
+RULES: Rules = (
     ALWAYS[0],
     (rf"\b({'|'.join(_DAYS)})(?=,? (?:\d|{_MONTH} ?\d))", lambda match: _DAYS[match[1]]),
     (r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso),

@@ -3,6 +3,7 @@
 import re
 
 from sonorant.text.english.numbers import cardinal, digits, number, ordinal
+from sonorant.text.traced import Rules
 
 _NUMBER = r"(\d(?:[\d,]*\d)?(?:\.\d+)?|\.\d+)"
 _MULTIPLES = {"k": "thousand", "K": "thousand", "M": "million", "B": "billion", "bn": "billion", "m": "million"}
@@ -49,7 +50,7 @@ def _remaining(match: re.Match[str]) -> str:
     return number(match[0])
 
 
-_SIGNS = (
+_SIGNS: Rules = (
     (r"(?<=[\w)]) ?\+ ?(?=[\w(])", " plus "),
     (r"(?<=[\w)]) ?= ?(?=[\w(-])", " equals "),
     (r" ?[×✕] ?", " times "),
@@ -58,7 +59,7 @@ _SIGNS = (
     (r" ?÷ ?", " divided by "),
     (r"(?<=\d) - (?=\d)", " minus "),
 )
-RULES = (
+RULES: Rules = (
     (r"\b24/7\b", "twenty four seven"),
     (r"\b([Nn])os?\.? ?(?=\d)(?<=[.\s])", lambda match: "numbers " if "os" in match[0] else "number "),
     (r"#(?=\d)", "number "),
