@@ -33,6 +33,8 @@ examples:
   sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
+  sonorant say "Call [[ʃ ɪ v ˈɔ n]]. [[pause 0.5]] Then wait." --voice artifacts/voice -o call.wav
+  sonorant say - --voice artifacts/voice -o letter.wav < letter.ssml
   sonorant say "Words light up." --voice artifacts/voice -o words.wav --timings words.vtt
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
@@ -74,6 +76,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
     add("--energy", type=float, default=0.0, metavar="X", help="dB louder, -12 to 12, as a person who speaks up")
     _add_decoding(say)
+    marks = "speak [[ ]] and <speak> as they are written, not as phonemes, pauses and SSML (docs/pronunciation.md)"
+    add("--no-markup", dest="markup", action="store_false", help=marks)
     add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
     runtime = "what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
@@ -204,6 +208,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
         "seed": arguments.seed,
         "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
         "candidates": arguments.candidates,
+        "markup": arguments.markup,
         "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
         "timings": arguments.timings is not None,
     }

@@ -116,6 +116,8 @@ def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "threads must be at least 1"),
         (["Hi.", "--voice", "BUNDLE", "--variant", "int3"], b"", "BUNDLE: no variant 'int3'"),
         (["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"], b"", "unknown runtime 'abacus'; there are: onnxruntime"),
+        (["a [[q]]", "--voice", "BUNDLE"], b"", "character 3: [[q]]: 'q' begins with no phoneme of en-us"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"<speak>a", "SSML line 1, column 9: no element found"),
         (["...", "--voice", "BUNDLE", "--stream"], b"", "nothing in the text can be spoken"),
         (["-", "--voice", "BUNDLE", "--stream"], b"Hello. And a caf\xe9", "standard input: not UTF-8 (byte 16)"),
         (["-", "--voice", "BUNDLE", "--stream"], b"Fine. " * 400 + b"x" * 9000, "a word of more than 300 characters"),
@@ -127,6 +129,17 @@ def test_an_error_is_one_line_and_no_file(
     filled = [str(voice_bundle) if word == "BUNDLE" else word for word in words]
     done = say(*filled, "-o", tmp_path / "out.wav", text=text)
     assert_refused(done, line.replace("BUNDLE", str(voice_bundle)), tmp_path)
+
+
+def test_marks_are_spoken_or_left_as_they_are(voice_bundle: Path) -> None:
+    common = ("--voice", voice_bundle, "--threads", "1", "--raw", "-o", "-")
+    plain, marked = heard(say("One apple.", *common)), heard(say("One [[pause 0.5]] apple.", *common))
+    assert len(marked) > len(plain) + 2 * 0.3 * 16000
+    ssml = '<speak>One <break time="0.5s"/> apple.</speak>'
+    assert heard(say("-", *common, text=ssml.encode())) == marked
+    assert heard(say("-", *common, "--stream", text=ssml.encode()))[:1000] == marked[:1000]
+    as_written = heard(say("One [[pause 0.5]] apple.", *common, "--no-markup"))
+    assert as_written not in (plain, marked)
 
 
 @pytest.mark.parametrize(

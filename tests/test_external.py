@@ -79,6 +79,19 @@ def test_decisions_count_by_content_and_prepare_depends_on_their_note(run: Run, 
     assert {"data/external/prepare.json": {"persist": True}} in stages["external"]["outs"]
 
 
+def test_a_lexicon_counts_by_content_and_every_stage_that_reads_texts_depends_on_its_note(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "lexicon.txt"
+    file.write_text("[en-us]\nA\tˈeɪ\n", encoding="utf-8")
+    before = run(text={"lexicon": str(file)})
+    file.write_text("[en-us]\nA\tə\n", encoding="utf-8")
+    assert run()["text"] != before["text"]
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert all("data/external/text.json" in stages[stage]["deps"] for stage in ("prepare", "audit", "features"))
+    assert {"data/external/text.json": {"persist": True}} in stages["external"]["outs"]
+
+
 def test_weights_to_start_from_count_by_content_and_stay_known_when_they_are_gone(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,7 +140,7 @@ def _timings(
     """Words of each sentence that were reached; `ends`: of each sentence's tokens, as `Synthesized.ends`."""
     found = []
     for utterance, spoken, told in zip(utterances, texts, ends, strict=True):
-        [words] = place_words(utterance.text, 0, [spoken], voice.frontend)
+        [words] = place_words(utterance.text, 0, [spoken])
         reached = [word for word in words if told[word.phonemes[1]] >= 0]
         found.append(tuple(timed(word, spoken.phonemes, told, voice.sample_rate) for word in reached))
     return tuple(found)

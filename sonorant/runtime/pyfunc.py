@@ -34,7 +34,7 @@ class SpokenVoice(PythonModel):
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak a table with the column `text` and, if wanted, `speaker` (a name), `speed` (2.0 = twice as fast),
-        `pitch` (semitones) and `energy` (dB), as `Voice.say`.
+        `pitch` (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
 
         Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `timings`, `warning`,
         `error`. `timings` is JSON: `words` as `sonorant say --timings` writes them, or `not_run` with why the voice

@@ -119,6 +119,18 @@ class Allowance:
             )
 
 
+@dataclass(frozen=True)
+class Marking:
+    """What a text marks in one phrase, token by token: of a family that names it in `Speaking.marks`."""
+
+    rate_N: Floats
+    """2.0 is twice as fast."""
+    pitch_N: Floats
+    """Semitones higher."""
+    seconds_N: Floats
+    """How long a marked pause lasts; NaN for tokens that are none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manner:
     """How a text is spoken. Fields about decoding are for voices that decode code by code (family codec_lm)."""
@@ -143,6 +155,8 @@ class Manner:
     """Codes (P, G) of a reference that the voice shall go on from."""
     lookahead: int | None = None
     """Code frames that the first part waits for behind its own; None = as many as it depends on."""
+    marking: Marking | None = None
+    """Of one phrase, where its text marks anything that the family can do within a phrase."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +191,9 @@ def no_decoding(family: str) -> SonorantError:
 
 
 class Speaking(Protocol):
-    """How the graphs of one family of voices make speech of phonemes."""
+    """How the graphs of one family of voices make speech of phonemes. A family may also have `marks`, a frozenset: what
+    it can do token by token within a phrase (`Manner.marking`), of `pause`, `rate` and `pitch`. Pauses are silence
+    between two phrases where it cannot; rate and pitch are refused."""
 
     def check(self, manner: Manner) -> None:
         """Raise SonorantError where the voice cannot speak in this manner."""

@@ -8,7 +8,6 @@ import numpy as np
 
 from sonorant.arrays import Ints
 from sonorant.text.frontend import PAUSES, Phoneme
-from sonorant.text.phrases import Phrase
 from sonorant.text.written_words import WrittenWord
 
 
@@ -45,7 +44,7 @@ class WordTiming:
 
 
 class Timekeeper:
-    """Follows one speech: the synthesizer tells when the tokens of a phrase end, and whoever hears the speech asks
+    """Follows one speech: the synthesizer tells when the tokens of a passage end, and whoever hears the speech asks
     which words are complete. Keeps no word longer than that."""
 
     def __init__(self, sample_rate: int) -> None:
@@ -53,20 +52,22 @@ class Timekeeper:
         self._waiting: deque[WordTiming] = deque()
         self._words: deque[WrittenWord] = deque()
         self._phonemes: Sequence[Phoneme] = ()
-        self._position, self._goes_on = 0, False
+        self._position, self._ends_sentence = 0, False
 
-    def begin(self, phrase: Phrase, position: int) -> None:
-        """The next phrase, whose sound begins at sample `position` of the speech. Words of the one before that were not
-        reached have no timing."""
-        self._words = deque(phrase.words)
-        self._phonemes, self._position, self._goes_on = phrase.spoken.phonemes, position, phrase.goes_on
+    def begin(
+        self, words: Sequence[WrittenWord], phonemes: Sequence[Phoneme], position: int, *, ends_sentence: bool
+    ) -> None:
+        """The words and phonemes of the next passage, whose sound begins at sample `position` of the speech. Words of
+        the one before that were not reached have no timing. `ends_sentence`: whether its last word does."""
+        self._words = deque(words)
+        self._phonemes, self._position, self._ends_sentence = phonemes, position, ends_sentence
 
     def tell(self, ends: Ints) -> None:
-        """How the phrase's tokens lie in its sound, as far as that is decided: for each of the first tokens, of which
-        `^` is one, the sample after its last (k,), counted from where the phrase begins. A later call knows more."""
+        """How the passage's tokens lie in its sound, as far as that is decided: for each of the first tokens, of which
+        `^` is one, the sample after its last (k,), counted from where the passage begins. A later call knows more."""
         while self._words and self._words[0].phonemes[1] + 1 <= len(ends):
             word = self._words.popleft()
-            ended = not self._words and not self._goes_on
+            ended = not self._words and self._ends_sentence
             self._waiting.append(timed(word, self._phonemes, ends + self._position, self._rate, ends_sentence=ended))
 
     def completed(self, samples: int) -> tuple[WordTiming, ...]:

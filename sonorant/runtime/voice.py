@@ -84,7 +84,9 @@ class Voice:
     def frontend(self) -> Frontend:
         """The text frontend that the voice learned with; loaded at first use, because it takes a second."""
         settings = self.description.frontend
-        frontend = load_frontend(settings.name, settings.language)
+        frontend = load_frontend(
+            settings.name, settings.language, rules=settings.rules, lexicon=self.bundle.read_lexicon()
+        )
         if frontend.version != settings.version:
             _log.warning(
                 "the voice was trained with frontend '%s', here is '%s': words may sound different",
@@ -129,11 +131,13 @@ class Voice:
         decoding: DecodingConfig | None = None,
         candidates: int = 1,
         prompt: Ints | None = None,
+        markup: bool = True,
     ) -> Floats:
         """Speak a text, sentence by sentence.
 
         Args:
-            text: characters that cannot be spoken are left out with a warning in the log.
+            text: characters that cannot be spoken are left out with a warning in the log. It may be SSML, or hold
+                phonemes and pauses between double brackets: docs/pronunciation.md.
             speaker: one of `speakers`; None = the first.
             speed: 2.0 is twice as fast; 0.5 to 2.0. A voice of the family codec_lm speaks at its own pace, 1.0.
             pitch: semitones higher, -12 to 12; the melody stays. 0 for voices that predict none, and codec_lm.
@@ -144,6 +148,7 @@ class Voice:
             decoding: how codes are chosen; `self.decoding` makes one; None = the voice's own way.
             candidates: how often each sentence is spoken, for the best to be taken.
             prompt: codes (P, G) of a reference that the voice goes on from.
+            markup: of any family: False speaks brackets and tags as ordinary characters.
 
         Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an
         argument is outside what is allowed, or a limit is reached.
@@ -155,6 +160,7 @@ class Voice:
             "decoding": decoding,
             "candidates": candidates,
             "prompt": prompt,
+            "markup": markup,
         }
         return np.concatenate(list(self.stream(text, speaker, speed, limits=limits, whole=True, **how)))
 
@@ -183,6 +189,7 @@ class Voice:
         candidates: int = 1,
         prompt: Ints | None = None,
         lookahead: int | None = None,
+        markup: bool = True,
         timings: bool = False,
     ) -> Speech:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
@@ -214,7 +221,7 @@ class Voice:
             prompt=prompt,
             lookahead=lookahead,
         )
-        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk, timings=timings)
+        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk, markup=markup, timings=timings)
 
     def synthesize(
         self,

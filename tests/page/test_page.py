@@ -169,6 +169,22 @@ def test_what_cannot_be_spoken_is_said_in_a_line(opened: Browser) -> None:
     assert opened.complaints() == []
 
 
+def test_marks_and_ssml_are_heard_as_say_speaks_them(opened: Browser, two_variants: Path) -> None:
+    voice = Voice.load(two_variants, threads=1)
+    for text in (
+        "One [[h ə l ˈoʊ]] apple. [[pause 0.5]] Two.",
+        '<speak>One <prosody rate="slow" pitch="+2st">apple</prosody><break time="300ms"/> &amp; two.</speak>',
+    ):
+        paste(opened, text)
+        until(opened, "return player.complete !== null")
+        np.testing.assert_allclose(heard(opened), pcm16(voice.say(text)), atol=1)
+    paste(opened, "<speak>One <b>apple</b></speak>")
+    until(opened, "return document.getElementById('error').textContent !== ''")
+    assert line(opened, "error").startswith("SSML line 1, column 12: <b> is not spoken here")
+    assert "[[pause 0.5]]" in line(opened, "marks")
+    assert opened.complaints() == []
+
+
 def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
     browser: Browser, codec_lm_page: str, codec_lm_bundle: Path
 ) -> None:

@@ -73,6 +73,13 @@ def test_a_voice_that_cannot_tell_says_why_and_speaks(
     assert json.loads(row["timings"]) == {"not_run": "a voice of the family x does not tell"}
 
 
+def test_rows_may_be_marked(server: Any, voice_bundle: Path) -> None:
+    texts = ["One [[pause 0.3]] [[h ə l ˈoʊ]].", '<speak>One <prosody rate="slow">apple</prosody>.</speak>']
+    rows = ask(server, *({"text": text} for text in texts)).json()["predictions"]
+    for row, text in zip(rows, texts, strict=True):
+        np.testing.assert_allclose(spoken(row), pcm16(Voice.load(voice_bundle).say(text)), atol=1)
+
+
 @pytest.mark.parametrize(
     ("bad", "line"),
     [
@@ -80,6 +87,11 @@ def test_a_voice_that_cannot_tell_says_why_and_speaks(
         ({"text": None}, "row 2: there is no text"),
         ({"text": "Hi.", "speaker": "carl"}, "row 2: no speaker 'carl'; the voice has: anna, ben"),
         ({"text": "Hi.", "speed": 9.0}, "row 2: speed must be 0.5 to 2.0, not 9.0"),
+        (
+            {"text": "<speak>Hi <b/>"},
+            "row 2: SSML line 1, column 11: <b> is not spoken here; inside <speak> there are "
+            "p, s, break, phoneme, say-as, prosody, sub",
+        ),
         ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
     ],
 )

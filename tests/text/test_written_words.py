@@ -5,8 +5,10 @@ from itertools import pairwise
 
 import pytest
 
+from sonorant.runtime.passages import in_original
 from sonorant.text import Frontend, load_frontend
 from sonorant.text.frontend import PAUSES
+from sonorant.text.markup import MarkedText
 from sonorant.text.phrases import Phrase, split_phrases
 
 TEXT = """  "Well-known," he said—and left at 3:30 p.m. with $5 million (or 5 km & 7%).
@@ -14,8 +16,8 @@ St. John's 1984 was read in 2 days.
 
 Hello 你 there. and/or “quoted” don't – now. Mr. Smith paid in the 1990s ☺; what else? """
 SPOKEN = {
-    "Well-known": "well known", "3:30": "three thirty", "$5 million": "five million dollars", "km": "kilometers",
-    "7%": "seven percent", "St": "Saint", "1984": "nineteen eighty four", "and/or": "and or", "Mr": "Mister",
+    "Well-known": "well known", "$5 million": "five million dollars", "5 km": "five kilometers",
+    "7%": "seven percent", "St": "Saint", "and/or": "and or", "Mr": "Mister",
     "1990s": "nineteen nineties", "Smith": "Smith", "&": "and",
 }  # fmt: skip
 """A written word of `TEXT` and what it is read as."""
@@ -73,3 +75,25 @@ def test_what_is_cut_and_what_is_silent(frontend: Frontend) -> None:
     assert [word.text for phrase in cut for word in phrase.words] == long.split()
     assert [phrase.words for phrase in phrases("... !", frontend)] == [()]
     assert [word.written for word in phrases("– ... Yes –", frontend)[0].words] == ["– ... Yes –"]
+
+
+MARKED = '<speak>Go to the <sub alias="World Wide Web">WWW</sub>, <phoneme ph="nˈaʊ">soon</phoneme>.</speak>'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (MARKED, {"Go": "Go", "World Wide Web": '<sub alias="World Wide Web">WWW</sub>'}),
+        ("Call [[ʃ ɪ v ˈɔ n]], now.", {"Call": "Call", "ʃ ɪ v ˈɔ n": "[[ʃ ɪ v ˈɔ n]]", "now": "now"}),
+    ],
+)
+def test_words_of_a_marked_text_stand_in_the_original(text: str, words: dict[str, str], frontend: Frontend) -> None:
+    marked = MarkedText([text], frontend)
+    placed = [
+        word
+        for phrase in split_phrases(marked, frontend, marked.given, words=True)
+        for word in in_original(phrase.words, marked)
+    ]
+    found = {word.text: text[word.first : word.last] for word in placed}
+    assert {name: found[name] for name in words} == words
+    assert all(one.last <= other.first for one, other in pairwise(placed))
