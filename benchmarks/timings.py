@@ -9,6 +9,7 @@ single words), and whole sentences of flite, which tells when its own segments e
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
@@ -111,10 +112,9 @@ def compare(name: str, speech: Iterator[Known], listener: Listener, count: int) 
             heard += block.size
     milliseconds = 1000 * np.concatenate(differences)
     edges = {"start_ms": milliseconds[:, 0], "end_ms": milliseconds[:, 1]}
-    return {
-        "heard": round(heard / max(words, 1), 3),
-        **{edge: _summary(values[np.isfinite(values)]) for edge, values in edges.items()},
-    }
+    found = {edge: _summary(values[np.isfinite(values)]) for edge, values in edges.items()}
+    print(f"{name}: {found}", file=sys.stderr)
+    return {"heard": round(heard / max(words, 1), 3), **found}
 
 
 def _summary(differences: np.ndarray) -> dict[str, Any]:
@@ -177,7 +177,10 @@ def joined_recordings(folder: Path, count: int) -> Iterator[Known]:
     cut = []
     for line in lines[: 2 * count]:
         name, *_, text = line.split("|")
-        samples, rate = read_audio(folder / "wavs" / f"{name}.wav")
+        file = next((folder / "wavs").glob(f"{name}.*"), None)
+        if file is None:
+            raise SonorantError(f"{folder / 'metadata.csv'}: '{name}' has no recording in wavs/")
+        samples, rate = read_audio(file)
         spans = locate_speech(samples, rate, speech_probability(samples, rate))
         cut.append((samples[round(spans[0][0] * rate) : round(spans[-1][1] * rate)], rate, plain_words(text)))
     for (one, rate, words), (other, _, others) in zip(cut[0::2], cut[1::2], strict=False):
