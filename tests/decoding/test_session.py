@@ -77,7 +77,7 @@ class Noting(TinyStepper):
         self.stood: list[np.ndarray] = []
 
     def _step(self, state: State, xp: Any) -> tuple[Any, Any]:
-        self.stood.append(np.array(state.pointer_B))
+        self.stood.append(np.asarray(state.pointer_B).copy())
         return super()._step(state, xp)
 
 
