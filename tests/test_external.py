@@ -37,7 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_settings_that_name_nothing_leave_empty_notes(run: Run) -> None:
-    assert run() == {"corpus": {}, "prepare": {}, "train_waveform": {}, "train_predictor": {}}
+    assert run() == {"corpus": {}, "prepare": {}, "text": {}, "train_waveform": {}, "train_predictor": {}}
 
 
 def test_a_recording_replaced_under_its_name_changes_the_note_of_its_corpus(run: Run, tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def _check(description: VoiceDescription, path: Path) -> None:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
     files: list[GraphFile | BundledFile | None] = [description.reference, description.frontend.lexicon]
     files += [file for graph in description.graphs.values() for file in graph.variants.values()]
-    for file in filter(None, files):
+    for file in (file for file in files if file is not None):
         # A bundle may come from anybody: its description must not reach files elsewhere.
         if Path(file.file).name != file.file or file.file in ("", ".", ".."):
             raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")

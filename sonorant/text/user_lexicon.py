@@ -119,8 +119,16 @@ def _possessive(phonemes: tuple[Phoneme, ...]) -> tuple[Phoneme, ...]:
 
 
 def read_lexicon(path: Path, language: str) -> Lexicon | None:
-    """The words of a language in a lexicon file; None if it has none. Raises SonorantError naming file and line."""
-    return _parse(_read(path), str(path)).get(language.lower().replace("_", "-"))
+    """The words of a language in a lexicon file: those of `[en]` hold for `en-us` too, and its own go before them. None
+    if it has none. Raises SonorantError naming file and line."""
+    language = language.lower().replace("_", "-")
+    parsed = _parse(_read(path), str(path))
+    found = [parsed[name] for name in dict.fromkeys((language.split("-")[0], language)) if name in parsed]
+    if not found:
+        return None
+    entries = {word: phonemes for lexicon in found for word, phonemes in lexicon.entries.items()}
+    lines = {word: line for lexicon in found for word, line in lexicon.source.lines.items()}
+    return Lexicon(language, entries, source=Source(str(path), lines))
 
 
 def _read(path: Path) -> str:

@@ -74,6 +74,14 @@ def test_words_of_another_language_are_not_used(lexicon: Path) -> None:
     assert read_lexicon(lexicon, "fr-fr") is None
 
 
+def test_words_of_a_language_hold_for_its_varieties(tmp_path: Path) -> None:
+    file = tmp_path / "lexicon.txt"
+    file.write_text("[en]\nboth\tə\nowned\tə\n[en-us]\nowned\tˈeɪ\n", encoding="utf-8")
+    american, british = read_lexicon(file, "en_US"), read_lexicon(file, "en-gb")
+    assert american is not None and american.entries == {"both": "ə", "owned": "ˈeɪ"}
+    assert british is not None and british.entries == {"both": "ə", "owned": "ə"}
+
+
 def test_the_version_tells_lexicons_apart_by_what_they_say(lexicon: Path, tmp_path: Path) -> None:
     frontend = load_with_lexicon("gruut", "en-us", str(lexicon))
     assert frontend.lexicon is not None

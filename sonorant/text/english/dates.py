@@ -2,6 +2,7 @@
 
 import re
 
+from sonorant.text.english.addresses import ended
 from sonorant.text.english.numbers import cardinal, number, ordinal, plural, year
 from sonorant.text.traced import Rules
 
@@ -14,7 +15,9 @@ _DAYS = {
     "Mon": "Monday", "Tues": "Tuesday", "Tue": "Tuesday", "Wed": "Wednesday", "Weds": "Wednesday",
     "Thurs": "Thursday", "Thur": "Thursday", "Thu": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
 }  # fmt: skip
-_MONTH = rf"({'|'.join(sorted(_SHORT, key=len, reverse=True))})\b\.?"
+_POINT = r"(?:(?<=Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|ept)\.)?"
+"""That of an abbreviation; behind a whole name it ends the sentence."""
+_MONTH = rf"({'|'.join(sorted(_SHORT, key=len, reverse=True))})\b{_POINT}"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _YEAR = r"(\d{4})"
 _BEFORE_YEARS = (
@@ -49,13 +52,13 @@ def date_in_words(*, m: int | None = None, d: int | None = None, y: int | None =
 def _month_day(match: re.Match[str]) -> str:
     words = _date(_SHORT[match[1]], match[2], None)
     words += f" to {ordinal(int(match[3]))}" if match[3] else ""
-    return words + (f", {year(int(match[4]))}" if match[4] else "")
+    return words + (f", {year(int(match[4]))}" if match[4] else ended(match))
 
 
 def _day_month(match: re.Match[str]) -> str:
     the = "" if match[1] else "the "
     words = f"{match[1] or ''}{the}{ordinal(int(match[2]))} of {_SHORT[match[3]]}"
-    return words + (f" {year(int(match[4]))}" if match[4] else "")
+    return words + (f" {year(int(match[4]))}" if match[4] else ended(match))
 
 
 def _numeric(match: re.Match[str]) -> str:
@@ -127,7 +130,7 @@ def _range(match: re.Match[str]) -> str:
 
 ALWAYS: Rules = (
     (rf"\b({'|'.join(_DAYS)})\.(?=,? |,|$)", lambda match: _DAYS[match[1]]),
-    (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]]),
+    (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]] + ended(match)),
 )
 """Those that need no digit."""
 RULES: Rules = (

@@ -23,6 +23,8 @@ _HAVE = (
 )
 _START = r"(?:^|[.?!;:\"(]\s*)"
 _ADJECTIVE = r"(?:\w+ )?"
+_NOT_NEAR = r"(?! (?:to|by|friends?|up|behind|enough|together|beside|at|under|upon|against|on|in)\b)"
+_FROM_LEAD = r"\b(?:molten|pencil|of|made of|contains?|containing|melted|zinc and|tin and) "
 _OF_LEAD = " (?:pipes?|paint|poisoning|bullets?|pencils?|acid|glass|weights?|shot|sinkers?|roof|coffins?)\\b"
 _IS_LIVE = (
     " (?:music|concerts?|shows?|broadcasts?|audiences?|wires?|streams?|streaming|coverage|performances?|band|album|"
@@ -50,7 +52,7 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "lead": (
         ("l ˈɛ d", "", _OF_LEAD),
-        ("l ˈɛ d", r"\b(?:molten|of|made of|contains?|containing|melted|zinc and|tin and) ", r"(?=[.,;]|$| and)"),
+        ("l ˈɛ d", _FROM_LEAD, r"(?=[.,;]|$| (?:and|is|are|was)\b)"),
         ("l ˈi d", "", ""),
     ),
     "live": (
@@ -66,12 +68,13 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("w ˈaɪ n d z", r"\b(?:he|she|it|road|path|river|trail|stream|street) ", ""),
     ),
     "wound": (
+        ("w ˈaʊ n d", r"\b(?:had|has|have|having) ", ""),
         ("w ˈaʊ n d", r"\b(?:he|she|it|they|I|we|you|road|path|river) (?:slowly |then )?", ""),
         ("w ˈaʊ n d", "", r" (?:up|around|round|down|the|his|its|tightly|through)\b"),
         ("w ˈu n d", "", ""),
     ),
     "close": (
-        ("k l ˈoʊ z", rf"(?:\b{_TO} |{_START})", r"(?! (?:to|by|friends?|up|behind|enough|together)\b)"),
+        ("k l ˈoʊ z", rf"(?:\b{_TO} |{_START})", _NOT_NEAR),
         ("k l ˈoʊ z", "", r" (?:the|it|your|his|her|my|our|their|down|this|all|out|off)\b"),
         ("k l ˈoʊ z", rf"\b{_WHO} ", r"(?! (?:to|by)\b)"),
         ("k l ˈoʊ s", r"\b(?:too|so|very|as|how|that|a|how|come|came|stay|stood|get|got) ", ""),
@@ -94,7 +97,7 @@ _SENSES: dict[str, tuple[tuple[str, str, str], ...]] = {
     "bow": (
         ("b ˈaʊ", _TAKING, r"(?! (?:and arrow|tie)\b)"),
         ("b ˈaʊ", rf"(?:\b(?:{_TO}|{_WHO}) |{_START})", ""),
-        ("b ˈaʊ", "", r" (?:of (?:the|a) (?:ship|boat|vessel)|down|before|to the)\b"),
+        ("b ˈaʊ", "", r" (?:of (?:the|a) (?:ship|boat|vessel|canoe|raft|yacht)|down|before|to the)\b"),
         ("b ˈoʊ", "", ""),
     ),
     "dove": (
@@ -131,7 +134,10 @@ _NOUN_VERB = {
     "import": ("ˈɪ m p ɔ ɹ t", "ɪ m p ˈɔ ɹ t"), "export": ("ˈɛ k s p ɔ ɹ t", "ɛ k s p ˈɔ ɹ t"),
 }  # fmt: skip
 _VERB_BEFORE = rf"(?:\b(?:{_TO}|{_WHO}|to (?:\w+ly)) )$"
-_NOUN_BEFORE = rf"\b{_THE} (?:\w+ )?$"
+_NO_ADJECTIVE = r"\w*s|people|men|women|children|who|that|which|not|to|and|or|will|would|can"
+_NOUN_BEFORE = rf"\b{_THE} (?:(?!(?:{_NO_ADJECTIVE})\b)\w+ )?$"
+_NOUNS_BEFORE = rf"\b{_THE} $"
+"""Of a word that ends in s, which is a verb as well: your brain uses."""
 _WORDS = re.compile(rf"\b(?:{'|'.join([*_SENSES, *_NOUN_VERB])})\b", re.IGNORECASE)
 _LETTER_A = re.compile(
     r"(?<!['\w])A(?=,|\.? [A-Z](?!['\w]))|(?<=(?<!['\w])[B-HJ-Z] )A(?![\w'])|(?<=(?<!['\w])[A-Z], )A(?![\w'])"
@@ -160,7 +166,8 @@ def _sense(word: str, before: str, after: str) -> str | None:
         noun, verb = _NOUN_VERB[word]
         if re.search(_VERB_BEFORE, before, re.IGNORECASE):
             return verb
-        return noun if re.search(_NOUN_BEFORE, before, re.IGNORECASE) else None
+        a_noun = _NOUNS_BEFORE if word.endswith("s") and word != "progress" else _NOUN_BEFORE
+        return noun if re.search(a_noun, before, re.IGNORECASE) else None
     for phonemes, left, right in _SENSES[word]:
         if re.search(f"(?:{left})$", before, re.IGNORECASE) and re.match(right, after, re.IGNORECASE):
             return phonemes
