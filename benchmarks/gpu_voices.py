@@ -26,7 +26,7 @@ ENGINES = "engines on the GPU compute what the CPU computes, and CUDA graphs ans
 """The claim of `gpu_engines`: here, because that module needs the packages of the export."""
 SHORT_FORM = {"dry_run": True}
 AUDIO: dict[str, Any] = {"sample_rate": 22050, "n_fft": 1024, "hop": 256, "n_mels": 80, "f_min": 0.0, "f_max": 8000.0}
-FRONTEND = {"name": "none", "version": "none", "language": "none"}
+FRONTEND: dict[str, Any] = {"name": "none", "version": "none", "language": "none"}
 SYMBOLS = [f"p{number}" for number in range(60)]
 
 Answer = tuple[dict[str, Any], bool]

@@ -22,7 +22,7 @@ from sonorant.families.parallel.vocoder import VocoderConfig
 from sonorant.files import sha256_file
 from sonorant.models import build, save_model
 from sonorant.runtime.bundle import DESCRIPTION, Lengths, read_bundle
-from sonorant.text import TextConfig, load_frontend
+from sonorant.text import TextConfig, frontend_description, load_frontend
 from tasks.params import load
 
 VOICES = (Path("artifacts/variants"), Path("artifacts/voice"))
@@ -90,7 +90,7 @@ def _save(folder: Path, kind: str, config: Any, **more: Any) -> Path:
         "audio": dataclasses.asdict(load("audio", MelConfig)),
         "symbols": list(frontend.symbols),
         "speakers": ["speaker"],
-        "frontend": {"name": frontend.name, "version": frontend.version, "language": frontend.language},
+        "frontend": frontend_description(frontend),
         "mel_mean": -5.0,
         "mel_std": 2.0,
         "provenance": {},

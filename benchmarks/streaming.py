@@ -22,6 +22,7 @@ from benchmarks.random_voice import voice_of
 from benchmarks.report import command, finish, options
 from benchmarks.speaking import TEXTS, text
 from sonorant.families import family_names
+from sonorant.families.codec_lm.synthesis import CodecLmSpeaking
 from sonorant.runtime.bundle import DESCRIPTION
 from sonorant.runtime.voice import Voice
 from tasks.stage import run
@@ -166,6 +167,7 @@ def _difference(voice: Voice) -> float:
 def _lookahead_db(voice: Voice) -> dict[str, float]:
     """For each lookahead in code frames below the full one: signal over difference, over the first part of a long
     text."""
+    assert isinstance(voice.speaking, CodecLmSpeaking)
     how, receptive_field = _taken_as_it_comes(voice), voice.speaking.sounding.lookahead
     exact = np.concatenate(list(voice.stream(TEXTS["long"], **how)))
     found = {}

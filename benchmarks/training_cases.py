@@ -18,8 +18,9 @@ from benchmarks.processes import ROOT, torchrun
 from sonorant.data.codes import write_codes
 from sonorant.data.features import FeatureStore
 from sonorant.families.codec_lm.codec import CodecConfig
+from sonorant.families.codec_lm.codec_training import CodecTrainConfig
 from sonorant.families.codec_lm.language_model import LanguageModelConfig
-from sonorant.families.codec_lm.training import CodecTrainConfig, LanguageModelTrainConfig
+from sonorant.families.codec_lm.training import LanguageModelTrainConfig
 from sonorant.families.parallel.acoustic import AcousticConfig
 from sonorant.families.parallel.training import AcousticTrainConfig, VocoderTrainConfig
 from sonorant.families.parallel.vocoder import VocoderConfig

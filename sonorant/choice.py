@@ -203,8 +203,7 @@ def ship(exported: Bundle, choice: Mapping[str, Any], out: Path) -> None:
     exports = exported.description.graphs
     graphs = {name: _kept(exported, name, graph, variants, default) for name, graph in exports.items()}
     files = [exported.graph_file(name, variant) for name, graph in graphs.items() for variant in graph.variants]
-    reference = exported.reference_file()
-    files += [reference] if reference else []
+    files += [file for file in (exported.reference_file(), exported.lexicon_file()) if file is not None]
     write_bundle(out, replace(exported.description, graphs=graphs, choice=dict(choice)), dict.fromkeys(files))
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sonorant.runtime import Voice
+    from sonorant.runtime.streaming import Speech
+    from sonorant.runtime.subtitles import TimingsFile
 
 EXAMPLES = """\
 examples:
@@ -31,6 +33,9 @@ examples:
   sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
+  sonorant say "Call [[ʃ ɪ v ˈɔ n]]. [[pause 0.5]] Then wait." --voice artifacts/voice -o call.wav
+  sonorant say - --voice artifacts/voice -o letter.wav < letter.ssml
+  sonorant say "Words light up." --voice artifacts/voice -o words.wav --timings words.vtt
   sonorant say "From the registry." --voice models:/sonorant-demo@champion -o champion.wav
 
 A voice of the family codec_lm draws its speech code by code. At temperature 0, with which most are shipped, it always
@@ -63,12 +68,16 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("--stream", action="store_true", help=stream)
     raw = "samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (the demo's: 16000 Hz)"
     add("--raw", action="store_true", help=raw)
+    timings = "also write when each word is spoken: .json (with phonemes), .srt or .vtt (subtitles)"
+    add("--timings", type=Path, metavar="FILE", help=timings)
     add("--speaker", metavar="NAME", help="who speaks, where the voice has several (default: the first)")
     speed = "0.5 (slow) to 2.0 (fast); default 1.0, the only one for codec_lm"
     add("--speed", type=float, default=1.0, metavar="X", help=speed)
     add("--pitch", type=float, default=0.0, metavar="X", help="semitones higher, -12 to 12; the melody stays")
     add("--energy", type=float, default=0.0, metavar="X", help="dB louder, -12 to 12, as a person who speaks up")
     _add_decoding(say)
+    marks = "speak [[ ]] and <speak> as they are written, not as phonemes, pauses and SSML (docs/pronunciation.md)"
+    add("--no-markup", dest="markup", action="store_false", help=marks)
     add("--variant", metavar="NAME", help="precision of the graphs, such as int8 (default: the voice's own choice)")
     runtime = "what runs the graphs: onnxruntime (default), onnxruntime-cuda or tensorrt"
     add("--runtime", default="onnxruntime", metavar="NAME", help=runtime)
@@ -118,28 +127,38 @@ def run(arguments: argparse.Namespace) -> None:
     """Speak. An error leaves no file; a listener who stops ends the work."""
     from sonorant.audio.wav import atomic_wav, pcm16, wav_header
     from sonorant.runtime import Voice
+    from sonorant.runtime.subtitles import check_name
 
     if Path(arguments.out).is_dir():
         raise SonorantError(f"{arguments.out}: is a folder; give the name of a wav file")
+    if arguments.timings:
+        check_name(arguments.timings)
+        if arguments.timings.resolve() == Path(arguments.out).resolve():
+            raise SonorantError(f"{arguments.out}: the speech and its timings need a file each")
     end_cleanly_on_sigterm()
     with bundle_folder(arguments.voice) as bundle:
         variant, engines = arguments.variant, arguments.engines
         voice = Voice.load(bundle, arguments.runtime, arguments.threads, variant=variant, engines=engines)
-        speech = (pcm16(samples) for samples in _speech(voice, arguments))
-        first = next(speech)  # an error here must not leave a file
+        told = _speech(voice, arguments)
         try:
-            if arguments.out == "-":
-                length = None if arguments.stream else len(first)
-                header = b"" if arguments.raw else wav_header(voice.sample_rate, length)
-                _write_to_standard_output(chain([header, first.tobytes()], (samples.tobytes() for samples in speech)))
-            else:
-                with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
-                    for samples in chain([first], speech):
-                        append(samples)
+            with _timings(arguments.timings) as timings:
+                speech = (pcm16(samples) for samples in _heard(told, timings, whole=not arguments.stream))
+                first = next(speech)  # an error here must not leave a file
+                if arguments.out == "-":
+                    length = None if arguments.stream else len(first)
+                    header = b"" if arguments.raw else wav_header(voice.sample_rate, length)
+                    parts = chain([header, first.tobytes()], (samples.tobytes() for samples in speech))
+                    _write_to_standard_output(parts)
+                else:
+                    with atomic_wav(Path(arguments.out), voice.sample_rate, header=not arguments.raw) as append:
+                        for samples in chain([first], speech):
+                            append(samples)
         except BrokenPipeError:
             raise
         except OSError as error:
             name = "standard output" if arguments.out == "-" else arguments.out
+            if arguments.timings and arguments.timings.name in str(error.filename):
+                name = arguments.timings
             raise SonorantError(f"{name}: cannot be written ({error.strerror})") from None
 
 
@@ -153,7 +172,32 @@ def _write_to_standard_output(speech: Iterable[bytes]) -> None:
             output.flush()
 
 
-def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.float32]]:
+@contextmanager
+def _timings(path: Path | None) -> Iterator[TimingsFile | None]:
+    """The file of timings; None where none was asked for."""
+    from sonorant.runtime.subtitles import timings_file
+
+    if path is None:
+        yield None
+        return
+    with timings_file(path) as file:
+        yield file
+
+
+def _heard(speech: Speech, timings: TimingsFile | None, *, whole: bool) -> Iterator[NDArray[np.float32]]:
+    """The samples, in chunks or all at once; what they complete goes to the file of timings."""
+    import numpy as np
+
+    def chunks() -> Iterator[NDArray[np.float32]]:
+        for samples in speech:
+            if timings:
+                timings.add(speech.completed)
+            yield samples
+
+    yield from [np.concatenate(list(chunks()))] if whole else chunks()
+
+
+def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
     from sonorant.runtime.speaking import Allowance
     from sonorant.runtime.voice import AT_ONCE
 
@@ -164,13 +208,15 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Iterator[NDArray[np.
         "seed": arguments.seed,
         "decoding": voice.decoding(temperature=arguments.temperature, top_k=arguments.top_k, top_p=arguments.top_p),
         "candidates": arguments.candidates,
+        "markup": arguments.markup,
         "prompt": None if arguments.prompt is None else voice.prompt(arguments.prompt),
+        "timings": arguments.timings is not None,
     }
     if arguments.stream:
         # Candidates can be compared only once they are complete.
         return voice.stream(text, arguments.speaker, arguments.speed, whole=arguments.candidates > 1, **how)
     whole = "".join(Allowance(AT_ONCE).read(text))  # reads no further than the limit
-    return iter([voice.say(whole, arguments.speaker, arguments.speed, **how)])
+    return voice.stream(whole, arguments.speaker, arguments.speed, limits=AT_ONCE, whole=True, **how)
 
 
 def _read_standard_input() -> Iterator[str]:

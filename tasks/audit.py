@@ -22,8 +22,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help=out)
     arguments = parser.parse_args()
     skip = SYNTHETIC if load("corpus", CorpusConfig).kind == "demo" else None
-    config, frontend = load("audit", AuditConfig), load("text", TextConfig).frontend
-    audit(arguments.corpus, arguments.prepared, arguments.out, config, frontend, cache=arguments.cache, skip=skip)
+    config, text = load("audit", AuditConfig), load("text", TextConfig)
+    folders = (arguments.corpus, arguments.prepared, arguments.out)
+    audit(*folders, config, text.frontend, lexicon=text.lexicon, cache=arguments.cache, skip=skip)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Stage `external`: note the content of files that params.yaml names and DVC does not watch.
 
-DVC hashes `corpus.path`, but not the recordings that a table names, the decisions of a review, nor the weights of
-`init_from` and `codec.pretrained`. This stage always runs, reads those files, and writes a small note for each stage
-that takes them. The stage depends on its note, so it runs again when they change.
+DVC hashes `corpus.path`, but not the recordings that a table names, the decisions of a review, a lexicon, nor the
+weights of `init_from` and `codec.pretrained`. This stage always runs, reads those files, and writes a small note for
+each stage that takes them. The stage depends on its note, so it runs again when they change.
 """
 
 import argparse
@@ -46,6 +46,7 @@ def main() -> None:
     stages = {"train_waveform": family.waveform, "train_predictor": family.predictor}
     write_note(arguments.out / "corpus.json", corpus_audio(settings, arguments.out / SEEN))
     write_note(arguments.out / "prepare.json", decisions(settings))
+    write_note(arguments.out / "text.json", lexicon(settings))
     for stage, kind in stages.items():
         out = arguments.models / stage.removeprefix("train_")
         write_note(arguments.out / f"{stage}.json", weights(settings, kind, arguments.runs, out))
@@ -85,14 +86,24 @@ def corpus_audio(settings: dict[str, Any], seen: Path) -> External | None:
 
 def decisions(settings: dict[str, Any]) -> External | None:
     """The decisions that `prepare` applies."""
-    if not (named := (settings.get("prepare") or {}).get("decisions")):
+    return _file(settings, "prepare", "decisions")
+
+
+def lexicon(settings: dict[str, Any]) -> External | None:
+    """The user's pronunciations, which every stage that reads texts takes."""
+    return _file(settings, "text", "lexicon")
+
+
+def _file(settings: dict[str, Any], section: str, key: str) -> External | None:
+    """A file that a setting names."""
+    if not (named := (settings.get(section) or {}).get(key)):
         return None
 
     def content() -> str:
         try:
             return sha256_file(Path(named))
         except OSError as error:
-            raise SonorantError(f"prepare.decisions: {named}: {error.strerror}") from None
+            raise SonorantError(f"{section}.{key}: {named}: {error.strerror}") from None
 
     return External(str(named), content)
 

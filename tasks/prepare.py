@@ -19,10 +19,11 @@ def main() -> None:
     cache = "folder of what earlier runs found in each recording; outside DVC, so that it survives"
     parser.add_argument("--cache", type=Path, help=cache)
     arguments = parser.parse_args()
-    frontend = load("text", TextConfig).frontend
+    text = load("text", TextConfig)
     config = load("prepare", PrepareConfig)
     condition = load("condition", ConditionConfig)
-    prepare(arguments.corpus, arguments.out, config, frontend, condition=condition, cache=arguments.cache)
+    how = {"lexicon": text.lexicon, "cache": arguments.cache}
+    prepare(arguments.corpus, arguments.out, config, text.frontend, condition=condition, **how)
 
 
 if __name__ == "__main__":

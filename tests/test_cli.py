@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from sonorant.files import read_json
 from sonorant.registry import RegisterConfig, register
 from sonorant.runtime.voice import AT_ONCE
 from tests.support.command import error_line, run_command
@@ -62,6 +63,48 @@ def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
     assert soundfile.info(io.BytesIO(piped)).samplerate == 16000
 
 
+@pytest.mark.parametrize("bundle", ["voice_bundle", "codec_lm_bundle"])
+@pytest.mark.parametrize("streamed", [False, True], ids=["say", "stream"])
+def test_timings_are_written_beside_the_speech(
+    bundle: str, streamed: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    voice: list[str | Path] = ["--voice", request.getfixturevalue(bundle), *(["--stream"] if streamed else [])]
+    for kind in ("json", "srt", "vtt"):
+        heard(say(TEXT, *voice, "-o", tmp_path / "out.wav", "--timings", tmp_path / f"words.{kind}"))
+    words = read_json(tmp_path / "words.json")["words"]
+    assert [word["text"] for word in words] == TEXT.replace(",", "").replace(".", "").replace("?", "").split()
+    assert 0 <= words[0]["start"] < words[-1]["end"] <= soundfile.info(tmp_path / "out.wav").duration + 1e-4
+    assert all(TEXT[word["first"] : word["last"]] == word["text"] for word in words)
+    for kind in ("srt", "vtt"):
+        lines = (tmp_path / f"words.{kind}").read_text(encoding="utf-8").splitlines()
+        assert [line for line in lines if line.endswith((".", "?"))] == [
+            "One apple.", "Two pears, and what else?", "The end."
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("timings", "line"),
+    [
+        ("words.txt", "words.txt: timings are written as .json, .srt, .vtt"),
+        ("out.json", "out.json: the speech and its timings need a file each"),
+        ("/proc/words.srt", "/proc/words.srt: cannot be written"),
+    ],
+)
+def test_timings_that_cannot_be_written_are_told_and_no_speech_is_left(
+    voice_bundle: Path, tmp_path: Path, timings: str, line: str
+) -> None:
+    done = say("Hi.", "--voice", voice_bundle, "-o", "out.json", "--timings", timings, cwd=tmp_path)
+    assert_refused(done, line, tmp_path)
+
+
+def test_an_error_leaves_neither_speech_nor_timings(voice_bundle: Path, tmp_path: Path) -> None:
+    out = ["-o", tmp_path / "out.wav", "--timings", tmp_path / "out.vtt"]
+    for text in (b"Fine. " * 400 + b"x" * 9000, b"..."):
+        done = say("-", "--stream", "--voice", voice_bundle, *out, text=text)
+        assert error_line(done)
+        assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("words", "text", "line"),
     [
@@ -73,6 +116,8 @@ def test_standard_input_and_output(voice_bundle: Path, tmp_path: Path) -> None:
         (["Hi.", "--voice", "BUNDLE", "--threads", "0"], b"", "threads must be at least 1"),
         (["Hi.", "--voice", "BUNDLE", "--variant", "int3"], b"", "BUNDLE: no variant 'int3'"),
         (["Hi.", "--voice", "BUNDLE", "--runtime", "abacus"], b"", "unknown runtime 'abacus'; there are: onnxruntime"),
+        (["a [[q]]", "--voice", "BUNDLE"], b"", "character 3: [[q]]: 'q' begins with no phoneme of en-us"),
+        (["-", "--voice", "BUNDLE", "--stream"], b"<speak>a", "SSML line 1, column 9: no element found"),
         (["...", "--voice", "BUNDLE", "--stream"], b"", "nothing in the text can be spoken"),
         (["-", "--voice", "BUNDLE", "--stream"], b"Hello. And a caf\xe9", "standard input: not UTF-8 (byte 16)"),
         (["-", "--voice", "BUNDLE", "--stream"], b"Fine. " * 400 + b"x" * 9000, "a word of more than 300 characters"),
@@ -84,6 +129,17 @@ def test_an_error_is_one_line_and_no_file(
     filled = [str(voice_bundle) if word == "BUNDLE" else word for word in words]
     done = say(*filled, "-o", tmp_path / "out.wav", text=text)
     assert_refused(done, line.replace("BUNDLE", str(voice_bundle)), tmp_path)
+
+
+def test_marks_are_spoken_or_left_as_they_are(voice_bundle: Path) -> None:
+    common = ("--voice", voice_bundle, "--threads", "1", "--raw", "-o", "-")
+    plain, marked = heard(say("One apple.", *common)), heard(say("One [[pause 0.5]] apple.", *common))
+    assert len(marked) > len(plain) + 2 * 0.3 * 16000
+    ssml = '<speak>One <break time="0.5s"/> apple.</speak>'
+    assert heard(say("-", *common, text=ssml.encode())) == marked
+    assert heard(say("-", *common, "--stream", text=ssml.encode()))[:1000] == marked[:1000]
+    as_written = heard(say("One [[pause 0.5]] apple.", *common, "--no-markup"))
+    assert as_written not in (plain, marked)
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_settings_that_name_nothing_leave_empty_notes(run: Run) -> None:
-    assert run() == {"corpus": {}, "prepare": {}, "train_waveform": {}, "train_predictor": {}}
+    assert run() == {"corpus": {}, "prepare": {}, "text": {}, "train_waveform": {}, "train_predictor": {}}
 
 
 def test_a_recording_replaced_under_its_name_changes_the_note_of_its_corpus(run: Run, tmp_path: Path) -> None:
@@ -77,6 +77,19 @@ def test_decisions_count_by_content_and_prepare_depends_on_their_note(run: Run, 
     stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
     assert "data/external/prepare.json" in stages["prepare"]["deps"]
     assert {"data/external/prepare.json": {"persist": True}} in stages["external"]["outs"]
+
+
+def test_a_lexicon_counts_by_content_and_every_stage_that_reads_texts_depends_on_its_note(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "lexicon.txt"
+    file.write_text("[en-us]\nA\tˈeɪ\n", encoding="utf-8")
+    before = run(text={"lexicon": str(file)})
+    file.write_text("[en-us]\nA\tə\n", encoding="utf-8")
+    assert run()["text"] != before["text"]
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    assert all("data/external/text.json" in stages[stage]["deps"] for stage in ("prepare", "audit", "features"))
+    assert {"data/external/text.json": {"persist": True}} in stages["external"]["outs"]
 
 
 def test_weights_to_start_from_count_by_content_and_stay_known_when_they_are_gone(

@@ -11,6 +11,8 @@ from sonorant.arrays import Floats
 
 REFERENCE = 200.0
 """Hz at which a pitch row is 0; an octave above it is 1."""
+PITCH_STD = 0.25
+"""Octaves: about how far a speaker's pitch goes up and down; the unit in which a model tells that of its tokens."""
 ROWS = 2
 """Pitch, in octaves from `REFERENCE` at the beginning of the frame, and voicing, 0 to 1."""
 SOURCE_ROWS = 2

@@ -65,12 +65,13 @@ def audit(
     *,
     cache: Path,
     skip: str | None = None,
+    lexicon: str | None = None,
 ) -> None:
     """Judge the utterances of the folder `prepared`, whose audio lies in `corpus`; write manifest.jsonl (without the
     dropped ones), audit.jsonl, dropped.jsonl, summary.json and audit.html to `out`.
 
-    `cache`: folder of what earlier runs found; `skip`: why nothing needs to be judged. Raises
-    SonorantError if all utterances would be dropped.
+    `cache`: folder of what earlier runs found; `skip`: why nothing needs to be judged; `lexicon`: file
+    of the user's words. Raises SonorantError if all utterances would be dropped.
     """
     utterances = read_manifest(prepared / "manifest.jsonl")
     texts: list[tuple[Said, ...]] = [()] * len(utterances)
@@ -81,7 +82,7 @@ def audit(
     found: list[dict[str, Any]] = []
     too_few = why_not(utterances)
     if config.sources and not (skip or too_few):
-        labels = Labels(utterances, frontend)
+        labels = Labels(utterances, frontend, lexicon)
         texts = [labels.of_text(u.text, u.spoken or "", u.language) for u in utterances]
         questions = [question_of(u, text, labels) for u, text in zip(utterances, texts, strict=True)]
     for source in config.sources:

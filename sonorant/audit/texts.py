@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from sonorant.audit.hearing import words_of
 from sonorant.audit.planted import Said
 from sonorant.data.manifest import Utterance
-from sonorant.text import load_frontend
+from sonorant.text import load_with_lexicon
 from sonorant.text.frontend import PAUSES
 
 
 class Labels:
     """Labels of the phones of all languages of a corpus, from 1 for the first symbol."""
 
-    def __init__(self, utterances: Sequence[Utterance], frontend: str) -> None:
-        """`frontend`: its name. Raises SonorantError if it lacks a language."""
+    def __init__(self, utterances: Sequence[Utterance], frontend: str, lexicon: str | None = None) -> None:
+        """`frontend`: its name; `lexicon`: file of the user's words. Raises SonorantError if it lacks a language."""
         languages = sorted({utterance.language for utterance in utterances})
-        self._frontends = {language: load_frontend(frontend, language) for language in languages}
+        self._frontends = {language: load_with_lexicon(frontend, language, lexicon) for language in languages}
         known = {symbol for frontend in self._frontends.values() for symbol in frontend.symbols}
         self.symbols = sorted(known - set(PAUSES))
         """Of the labels from 1 on."""

@@ -32,7 +32,7 @@ from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, write_json
 from sonorant.processes import usable_cores
-from sonorant.text import Frontend, SymbolTable, TextConfig, load_frontend
+from sonorant.text import Frontend, SymbolTable, TextConfig, frontend_description
 
 _IN_FLIGHT_PER_PROCESS = 8
 _Row = Utterance | ShortClip
@@ -42,7 +42,7 @@ _Row = Utterance | ShortClip
 class _Job:
     corpus: Path
     audio: MelConfig
-    frontend: str
+    text: TextConfig
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ def write_features(
     text is silent or whose split is missing, and for a corpus without a training split or with two languages.
     """
     language = _check(utterances)
-    frontend = load_frontend(text.frontend, language)
+    frontend = text.load(language)
     speakers = sorted({utterance.speaker for utterance in utterances})
     speaker_ids = {speaker: number for number, speaker in enumerate(speakers)}
-    job = _Job(corpus, audio, text.frontend)
+    job = _Job(corpus, audio, text)
     index: list[dict[str, Any]] = []
     statistics = _Statistics()
     with atomic_folder(out) as folder, ExitStack() as stack:
@@ -98,7 +98,7 @@ def write_features(
         header = {
             "version": VERSION,
             "audio": dataclasses.asdict(audio),
-            "frontend": {"name": frontend.name, "version": frontend.version, "language": frontend.language},
+            "frontend": frontend_description(frontend),
             "symbols": list(frontend.symbols),
             "speakers": speakers,
             "mel_mean": statistics.mean,
@@ -158,12 +158,12 @@ def _in_order(job: _Job, rows: Iterable[_Row], processes: int) -> Iterator[_Feat
 
 
 def _worker(job: _Job, row: _Row) -> _Features:
-    return _features_of(job.corpus, row, job.audio, _frontend(job.frontend, _utterance_of(row).language))
+    return _features_of(job.corpus, row, job.audio, _frontend(job.text, _utterance_of(row).language))
 
 
 @lru_cache
-def _frontend(name: str, language: str) -> tuple[Frontend, SymbolTable]:
-    frontend = load_frontend(name, language)
+def _frontend(text: TextConfig, language: str) -> tuple[Frontend, SymbolTable]:
+    frontend = text.load(language)
     return frontend, SymbolTable(frontend.symbols)
 
 

@@ -198,6 +198,7 @@ def advance(
         repeats_BR=watched.repeats_BR,
         used_BGK=mark_used(state, codes_BG, xp) if penalised else state.used_BGK,
         grid_BSG=xp.where((rows_S == state.step)[:, None], codes_BG[:, None, :], state.grid_BSG),
+        pointers_BS=xp.where(rows_S == state.step, state.pointer_B[:, None], state.pointers_BS),
     )
 
 

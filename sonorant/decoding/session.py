@@ -93,6 +93,12 @@ class Session:
         """`FinishReason` of each row so far."""
         return self._state.finish_reason_B
 
+    def pointers(self, row: int) -> Ints:
+        """The phoneme that each frame of a row so far speaks (f,); codes of the last ones may not be returned yet. It
+        never falls, and is 0 throughout for a model without a pointer."""
+        ended = int(self._state.ended_B[row])
+        return self._state.pointers_BS[row, : int(self._state.step) if ended < 0 else ended]
+
     @property
     def cut_B(self) -> NDArray[np.bool_]:
         """Whether the budget ended the row, so that some of its text may be missing."""

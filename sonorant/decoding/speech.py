@@ -26,6 +26,8 @@ class Spoken:
     """Silence past a row's end."""
     lengths_B: Ints
     """Code frames of each row."""
+    pointers_BF: Ints
+    """The phoneme that each frame speaks, -1 past a row's end; 0 throughout for a model without a pointer."""
     finish_reasons_B: Ints
     """`FinishReason` of the kept attempt; anything but `WELL` is a runaway."""
     cut_B: NDArray[np.bool_]
@@ -39,6 +41,7 @@ class Attempt:
     """One row decoded to its end."""
 
     codes_FG: Ints
+    pointers_F: Ints
     finish_reason: FinishReason
     cut: bool
     log_probability: float
@@ -119,6 +122,7 @@ def _attempts(session: Session) -> Iterator[Attempt]:
     for row, length in enumerate(session.lengths_B):
         yield Attempt(
             codes_FG=codes_BFG[row, :length],
+            pointers_F=session.pointers(row),
             finish_reason=FinishReason(int(session.finish_reasons_B[row])),
             cut=bool(session.cut_B[row]),
             log_probability=float(session.log_probability_B[row]),
@@ -128,11 +132,14 @@ def _attempts(session: Session) -> Iterator[Attempt]:
 def _spoken(kept: list[Attempt], attempts_B: Ints, description: DecodingDescription) -> Spoken:
     lengths_B = np.array([len(attempt.codes_FG) for attempt in kept], np.int64)
     codes_BFG = np.tile(np.array(description.silence, np.int64), (len(kept), lengths_B.max(initial=0), 1))
+    pointers_BF = np.full(codes_BFG.shape[:2], -1, np.int64)
     for row, attempt in enumerate(kept):
         codes_BFG[row, : lengths_B[row]] = attempt.codes_FG
+        pointers_BF[row, : lengths_B[row]] = attempt.pointers_F
     return Spoken(
         codes_BFG=codes_BFG,
         lengths_B=lengths_B,
+        pointers_BF=pointers_BF,
         finish_reasons_B=np.array([attempt.finish_reason for attempt in kept], np.int64),
         cut_B=np.array([attempt.cut for attempt in kept], bool),
         attempts_B=attempts_B,

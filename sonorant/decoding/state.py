@@ -83,6 +83,8 @@ class State(NamedTuple):
     """Step at which each code was last chosen; far below 0 = never."""
     grid_BSG: Array
     """All codes so far, delayed; K elsewhere."""
+    pointers_BS: Array
+    """Where the pointer stood in each step so far, so that it is known when each phoneme was spoken; 0 elsewhere."""
 
 
 NEVER = -(2**40)
@@ -142,6 +144,7 @@ def start_state(rules: Rules, lengths_B: Ints, prompt_lengths_B: Ints, descripti
         repeats_BR=np.zeros((rows, LONGEST_PERIOD), np.int64),
         used_BGK=np.full((rows, codebooks, codes), NEVER, np.int64),
         grid_BSG=np.full((rows, steps, codebooks), codes, np.int64),
+        pointers_BS=np.zeros((rows, steps), np.int64),
     )
 
 
@@ -169,10 +172,13 @@ def padded_state(state: State, rows: int, steps: int) -> State:
         *(field if field.ndim == 0 else np.pad(field, [(0, more)] + [(0, 0)] * (field.ndim - 1)) for field in state)
     )
     none = state.used_BGK.shape[2]
-    return wider._replace(grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none))
+    return wider._replace(
+        grid_BSG=np.pad(wider.grid_BSG, [(0, 0), (0, longer), (0, 0)], constant_values=none),
+        pointers_BS=np.pad(wider.pointers_BS, [(0, 0), (0, longer)]),
+    )
 
 
 def cut_state(state: State, rows: int, steps: int) -> State:
     """The first rows and steps of a padded state."""
     shorter = State(*(field if field.ndim == 0 else field[:rows] for field in state))
-    return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps])
+    return shorter._replace(grid_BSG=shorter.grid_BSG[:, :steps], pointers_BS=shorter.pointers_BS[:, :steps])

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -21,8 +21,11 @@ from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER, spoken_text
 from sonorant.families import load_family
+from sonorant.runtime.timings import WordTiming, timed
 from sonorant.runtime.voice import Voice
 from sonorant.statistics import wilson_interval
+from sonorant.text.frontend import SpokenText
+from sonorant.text.written_words import place_words
 
 TOGETHER = 16
 """Sentences that an autoregressive voice decodes at once: a step of many rows takes little longer than of one."""
@@ -62,6 +65,10 @@ class Renderings:
     """Variants whose sound is not judged, and why."""
     rate: int
     """Hz."""
+    timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = field(default_factory=dict)
+    """Of each variant that tells: when the words of each sentence are spoken."""
+    untimed: str = ""
+    """Why the voice does not tell; empty where it does."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -90,11 +97,13 @@ def render(
     """
     voice = Voice.load(bundle, variant=variants[0])
     recordings = tuple(read_sound(corpus, utterance, voice.sample_rate)[0] for utterance in utterances)
-    tokens = tuple(_tokens(voice, utterance) for utterance in utterances)
+    texts = tuple(voice.frontend.speak(utterance.text) for utterance in utterances)
+    tokens = tuple(_tokens(voice, *each) for each in zip(utterances, texts, strict=True))
     speakers = [_speaker(voice, utterance) for utterance in utterances]
     sounds: dict[str, tuple[Floats, ...]] = {RECORDINGS: recordings}
     decoded: dict[str, Decoded] = {}
     unspoken: dict[str, str] = {}
+    timings: dict[str, tuple[tuple[WordTiming, ...], ...]] = {}
     if sound:
         copied = copier(voice, sound)
         sounds[VOCODER] = tuple(
@@ -103,7 +112,7 @@ def render(
     for variant in variants:
         speaking = Voice.load(bundle, variant=variant)
         try:
-            spoken, went = speak_all(speaking, tokens, speakers, f"speak {variant}")
+            spoken, went, ends = speak_all(speaking, tokens, speakers, f"speak {variant}")
             _refuse_nan(spoken, utterances)
         except SonorantError as error:
             if variant == variants[0]:
@@ -112,8 +121,29 @@ def render(
             continue
         sounds[variant] = spoken
         decoded |= {variant: went} if went else {}
-    ids = tuple(utterance.id for utterance in utterances)
-    return Renderings(ids=ids, tokens=tokens, sounds=sounds, decoded=decoded, unspoken=unspoken, rate=voice.sample_rate)
+        timings |= {variant: _timings(speaking, utterances, texts, ends)} if ends and not voice.why_untimed else {}
+    return Renderings(
+        ids=tuple(utterance.id for utterance in utterances),
+        tokens=tokens,
+        sounds=sounds,
+        decoded=decoded,
+        unspoken=unspoken,
+        rate=voice.sample_rate,
+        timings=timings,
+        untimed=voice.why_untimed,
+    )
+
+
+def _timings(
+    voice: Voice, utterances: Sequence[Utterance], texts: Sequence[SpokenText], ends: Sequence[Ints]
+) -> tuple[tuple[WordTiming, ...], ...]:
+    """Words of each sentence that were reached; `ends`: of each sentence's tokens, as `Synthesized.ends`."""
+    found = []
+    for utterance, spoken, told in zip(utterances, texts, ends, strict=True):
+        [words] = place_words(utterance.text, 0, [spoken])
+        reached = [word for word in words if told[word.phonemes[1]] >= 0]
+        found.append(tuple(timed(word, spoken.phonemes, told, voice.sample_rate) for word in reached))
+    return tuple(found)
 
 
 def _refuse_nan(spoken: Sequence[Floats], utterances: Sequence[Utterance]) -> None:
@@ -124,8 +154,8 @@ def _refuse_nan(spoken: Sequence[Floats], utterances: Sequence[Utterance]) -> No
         raise SonorantError(f"NaN or infinity in {len(broken)} of {len(spoken)} sentences, first in '{broken[0]}'")
 
 
-def _tokens(voice: Voice, utterance: Utterance) -> Ints:
-    tokens = voice.symbols.to_tokens(voice.frontend.speak(utterance.text).phonemes).astype(np.int64)
+def _tokens(voice: Voice, utterance: Utterance, spoken: SpokenText) -> Ints:
+    tokens = voice.symbols.to_tokens(spoken.phonemes).astype(np.int64)
     if len(tokens) <= 2:  # ^ and $ alone
         raise SonorantError(
             f"utterance '{utterance.id}': nothing of '{spoken_text(utterance)}' can be spoken; "
@@ -143,14 +173,23 @@ def _speaker(voice: Voice, utterance: Utterance) -> int:
     return voice.speakers.index(utterance.speaker)
 
 
-def speak_all(
-    voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str
-) -> tuple[tuple[Floats, ...], Decoded | None]:
-    """Speak every sentence; of a voice that may run away, sentences of like length together, and how each went."""
+class SpokenSentences(NamedTuple):
+    """Every sentence as a voice speaks it."""
+
+    sounds: tuple[Floats, ...]
+    decoded: Decoded | None
+    """How each went, of a voice that may run away."""
+    ends: tuple[Ints, ...]
+    """As `Synthesized.ends`, of each sentence; empty where the family does not tell."""
+
+
+def speak_all(voice: Voice, tokens: Sequence[Ints], speakers: Sequence[int], label: str) -> SpokenSentences:
+    """Speak every sentence; of a voice that may run away, sentences of like length together."""
     guarded = load_family(voice.description.family).autoregressive
     together, numbers = TOGETHER if guarded else 1, range(len(tokens))
     order = sorted(numbers, key=lambda index: -len(tokens[index])) if guarded else numbers
     sounds: dict[int, Floats] = {}
+    ends: dict[int, Ints] = {}
     reasons, attempts = {}, {}
     with tqdm(total=len(tokens), desc=label, unit="sentence", file=sys.stderr) as progress:
         for start in range(0, len(tokens), together):
@@ -163,11 +202,14 @@ def speak_all(
             spoken = voice.synthesize_judged(batch, lengths, said_by, speed)
             for row, index in enumerate(chosen):
                 sounds[index] = spoken.samples[row, : spoken.lengths[row]]
+                if spoken.ends is not None:
+                    ends[index] = spoken.ends[row, : lengths[row]]
                 reasons[index] = FinishReason(int(spoken.finish_reasons[row])).name.lower()
                 attempts[index] = int(spoken.attempts[row])
             progress.update(len(chosen))
     went = Decoded(finish_reasons=tuple(reasons[i] for i in numbers), attempts=tuple(attempts[i] for i in numbers))
-    return tuple(sounds[index] for index in numbers), went if guarded else None
+    all_ends = tuple(ends[index] for index in numbers) if ends else ()
+    return SpokenSentences(tuple(sounds[index] for index in numbers), went if guarded else None, all_ends)
 
 
 def summarize(decoded: Decoded) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from sonorant.runtime.runtimes import BASELINE
 
 if TYPE_CHECKING:  # the report looks up names of files here and needs no evaluation
     from sonorant.evaluation.evaluation import Evaluation
+    from sonorant.evaluation.renderings import Renderings
 
 RUNTIME = BASELINE.split("/")[0]
 """Under which every variant was heard."""
@@ -109,6 +110,7 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
             "finish_reasons": {
                 variant: decoded.finish_reasons[index] for variant, decoded in evaluation.renderings.decoded.items()
             },
+            "timings": _timings(evaluation.renderings, index),
             "dnsmos": {
                 kind: round(float(scores[index]), 3)
                 for kind, scores in evaluation.opinions.items()
@@ -117,6 +119,17 @@ def _sentences(evaluation: Evaluation) -> list[dict[str, Any]]:
         }
         for index, sentence in enumerate(evaluation.renderings.ids)
     ]
+
+
+def _timings(renderings: Renderings, index: int) -> dict[str, Any]:
+    """Of each variant: each word of a sentence as written, and the seconds at which it starts and ends."""
+    if renderings.untimed:
+        return dict.fromkeys(renderings.variants, f"not run: {renderings.untimed}")
+    return {
+        variant: [[word.written, round(word.start, 3), round(word.end, 3)] for word in told[index]]
+        for variant, told in renderings.timings.items()
+        if variant in renderings.sounds
+    }
 
 
 def chosen(evaluation: Evaluation) -> list[int]:

@@ -149,7 +149,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
         copy.name = f"{name}.{len(graph.initializer)}"
         return str(copy.name)
 
-    nodes = []
+    nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         if node.output[0] in weights:
             continue  # each goes before the nodes that take it

@@ -19,8 +19,10 @@ from sonorant.export.ranges import export_halves
 from sonorant.families import all_families, load_family
 from sonorant.files import read_json
 from sonorant.runtime.bundle import (
+    LEXICON,
     SCHEMA_VERSION,
     AudioSettings,
+    BundledFile,
     FrontendSettings,
     Graph,
     GraphFile,
@@ -30,6 +32,7 @@ from sonorant.runtime.bundle import (
     VoiceDescription,
     write_bundle,
 )
+from sonorant.text.user_lexicon import Lexicon
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,13 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             files["int8"] = _write_graphs(family, quantized, folder, "int8", config)
         reference = folder / "reference.fp32.onnx"
         prompted = models.write_prompt(reference, config)
+        described = dict(models.described["frontend"])
+        lexicon = _write_lexicon(described.pop("lexicon", None), described["language"], folder)
         description = VoiceDescription(
             schema_version=SCHEMA_VERSION,
             family=family,
             audio=AudioSettings(**models.described["audio"]),
-            frontend=FrontendSettings(**models.described["frontend"]),
+            frontend=FrontendSettings(**described, lexicon=BundledFile.of(lexicon) if lexicon else None),
             symbols=tuple(models.described["symbols"]),
             speakers=tuple(models.described["speakers"]),
             graphs={
@@ -140,8 +145,18 @@ def export_variants(sources: Sources, out: Path, lengths: Lengths, config: Expor
             },
         )
         paths = [file for graphs in files.values() for file in graphs.values()]
-        write_bundle(out, description, [*paths, reference] if prompted else paths)
+        paths += [file for file in (lexicon, reference if prompted else None) if file is not None]
+        write_bundle(out, description, paths)
     return halves
+
+
+def _write_lexicon(entries: dict[str, str] | None, language: str, folder: Path) -> Path | None:
+    """The user's lexicon that the model learned with, as a file."""
+    if entries is None:
+        return None
+    file = folder / LEXICON
+    file.write_text(Lexicon(language, entries).text(), encoding="utf-8")
+    return file
 
 
 def family_of(predictor: Path) -> str:

@@ -131,6 +131,11 @@ class Family(ABC):
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         """The synthesizer of a loaded runtime; for one thread at a time."""
 
+    def why_untimed(self, description: VoiceDescription) -> str:
+        """Why the voice does not tell when its words are spoken; empty where it does: then `Speaking.parts` takes
+        `times`, and `Synthesized` has `ends`."""
+        return f"a voice of the family {self.name} does not tell when its words are spoken"
+
     def prompt(self, recording: Path, bundle: Bundle) -> Ints:
         """Codes (P, G) of a recording's beginning, for a voice to go on from."""
         raise SonorantError(f"{recording}: a voice of the family {self.name} takes no prompt; leave it out")

@@ -1,7 +1,14 @@
 "use strict";
 
 // What is heard: samples are scheduled one after another on one AudioContext while later ones are still being computed.
-const player = { context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null };
+const silent = () => ({
+  context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null,
+  chunks: [], // when each chunk is heard (seconds of the context) and where it begins (seconds of the speech)
+  seconds: 0, // of speech received
+  words: [], // elements of the page, with start and end in seconds of the speech
+  lit: null, // the one that is heard now
+});
+const player = silent();
 
 const element = (id) => document.getElementById(id);
 
@@ -31,6 +38,7 @@ async function showVoice() {
   show("temperature");
   player.manner = decodes ? ["temperature", "seed"] : Object.keys(ranges).filter((id) => ranges[id] !== null);
   element("text").maxLength = voice.characters;
+  player.untimed = voice.untimed;
   tell("language", `(${voice.language}, at most ${voice.characters} characters)`);
   player.rate = voice.sample_rate;
 }
@@ -45,7 +53,47 @@ function play(samples) {
   source.start(start);
   player.ends = start + buffer.duration;
   player.started ??= performance.now();
+  player.chunks.push({ at: start, from: player.seconds });
+  player.seconds += buffer.duration;
   player.heard.push(samples);
+}
+
+// The text as it is spoken: the words that are known so far, each in an element of its own, and what follows them.
+function showText(text) {
+  player.characters = Array.from(text); // Python's characters; JavaScript counts some of them as two
+  player.placed = 0;
+  element("spoken").replaceChildren(player.untimed ? `(${player.untimed})` : text);
+}
+
+function place(first, last, start, end) {
+  const part = (from, to) => player.characters.slice(from, to).join("");
+  const span = document.createElement("span");
+  span.textContent = part(first, last);
+  element("spoken").lastChild?.remove();
+  element("spoken").append(part(player.placed, first), span, part(last));
+  player.placed = last;
+  player.words.push({ span, start, end });
+}
+
+// Seconds of the speech that are heard now; chunks that came late left gaps between them.
+function heardNow() {
+  const now = player.context.currentTime;
+  const chunk = player.chunks.findLast(({ at }) => at <= now);
+  return chunk ? chunk.from + now - chunk.at : -1;
+}
+
+function light() {
+  if (player.context && player.words.length) {
+    const now = heardNow();
+    const latest = player.words.findLast(({ start }) => start <= now);
+    const lit = latest && now < latest.end ? latest.span : null;
+    if (lit !== player.lit) {
+      player.lit?.classList.remove("lit");
+      lit?.classList.add("lit");
+      player.lit = lit;
+    }
+  }
+  requestAnimationFrame(light);
 }
 
 function samplesOf(base64) {
@@ -69,6 +117,7 @@ async function* linesOf(response) {
 async function listen(response) {
   for await (const line of linesOf(response)) {
     if (line.pcm) play(samplesOf(line.pcm));
+    for (const word of line.words ?? []) place(...word);
     if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because it cannot be spoken:"} ${line.unknown}`);
     if (line.bad) tell("bad", `A sentence did not go well (${line.bad.join(", ")}): another seed may help.`);
     if (line.error) throw new Error(line.error);
@@ -83,7 +132,8 @@ async function listen(response) {
 async function stop() {
   player.request?.abort();
   await player.context?.close();
-  Object.assign(player, { context: null, output: null, heard: [], ends: 0, started: null, complete: null, request: null });
+  Object.assign(player, silent());
+  element("spoken").replaceChildren();
   element("stop").disabled = true;
   for (const id of ["status", "unknown", "bad", "error"]) tell(id, "");
 }
@@ -102,6 +152,7 @@ async function speak() {
     variant: element("variant").value || null,
   };
   for (const id of player.manner) wish[id] = element(id).valueAsNumber;
+  showText(wish.text);
   try {
     const response = await fetch("speech", {
       method: "POST",
@@ -132,4 +183,5 @@ element("form").addEventListener("submit", (event) => {
 element("stop").addEventListener("click", stop);
 for (const id of ["speed", "pitch", "energy", "temperature"]) element(id).addEventListener("input", () => show(id));
 setInterval(showProgress, 200);
+light();
 showVoice().catch(() => tell("error", "the server cannot be reached"));

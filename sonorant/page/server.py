@@ -52,7 +52,8 @@ class PageRequest(LocalRequest):
 
     def do_POST(self) -> None:
         """Speak. The answer is JSON lines without empty keys: {"pcm": base64 of 16-bit samples, "unknown": characters
-        left out, "bad": finish reasons of sentences that went wrong}. The last is {"end": true} or {"error": a line},
+        left out, "bad": finish reasons of sentences that went wrong, "words": [first character, the one after the last,
+        start, end] of words that are over, in seconds of the speech}. The last is {"end": true} or {"error": a line},
         also for a text that cannot be spoken.
         """
         if not self.is_own():
@@ -78,9 +79,10 @@ class PageRequest(LocalRequest):
         # Writing to a listener who disconnected fails, which closes the generator and so ends the work.
         with closing(self.server.synthesis.speak(request)) as chunks:
             try:
-                for samples, unknown, bad in chunks:
+                for samples, unknown, bad, completed in chunks:
                     pcm = None if samples is None else base64.b64encode(pcm16(samples).tobytes()).decode()
-                    line = {"pcm": pcm, "unknown": unknown, "bad": bad}
+                    words = [[word.first, word.last, word.start, word.end] for word in completed]
+                    line = {"pcm": pcm, "unknown": unknown, "bad": bad, "words": words}
                     self._line({key: value for key, value in line.items() if value})
                 self._line({"end": True})
             except SonorantError as error:
@@ -102,4 +104,5 @@ class PageRequest(LocalRequest):
             "energies": [-MOST_ENERGY, MOST_ENERGY] if self.server.synthesis.prosody else None,
             "temperature": decoding and decoding.defaults.temperature,
             "characters": self.server.synthesis.limits.characters,
+            "untimed": self.server.synthesis.why_untimed,
         }

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
+from sonorant.families import load_family
 from sonorant.processes import usable_cores
 from sonorant.runtime.bundle import read_bundle
 from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import Speech
+from sonorant.runtime.timings import WordTiming
 from sonorant.runtime.voice import Voice
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
@@ -77,6 +79,8 @@ class SpeechChunk(NamedTuple):
     """Characters that cannot be spoken."""
     bad: list[str]
     """Finish reasons of sentences that went wrong."""
+    words: tuple[WordTiming, ...]
+    """Words that are over with these samples."""
 
 
 class Synthesis:
@@ -106,6 +110,11 @@ class Synthesis:
     def prosody(self) -> bool:
         """Whether pitch and energy can be changed."""
         return any(tensor.name == "pitch" for tensor in self.description.graphs["encoder"].inputs)
+
+    @property
+    def why_untimed(self) -> str:
+        """Why the voice does not tell when its words are spoken; empty where it does."""
+        return load_family(self.description.family).why_untimed(self.description)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -140,7 +149,7 @@ class Synthesis:
                 ended = speech.finish_reasons[sentences:]
                 bad = [reason.name.lower() for reason in ended if reason != FinishReason.WELL]
                 if samples is not None or bad:
-                    yield SpeechChunk(samples, "".join(list(speech.unknown)[unknown:]), bad)
+                    yield SpeechChunk(samples, "".join(list(speech.unknown)[unknown:]), bad, speech.completed)
                 unknown, sentences = len(speech.unknown), len(speech.finish_reasons)
         finally:
             speech.close()
@@ -150,7 +159,7 @@ class Synthesis:
         decoding = voice.decoding(temperature=request.temperature)
         asked, limits = (request.text, request.speaker, request.speed), self.limits
         how: dict[str, Any] = {"pitch": request.pitch, "energy": request.energy, "seed": request.seed}
-        return voice.stream(*asked, limits=limits, decoding=decoding, **how)
+        return voice.stream(*asked, limits=limits, decoding=decoding, timings=not self.why_untimed, **how)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

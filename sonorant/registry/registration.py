@@ -133,7 +133,8 @@ def _log_model(store: Store, run_id: str, bundle: Path) -> Any:
     string, number = DataType.string, DataType.double
     manner = [ColSpec(number, name, False) for name in ("speed", "pitch", "energy")]
     text: list[Any] = [ColSpec(string, "text"), ColSpec(string, "speaker", False), *manner]
-    answers = {"audio": string, "sample_rate": DataType.long, "seconds": number, "warning": string, "error": string}
+    of_speech = {"audio": string, "sample_rate": DataType.long, "seconds": number, "timings": string}
+    answers = of_speech | {"warning": string, "error": string}
     audio: list[Any] = [ColSpec(kind, name) for name, kind in answers.items()]
     point_mlflow_at(store)
     with mlflow.start_run(run_id=run_id), warnings.catch_warnings():

@@ -16,7 +16,7 @@ from sonorant.html.blocks import Block
 from sonorant.html.charts import Chart
 from sonorant.report.document import label
 from sonorant.report.naturalness import pitch_curves
-from sonorant.report.sentences import Sentence, Words, marked
+from sonorant.report.sentences import Sentence, Timed, Words, marked
 
 QUIETEST, LOUDEST = float(np.log(FLOOR)), 1.0
 """Ends of the colours, natural log of the magnitude: one scale for all pictures, so that they can be compared."""
@@ -36,6 +36,10 @@ class Player:
     """PNG of the spectrogram as a data address."""
     shown: str
     """The picture in words."""
+    times: Sequence[Timed] = ()
+    """When its words are spoken, where a voice tells."""
+    untimed: str = ""
+    """Why it does not."""
     width: float
     """Percent of the card the picture takes, so that those of a sentence keep one scale of time."""
 
@@ -80,6 +84,7 @@ class Presentation:
 
     def _player(self, sentence: Sentence, kind: str, sound: Floats, longest: int) -> Player:
         seconds, wrong = len(sound) / self.audio.sample_rate, sentence.errors[kind]
+        times = sentence.times.get(kind, [])
         return Player(
             name=label(kind),
             ships=kind == self.shipped,
@@ -90,6 +95,8 @@ class Presentation:
             sound=_address("audio/flac", _flac(sound, self.audio.sample_rate)),
             picture=_address("image/png", spectrogram(sound, self.audio)),
             shown=f"Mel spectrogram, {label(kind)}, {seconds:.1f} s, up to {self.audio.f_max / 1000:g} kHz",
+            times=[] if isinstance(times, str) else times,
+            untimed=times if isinstance(times, str) else "",
             width=round(100 * len(sound) / longest, 1),
         )
 

@@ -1,7 +1,9 @@
 """The sentences one can listen to: their samples, what was heard, and its errors word by word."""
 
+from __future__ import annotations
+
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +29,8 @@ class Sentence:
     """Kind to wrong words; None if no recogniser ran, and `heard` says why."""
     samples: dict[str, Path]
     """Kind to WAV file."""
+    times: dict[str, list[Timed] | str] = field(default_factory=dict)
+    """Kind to when its words are spoken, or why the voice does not tell."""
 
     def error_rate(self, kind: str) -> float:
         """Wrong words of a kind, in percent of the words to be said; 0 if nobody listened."""
@@ -40,6 +44,14 @@ class Words(NamedTuple):
     tag: str = ""
     """The HTML element that marks them: `mark` for wrong words, `del` for missing ones; empty if they are right."""
     why: str = ""
+
+
+class Timed(NamedTuple):
+    """A word as written, and when it begins."""
+
+    text: str
+    start: str
+    """Seconds."""
 
 
 def read_sentences(folder: Path, wanted: Collection[str] | None = None) -> list[Sentence]:
@@ -89,6 +101,8 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
     heard = {kind: text.text() for kind, text in row["transcripts"].items() if wanted is None or kind in wanted}
     kinds = ordered(heard)
     samples = {kind: sample_file(folder, row["id"].text(), index, kind) for kind in kinds}
+    told = row.get("timings")  # absent from evaluations of before
+    timings = dict(told.items()) if told else {}
     for file in samples.values():
         if not file.exists():
             raise SonorantError(f"{file}: no such file, though {FILE} has its sentence; run the stage evaluate again")
@@ -99,7 +113,15 @@ def _sentence(folder: Path, row: Document, index: int, wanted: Collection[str] |
         heard={kind: heard[kind] for kind in kinds},
         errors={kind: _errors(row["word_errors"][kind]) for kind in kinds},
         samples=samples,
+        times={kind: _times(told) for kind, told in timings.items() if kind in kinds},
     )
+
+
+def _times(told: Document) -> list[Timed] | str:
+    if told.not_run:
+        return told.not_run
+    words = [word.rows() for word in told.rows()]
+    return [Timed(text.text(), f"{start.number():.2f}") for text, start, _ in words]
 
 
 def _errors(wrong: Document) -> int | None:

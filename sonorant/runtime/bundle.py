@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sonorant.decoding.settings import DecodingDescription
 from sonorant.errors import SonorantError
@@ -17,8 +17,12 @@ from sonorant.families import load_family
 from sonorant.files import atomic_folder, parse_checked, read_json, sha256_file, write_json
 from sonorant.formerly import current_voice
 
+if TYPE_CHECKING:
+    from sonorant.text.user_lexicon import Lexicon
+
 SCHEMA_VERSION = 4
 DESCRIPTION = "voice.json"
+LEXICON = "lexicon.txt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,23 @@ class AudioSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BundledFile:
+    """A file of the bundle that is no graph."""
+
+    file: str
+    """Name inside the bundle; no folders."""
+    bytes: int
+    """Size."""
+    sha256: str
+    """Hash of the bytes, hexadecimal."""
+
+    @classmethod
+    def of(cls, path: Path) -> BundledFile:
+        """Describe an existing file."""
+        return cls(file=path.name, bytes=path.stat().st_size, sha256=sha256_file(path))
+
+
+@dataclass(frozen=True, kw_only=True)
 class FrontendSettings:
     """The text frontend whose phonemes the acoustic graph learned."""
 
@@ -49,6 +70,10 @@ class FrontendSettings:
     """Version of the frontend and its language data, as it names itself."""
     language: str
     """Language code such as en-us."""
+    rules: int = 1
+    """Revision of the written forms that the voice learned with; the default is that of bundles of before."""
+    lexicon: BundledFile | None = None
+    """The user's lexicon that it learned with, or None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,14 +206,29 @@ class Bundle:
         """Path of the graph that makes codes of recordings, checked as `graph_file`; None where there is none."""
         return None if self.description.reference is None else self._checked(self.description.reference)
 
+    def lexicon_file(self) -> Path | None:
+        """Path of the user's lexicon, checked as `graph_file`; None where there is none."""
+        described = self.description.frontend.lexicon
+        return None if described is None else self._checked(described)
+
+    def read_lexicon(self) -> Lexicon | None:
+        """The user's lexicon. Raises SonorantError as `graph_file`, and naming a line that is none of a lexicon."""
+        file = self.lexicon_file()
+        if file is None:
+            return None
+        from sonorant.text.user_lexicon import read_lexicon
+
+        return read_lexicon(file, self.description.frontend.language)
+
     def check_files(self) -> None:
         """Check every file of every variant. Raises SonorantError as `graph_file`."""
         for name, graph in self.description.graphs.items():
             for variant in graph.variants:
                 self.graph_file(name, variant)
         self.reference_file()
+        self.lexicon_file()
 
-    def _checked(self, file: GraphFile) -> Path:
+    def _checked(self, file: GraphFile | BundledFile) -> Path:
         path = self.folder / file.file
         if not path.is_file():
             raise SonorantError(f"{path}: missing from the voice bundle; export or download the bundle again")
@@ -232,8 +272,9 @@ def _check(description: VoiceDescription, path: Path) -> None:
         raise SonorantError(f"{path}: decoding: does not go with family {description.family}; export the voice again")
     if not description.symbols or not description.speakers:
         raise SonorantError(f"{path}: a voice needs at least one symbol and one speaker; export the voice again")
-    files = [file for graph in description.graphs.values() for file in graph.variants.values()]
-    for file in [*files, description.reference] if description.reference else files:
+    files: list[GraphFile | BundledFile | None] = [description.reference, description.frontend.lexicon]
+    files += [file for graph in description.graphs.values() for file in graph.variants.values()]
+    for file in (file for file in files if file is not None):
         # A bundle may come from anybody: its description must not reach files elsewhere.
         if Path(file.file).name != file.file or file.file in ("", ".", ".."):
             raise SonorantError(f"{path}: '{file.file}' is not a plain file name; do not use this bundle")

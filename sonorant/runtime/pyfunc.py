@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from mlflow.pyfunc.model import PythonModel
 
 from sonorant.errors import SonorantError
 from sonorant.runtime.streaming import Speech
+from sonorant.runtime.subtitles import as_json
 from sonorant.runtime.voice import AT_ONCE, Voice
 
 MANNER = {"speed": 1.0, "pitch": 0.0, "energy": 0.0}
 """Columns that say how, and what they are where nothing is said."""
-UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "warning": "", "error": ""}
+UNSPOKEN = {"audio": "", "sample_rate": 0, "seconds": 0.0, "timings": "", "warning": "", "error": ""}
 """A row of the answer before anything is known of it."""
 
 
@@ -32,12 +34,14 @@ class SpokenVoice(PythonModel):
 
     def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
         """Speak a table with the column `text` and, if wanted, `speaker` (a name), `speed` (2.0 = twice as fast),
-        `pitch` (semitones) and `energy` (dB), as `Voice.say`.
+        `pitch` (semitones) and `energy` (dB), as `Voice.say`. Texts may hold marks and be SSML.
 
-        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `warning`, `error`. A row
-        that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the sentences that did
-        not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises MlflowException, which
-        a server answers with status 400, if no row can be spoken or the table is more than one request may ask for.
+        Returns a row each: `audio` (a 16-bit wav, base64), `sample_rate` (Hz), `seconds`, `timings`, `warning`,
+        `error`. `timings` is JSON: `words` as `sonorant say --timings` writes them, or `not_run` with why the voice
+        does not tell. A row that cannot be spoken has no audio and one line as `error`, else empty. `warning` names the
+        sentences that did not go well (`FinishReason`). A voice of the family codec_lm takes no speed but 1. Raises
+        MlflowException, which a server answers with status 400, if no row can be spoken or the table is more than one
+        request may ask for.
         """
         asked = model_input.to_dict("records")
         characters = sum(len(str(row.get("text"))) for row in asked)
@@ -55,15 +59,20 @@ class SpokenVoice(PythonModel):
         answer = UNSPOKEN | {"sample_rate": self.voice.sample_rate}
         try:
             speech = self._speech(row)
-            samples = np.concatenate(list(speech))
+            told = [(samples, speech.completed) for samples in speech]
         except SonorantError as error:
             return answer | {"error": f"row {number}: {error}"}
+        samples = np.concatenate([chunk for chunk, _ in told])
+        words = [as_json(word) for _, completed in told for word in completed]
+        why = self.voice.why_untimed
+        timings = {"not_run": why} if why else {"words": words}
         file = io.BytesIO()
         soundfile.write(file, samples, self.voice.sample_rate, format="WAV", subtype="PCM_16")
         audio = base64.b64encode(file.getvalue()).decode()
         return answer | {
             "audio": audio,
             "seconds": len(samples) / self.voice.sample_rate,
+            "timings": json.dumps(timings, ensure_ascii=False),
             "warning": "; ".join(speech.warnings),
         }
 
@@ -73,7 +82,8 @@ class SpokenVoice(PythonModel):
         if not isinstance(text, str):
             raise SonorantError("there is no text")
         how: dict[str, Any] = {name: _number(name, given.get(name, usual)) for name, usual in MANNER.items()}
-        return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, **how)
+        timings = not self.voice.why_untimed
+        return self.voice.stream(text, speaker, limits=AT_ONCE, whole=True, timings=timings, **how)
 
 
 def _number(name: str, value: Any) -> float:

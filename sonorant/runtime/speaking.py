@@ -11,6 +11,7 @@ from sonorant.arrays import Floats, Ints
 from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
+from sonorant.runtime.timings import Timekeeper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,18 @@ class Allowance:
             )
 
 
+@dataclass(frozen=True)
+class Marking:
+    """What a text marks in one phrase, token by token: of a family that names it in `Speaking.marks`."""
+
+    rate_N: Floats
+    """2.0 is twice as fast."""
+    pitch_N: Floats
+    """Semitones higher."""
+    seconds_N: Floats
+    """How long a marked pause lasts; NaN for tokens that are none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manner:
     """How a text is spoken. Fields about decoding are for voices that decode code by code (family codec_lm)."""
@@ -143,6 +156,8 @@ class Manner:
     lookahead: int | None = None
     """Code frames that the first part waits for behind its own, and at least those without which what follows would
     change too; None = as many as it depends on."""
+    marking: Marking | None = None
+    """Of one phrase, where its text marks anything that the family can do within a phrase."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +172,9 @@ class Synthesized:
     """`FinishReason` of each row (B,)."""
     attempts: Ints
     """How often each row was spoken (B,)."""
+    ends: Ints | None = None
+    """(B, N): the sample after the last one of each token, -1 for tokens that were not reached; None where the family
+    does not tell."""
 
 
 SLOWEST, FASTEST = 0.5, 2.0
@@ -174,7 +192,9 @@ def no_decoding(family: str) -> SonorantError:
 
 
 class Speaking(Protocol):
-    """How the graphs of one family of voices make speech of phonemes."""
+    """How the graphs of one family of voices make speech of phonemes. A family may also have `marks`, a frozenset: what
+    it can do token by token within a phrase (`Manner.marking`), of `pause`, `rate` and `pitch`. Pauses are silence
+    between two phrases where it cannot; rate and pitch are refused."""
 
     def check(self, manner: Manner) -> None:
         """Raise SonorantError where the voice cannot speak in this manner."""
@@ -192,7 +212,9 @@ class Speaking(Protocol):
         row's end, perhaps beyond -1..1."""
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
     ) -> Generator[Floats, None, FinishReason]:
         """One phrase's tokens (N, 3) -> samples (S,) in parts of at most `taken.limits.frames` mel frames, and how it
-        went. `first`: nothing was heard before, so the first part shall come soon. Output is counted in `taken`."""
+        went. `first`: nothing was heard before, so the first part shall come soon. Output is counted in `taken`.
+        `times`: is told when tokens end, as soon as it is decided; only given to voices of which
+        `Family.why_untimed` is empty."""

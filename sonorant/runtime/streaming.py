@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +13,10 @@ import numpy as np
 from sonorant.arrays import Floats
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
+from sonorant.runtime.passages import check_prosody, marks_of, passages_of
 from sonorant.runtime.speaking import Allowance, Limits, Manner
+from sonorant.runtime.timings import Timekeeper, WordTiming
+from sonorant.text.markup import MarkedText
 from sonorant.text.phrases import split_phrases
 
 if TYPE_CHECKING:
@@ -32,9 +37,21 @@ class Speech(Iterator[Floats]):
     SonorantError if the text cannot be spoken or a limit is reached, after the speech before it was given.
     """
 
-    def __init__(self, voice: Voice, text: str | Iterable[str], *, manner: Manner, limits: Limits, chunk: int) -> None:
+    def __init__(
+        self,
+        voice: Voice,
+        text: str | Iterable[str],
+        *,
+        manner: Manner,
+        limits: Limits,
+        chunk: int,
+        markup: bool = True,
+        timings: bool = False,
+    ) -> None:
         """Prepare; nothing is computed yet. `text` may come in fragments, which are asked for when speech needs them;
-        `chunk`: samples of each chunk but the last. Raises SonorantError if the voice cannot speak in this manner."""
+        `chunk`: samples of each chunk but the last; `markup`: whether marks in the text are read as such; `timings`:
+        fill `completed`. Raises SonorantError if the voice cannot speak in this manner, or does not tell when its words
+        are spoken."""
         if chunk < 1:
             raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
         self.sample_rate = voice.sample_rate
@@ -45,14 +62,26 @@ class Speech(Iterator[Floats]):
         """How each sentence spoken so far went; a long one may count as several."""
         self.warnings: list[str] = []
         """Those that did not go well, a line each."""
-        self._voice, self._manner = voice, manner
+        self.completed: tuple[WordTiming, ...] = ()
+        """The words that were over with the chunk given last; always empty without `timings`."""
+        if timings and voice.why_untimed:
+            raise SonorantError(f"no timings: {voice.why_untimed}")
+        self._times = Timekeeper(self.sample_rate) if timings else None
+        self._made = self._given = 0  # samples
+        self._voice, self._manner, self._markup = voice, manner, markup
+        self._silent_seconds = 0.0
         self._speaking = voice.speaking
         self._speaking.check(manner)
         self._chunks = _chunks(self._checked(self._parts(text)), chunk)
 
     def __next__(self) -> Floats:
+        self.completed = ()
         with self.taken:
-            return next(self._chunks)
+            samples = next(self._chunks)
+        self._given += len(samples)
+        if self._times:
+            self.completed = self._times.completed(self._given)
+        return samples
 
     def close(self) -> None:
         """End the work; what was not given is never computed."""
@@ -60,28 +89,49 @@ class Speech(Iterator[Floats]):
 
     def _parts(self, text: str | Iterable[str]) -> Iterator[Floats]:
         """The speech in parts as they are computed."""
-        pause = np.zeros(round(PAUSE_SECONDS * self.sample_rate), np.float32)
-        first, paused, met = True, False, ""
-        for phrase in split_phrases(self.taken.read(text), self._voice.frontend):
+        timed = {"times": self._times} if self._times else {}  # a family of somebody else's may not know it
+        check = partial(check_prosody, self._speaking, self._manner, self._voice.description.family)
+        marked = MarkedText(self.taken.read(text), self._voice.frontend, markup=self._markup, check_prosody=check)
+        marks, met = marks_of(self._speaking), ""
+        gap: float | None = None  # seconds of silence that the text marks before what comes
+        first, paused = True, False
+        for phrase in split_phrases(marked, self._voice.frontend, marked.given, words=bool(self._times)):
             self._tell_unknown(phrase.spoken.unknown)
-            tokens = (
-                self._voice.symbols.to_tokens(phrase.spoken.phonemes)
-                if phrase.spoken.phonemes
-                else np.zeros((0, 3), np.int16)
-            )
-            self.taken.take_piece(phrase.characters, len(tokens))
-            if not len(tokens):
+            passages = list(passages_of(phrase, marked, self._voice.symbols, marks))
+            self.taken.take_piece(phrase.characters, sum(len(passage.tokens_N3) for passage in passages))
+            if not passages:
                 met = met or phrase.spoken.text or "".join(phrase.spoken.unknown)
-                continue
-            if paused and self.taken.audio_seconds:
-                self.taken.take_audio(PAUSE_SECONDS)
-                yield pause
-            self._judge(
-                (yield from self._speaking.parts(tokens.astype(np.int64), self._manner, self.taken, first=first))
-            )
-            first, paused = False, not phrase.goes_on
-        if not self.taken.audio_seconds:
+            for passage in passages:
+                if gap is not None or (paused and self._speech_seconds):
+                    yield from self._silence(PAUSE_SECONDS if gap is None else gap)
+                manner = replace(self._manner, marking=passage.marking)
+                if self._times:
+                    over = passage is passages[-1] and not phrase.goes_on
+                    self._times.begin(passage.words, passage.phonemes, self._made, ends_sentence=over)
+                tokens = passage.tokens_N3.astype(np.int64)
+                parts = self._speaking.parts(tokens, manner, self.taken, first=first, **timed)
+                self._judge((yield from parts))
+                first, paused, gap = False, not phrase.goes_on, passage.pause
+            if phrase.pause is not None:
+                gap = (gap or 0.0) + phrase.pause
+        if not self._speech_seconds:
             raise self._nothing(met)
+        if gap is not None:
+            yield from self._silence(gap)
+
+    def _silence(self, seconds: float) -> Iterator[Floats]:
+        """Silence that the text marks, or that parts sentences."""
+        self.taken.take_audio(seconds)
+        self._silent_seconds += seconds
+        left = round(seconds * self.sample_rate)
+        while left > 0:
+            yield np.zeros(min(left, CHUNK), np.float32)
+            left -= CHUNK
+
+    @property
+    def _speech_seconds(self) -> float:
+        """Of what the voice said itself."""
+        return self.taken.audio_seconds - self._silent_seconds
 
     def _judge(self, finish_reason: FinishReason) -> None:
         self.finish_reasons.append(finish_reason)
@@ -96,6 +146,7 @@ class Speech(Iterator[Floats]):
                 raise SonorantError(
                     "the voice's samples hold NaN or infinity; verify the voice, or take another variant"
                 )
+            self._made += len(samples)
             yield np.clip(samples, -1.0, 1.0)
             self.taken.check_work()
 

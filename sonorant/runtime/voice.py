@@ -20,6 +20,7 @@ from sonorant.runtime.bundle import Bundle, VoiceDescription, read_bundle
 from sonorant.runtime.runtimes import LoadOptions, load_runtime
 from sonorant.runtime.speaking import Limits, Manner, Speaking, Synthesized, no_decoding
 from sonorant.runtime.streaming import CHUNK, Speech
+from sonorant.runtime.timings import WordTiming
 from sonorant.text import Frontend, SymbolTable, load_frontend
 
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
@@ -69,6 +70,11 @@ class Voice:
         """How the family of the voice makes speech of phonemes; something new each time, for one thread at a time."""
         return load_family(self.description.family).speaking(self.bundle, self.runtime)
 
+    @property
+    def why_untimed(self) -> str:
+        """Why the voice does not tell when its words are spoken; empty where it does."""
+        return load_family(self.description.family).why_untimed(self.description)
+
     @cached_property
     def symbols(self) -> SymbolTable:
         """Phonemes to ids."""
@@ -78,7 +84,9 @@ class Voice:
     def frontend(self) -> Frontend:
         """The text frontend that the voice learned with; loaded at first use, because it takes a second."""
         settings = self.description.frontend
-        frontend = load_frontend(settings.name, settings.language)
+        frontend = load_frontend(
+            settings.name, settings.language, rules=settings.rules, lexicon=self.bundle.read_lexicon()
+        )
         if frontend.version != settings.version:
             _log.warning(
                 "the voice was trained with frontend '%s', here is '%s': words may sound different",
@@ -123,11 +131,13 @@ class Voice:
         decoding: DecodingConfig | None = None,
         candidates: int = 1,
         prompt: Ints | None = None,
+        markup: bool = True,
     ) -> Floats:
         """Speak a text, sentence by sentence.
 
         Args:
-            text: characters that cannot be spoken are left out with a warning in the log.
+            text: characters that cannot be spoken are left out with a warning in the log. It may be SSML, or hold
+                phonemes and pauses between double brackets: docs/pronunciation.md.
             speaker: one of `speakers`; None = the first.
             speed: 2.0 is twice as fast; 0.5 to 2.0. A voice of the family codec_lm speaks at its own pace, 1.0.
             pitch: semitones higher, -12 to 12; the melody stays. 0 for voices that predict none, and codec_lm.
@@ -138,6 +148,7 @@ class Voice:
             decoding: how codes are chosen; `self.decoding` makes one; None = the voice's own way.
             candidates: how often each sentence is spoken, for the best to be taken.
             prompt: codes (P, G) of a reference that the voice goes on from.
+            markup: of any family: False speaks brackets and tags as ordinary characters.
 
         Returns samples float32 (S,) in -1..1 at `sample_rate`. Raises SonorantError if there is nothing to say, an
         argument is outside what is allowed, or a limit is reached.
@@ -149,8 +160,18 @@ class Voice:
             "decoding": decoding,
             "candidates": candidates,
             "prompt": prompt,
+            "markup": markup,
         }
         return np.concatenate(list(self.stream(text, speaker, speed, limits=limits, whole=True, **how)))
+
+    def say_timed(
+        self, text: str, speaker: str | None = None, speed: float = 1.0, *, limits: Limits = AT_ONCE, **how: Any
+    ) -> tuple[Floats, tuple[WordTiming, ...]]:
+        """As `say`, with when each word is spoken; words that a runaway did not reach have no timing. Raises
+        SonorantError also if the voice does not tell (`why_untimed`)."""
+        speech = self.stream(text, speaker, speed, limits=limits, whole=True, timings=True, **how)
+        told = [(samples, speech.completed) for samples in speech]
+        return np.concatenate([samples for samples, _ in told]), tuple(word for _, words in told for word in words)
 
     def stream(
         self,
@@ -168,6 +189,8 @@ class Voice:
         candidates: int = 1,
         prompt: Ints | None = None,
         lookahead: int | None = None,
+        markup: bool = True,
+        timings: bool = False,
     ) -> Speech:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
 
@@ -178,6 +201,7 @@ class Voice:
             whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken
                 back, and candidates be compared; first speech comes later.
             candidates: more than 1 only if `whole`.
+            timings: after each chunk, `Speech.completed` has the words that it completes, and when they are spoken.
             lookahead: family codec_lm only: code frames that the first part waits for behind its own; None = all that
                 its samples depend on. Fewer come sooner and change the end of that part a little. A codec with a source
                 waits for those that its pitch depends on in any case.
@@ -198,7 +222,7 @@ class Voice:
             prompt=prompt,
             lookahead=lookahead,
         )
-        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk)
+        return Speech(self, text, manner=manner, limits=limits or Limits(), chunk=chunk, markup=markup, timings=timings)
 
     def synthesize(
         self,

@@ -1,5 +1,25 @@
 """Text to the phonemes that a model learns and speaks. Imports no torch."""
 
-from sonorant.text.frontend import FRONTENDS, Frontend, Phoneme, SpokenText, SymbolTable, TextConfig, load_frontend
+from sonorant.text.frontend import (
+    FRONTENDS,
+    Frontend,
+    Phoneme,
+    SpokenText,
+    SymbolTable,
+    TextConfig,
+    frontend_description,
+    load_frontend,
+    load_with_lexicon,
+)
 
-__all__ = ["FRONTENDS", "Frontend", "Phoneme", "SpokenText", "SymbolTable", "TextConfig", "load_frontend"]
+__all__ = [
+    "FRONTENDS",
+    "Frontend",
+    "Phoneme",
+    "SpokenText",
+    "SymbolTable",
+    "TextConfig",
+    "frontend_description",
+    "load_frontend",
+    "load_with_lexicon",
+]

@@ -8,7 +8,10 @@ from importlib.metadata import version as installed_version
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
+from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
+from sonorant.text.pieces import Piece, audible_sentences, given_in, spoken_text, with_given
+from sonorant.text.traced import TracedText
+from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, split_unknown
 
 RULES = 1
@@ -36,7 +39,9 @@ _LENGTHS = range(max(map(len, _SYMBOLS)), 0, -1)
 
 _STRESS = {"ˈ": 1, "ˌ": 2}
 _PAUSE_OF = {";": ",", ":": ",", "…": ",", "؟": "?", "،": ",", "。": ".", "？": "?", "！": "!", "¿": None, "¡": None}
-_PAUSE = re.compile(r"(\.{2,}|[,.?!;:…؟،。？！]+(?=\s|$))")
+_MARKS = r"\.{2,}|[,.?!;:…؟،。？！]+(?=\s|$)"
+_PAUSE = re.compile(_MARKS)
+_PAUSE_OR_GIVEN = re.compile(rf"({_MARKS}|[\U000F0000-\U000FFFFD])")
 _SENTENCE_END = re.compile(r"(?<=[.?!؟])\s+")
 
 
@@ -46,41 +51,77 @@ class EspeakFrontend:
     name = "espeak"
     symbols: tuple[str, ...] = (*dict.fromkeys(_SYMBOLS), *PAUSES)
 
-    def __init__(self, language: str) -> None:
+    rules = RULES
+
+    def __init__(self, language: str, lexicon: Lexicon | None = None) -> None:
+        self.lexicon = lexicon and lexicon.bound(self.symbols)
         self.language = language.lower().replace("_", "-")
         self._lock = threading.Lock()  # espeak-ng keeps its state in global variables
         self._backend, self._separator = _load(self.language)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EspeakFrontend, (self.language,)
+        return EspeakFrontend, (self.language, self.lexicon)
 
     @cached_property
     def version(self) -> str:
         """Versions of espeak-ng, phonemizer and the rules of this package."""
         library = ".".join(str(number) for number in self._backend.version())
-        return f"espeak-ng {library}, phonemizer {installed_version('phonemizer')}, rules {RULES}"
+        lexicon = f", lexicon {self.lexicon.sha256[:12]}" if self.lexicon else ""
+        return f"espeak-ng {library}, phonemizer {installed_version('phonemizer')}, rules {RULES}{lexicon}"
 
-    def speak(self, text: str) -> SpokenText:
+    def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
         """See `Frontend.speak`. espeak-ng does not tell how it reads numbers, so `text` still holds them as digits."""
-        known, unknown = split_unknown(plain_characters(text), self.language)
-        return SpokenText(known, joined_phonemes(self._phonemes(known)), unknown)
+        known, unknown, sounds = self._known(text, given)
+        return spoken_text(_written(known.text, sounds), self._pieces(known, sounds), unknown)
 
-    def sentences(self, text: str) -> list[SpokenText]:
-        known, unknown = split_unknown(plain_characters(text), self.language)
-        parts = ((part, self._phonemes(part)) for part in _SENTENCE_END.split(known))
+    def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
+        known, unknown, sounds = self._known(text, given)
+        parts, start = [], 0
+        for border in [*_SENTENCE_END.finditer(known.text), None]:
+            end = border.start() if border else len(known.text)
+            part = known.part(start, end)
+            parts.append((_written(part.text, sounds), self._pieces(part, sounds)))
+            start = border.end() if border else end
         return audible_sentences(parts, unknown)
 
-    def _phonemes(self, text: str) -> list[Phoneme]:
-        phonemes: list[Phoneme] = []
-        for part in _PAUSE.split(text):
-            if _PAUSE.fullmatch(part):
-                phonemes.append(Phoneme(_pause(part)))
+    def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
+        """The text in plain characters, unknown ones, and the sounds that private characters stand for."""
+        plain, sounds = TracedText.of(text), given_in(text, given)
+        if self.lexicon:
+            plain = with_given(plain, self.lexicon.find(plain.text), sounds)
+        return (*split_unknown(plain_characters(plain), self.language, sounds), sounds)
+
+    def _pieces(self, text: TracedText, sounds: dict[str, Sounds]) -> list[Piece]:
+        pieces: list[Piece] = []
+        place = 0
+        for part in _PAUSE_OR_GIVEN.split(text.text):
+            span = text.span(place, place + len(part))
+            if part in sounds:
+                pieces.append(Piece(sounds[part].written, span, sounds[part].phonemes))
+            elif _PAUSE.fullmatch(part):
+                pieces.append(Piece(part, span, (Phoneme(_pause(part)),)))
             elif any(character.isalnum() for character in part):
-                with self._lock:
-                    written = self._backend.phonemize([part], separator=self._separator, strip=True)[0]
-                for word in written.split():
-                    phonemes += _word(word.split("_"))
-        return phonemes
+                pieces += self._words(text.part(place, place + len(part)))
+            place += len(part)
+        return pieces
+
+    def _words(self, text: TracedText) -> list[Piece]:
+        """The words of a text without pauses; all as one piece where espeak-ng finds more or fewer than are written."""
+        with self._lock:
+            spoken = self._backend.phonemize([text.text], separator=self._separator, strip=True)[0].split()
+        written = list(re.finditer(r"\S*\w\S*", text.text))
+        phonemes = [tuple(_word(word.split("_"))) for word in spoken]
+        if len(written) != len(spoken):
+            joined = tuple(phoneme for word in phonemes for phoneme in word)
+            return [Piece(text.text.strip(), text.span(0, len(text.text)), joined)]
+        spans = (text.span(*word.span()) for word in written)
+        return [
+            Piece(word[0], *of_word) for word, of_word in zip(written, zip(spans, phonemes, strict=True), strict=True)
+        ]
+
+
+def _written(text: str, sounds: dict[str, Sounds]) -> str:
+    return "".join(sounds[character].written if character in sounds else character for character in text)
 
 
 def _load(language: str) -> tuple[Any, Any]:

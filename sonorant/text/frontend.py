@@ -1,12 +1,18 @@
 """What a text frontend returns: phonemes, their token ids and the text as spoken. Models depend on this file alone."""
 
-from collections.abc import Callable, Iterable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 import numpy as np
 
 from sonorant.errors import SonorantError
+
+if TYPE_CHECKING:
+    from sonorant.text.user_lexicon import Lexicon
 
 PAUSES = (",", ".", "?", "!")
 """Pause symbols, last in every frontend's inventory. A voice learns their length and the intonation before them."""
@@ -25,6 +31,35 @@ class Phoneme:
 
 
 @dataclass(frozen=True, slots=True)
+class SpokenUnit:
+    """A word or a pause: where it is written, and which phonemes it is."""
+
+    text: str
+    """The word as spoken, such as `twenty`; of a word whose phonemes were given, the word as written. Or a pause."""
+    start: int
+    """First character of the text that this is spoken for: of both words of `20`, the 2."""
+    end: int
+    """The character after the last."""
+    first: int
+    """Number of its first phoneme in `SpokenText.phonemes`."""
+    after: int
+    """Number of the phoneme after its last."""
+    seconds: float | None = None
+    """How long a pause lasts, if the text marks it."""
+    written: str = ""
+    """What is written there, without brackets and tags: `20` of both its words; given by `split_phrases` alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sounds:
+    """Phonemes that are given in place of a word."""
+
+    phonemes: tuple[Phoneme, ...]
+    written: str
+    """What stands for them in the text as spoken."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpokenText:
     """A text as a frontend speaks it."""
 
@@ -34,6 +69,8 @@ class SpokenText:
     """Empty when there is nothing to say: pauses alone are not speech."""
     unknown: tuple[str, ...]
     """Characters that cannot be spoken and were left out, each once, in order of appearance."""
+    units: tuple[SpokenUnit, ...] = ()
+    """Its words and pauses in order; together they are all phonemes."""
 
 
 PADDING, START, END = 0, 1, 2
@@ -88,10 +125,43 @@ class TextConfig:
 
     frontend: FrontendName
     """Which frontend turns text into phonemes: `gruut` (bundled, offline) or `espeak` (optional extra, GPL-3)."""
+    lexicon: str | None = None
+    """File of words and how to pronounce them (`sonorant.text.user_lexicon`); None = none."""
 
     def __post_init__(self) -> None:
         if self.frontend not in get_args(FrontendName):
             raise ValueError(f"frontend is '{self.frontend}'; allowed: {', '.join(get_args(FrontendName))}")
+
+    def load(self, language: str) -> Frontend:
+        """The frontend of a language. Raises SonorantError as `load_frontend`, and for a lexicon with a fault."""
+        return load_with_lexicon(self.frontend, language, self.lexicon)
+
+
+def load_with_lexicon(name: str, language: str, lexicon: str | None) -> Frontend:
+    """As `load_frontend`, with the words of the language in the file `lexicon`, None = none. Raises SonorantError also
+    naming file and line of a fault."""
+    if lexicon is None:
+        return load_frontend(name, language)
+    from sonorant.text.user_lexicon import read_lexicon
+
+    return load_frontend(name, language, lexicon=read_lexicon(Path(lexicon), language))
+
+
+def frontend_description(frontend: Frontend) -> dict[str, Any]:
+    """What stores and models keep of a frontend, so that a voice speaks as it learned: name, version, language, rules,
+    and the lexicon's words with their phonemes (None without one)."""
+    return {
+        "name": frontend.name,
+        "version": frontend.version,
+        "language": frontend.language,
+        "rules": frontend.rules,
+        "lexicon": frontend.lexicon and frontend.lexicon.entries,
+    }
+
+
+GivenSounds = Mapping[str, Sounds]
+"""Single private characters of a text, and what to say in their place."""
+NOTHING_GIVEN: GivenSounds = {}
 
 
 class Frontend(Protocol):
@@ -102,54 +172,42 @@ class Frontend(Protocol):
     language: str
     """Language code in lower case, such as `en-us`."""
     symbols: tuple[str, ...]
-    """Every symbol that `speak` can return, in a fixed order: the language\'s phones, then `PAUSES`."""
+    """Every symbol that `speak` can return, in a fixed order: the language's phones, then `PAUSES`."""
+    rules: int
+    """Revision of the rules that write out numbers and abbreviations."""
+    lexicon: Lexicon | None
+    """How the user pronounces words."""
 
     @property
     def version(self) -> str:
         """Versions of the software and language data; another version may pronounce differently."""
 
-    def speak(self, text: str) -> SpokenText:
+    def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
         """Speak the whole text as one sequence. Never raises, whatever the text."""
 
-    def sentences(self, text: str) -> list[SpokenText]:
-        """Speak the text sentence by sentence, without silent ones; the first lists the unknown characters."""
+    def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
+        """Speak the text sentence by sentence, without silent ones; the first lists the unknown characters. The spans
+        of units are those in the whole text."""
 
 
-def _gruut(language: str) -> Frontend:
+def _gruut(language: str, rules: int | None, lexicon: Lexicon | None) -> Frontend:
     from sonorant.text.gruut import GruutFrontend
 
-    return GruutFrontend(language)
+    return GruutFrontend(language, rules, lexicon)
 
 
-def _espeak(language: str) -> Frontend:
+def _espeak(language: str, rules: int | None, lexicon: Lexicon | None) -> Frontend:
     from sonorant.text.espeak import EspeakFrontend
 
-    return EspeakFrontend(language)
+    return EspeakFrontend(language, lexicon)
 
 
-FRONTENDS: dict[str, Callable[[str], Frontend]] = {"gruut": _gruut, "espeak": _espeak}
+FRONTENDS: dict[str, Callable[[str, int | None, Lexicon | None], Frontend]] = {"gruut": _gruut, "espeak": _espeak}
 
 
-def load_frontend(name: str, language: str) -> Frontend:
-    """The frontend `name` for `language`. Raises SonorantError if either is unknown or not installed."""
+def load_frontend(name: str, language: str, *, rules: int | None = None, lexicon: Lexicon | None = None) -> Frontend:
+    """The frontend `name` for `language`. `rules`: revision of its written forms, None = the newest. Raises
+    SonorantError if name, language or rules are unknown or not installed, or the lexicon has other phonemes."""
     if name not in FRONTENDS:
         raise SonorantError(f"text.frontend: unknown frontend '{name}'; allowed: {', '.join(FRONTENDS)}")
-    return FRONTENDS[name](language)
-
-
-def audible_sentences(parts: Iterable[tuple[str, Iterable[Phoneme]]], unknown: tuple[str, ...]) -> list[SpokenText]:
-    """Sentences of (text, phonemes), without silent ones; the first lists the `unknown` characters."""
-    joined = [(spoken, joined_phonemes(part)) for spoken, part in parts]
-    audible = [(spoken, part) for spoken, part in joined if part]
-    return [SpokenText(spoken, part, () if number else unknown) for number, (spoken, part) in enumerate(audible)]
-
-
-def joined_phonemes(phonemes: Iterable[Phoneme]) -> tuple[Phoneme, ...]:
-    """Drop pauses at the start, and keep only the first strongest of several in a row."""
-    result: list[Phoneme] = []
-    for phoneme in phonemes:
-        if phoneme.symbol not in PAUSES or (result and result[-1].symbol not in PAUSES):
-            result.append(phoneme)
-        elif result and result[-1].symbol == ",":
-            result[-1] = phoneme
-    return tuple(result)
+    return FRONTENDS[name](language, rules, lexicon)

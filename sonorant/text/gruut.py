@@ -9,16 +9,28 @@ from functools import cache, cached_property
 from typing import Any
 
 from sonorant.errors import SonorantError
-from sonorant.text.frontend import PAUSES, Phoneme, SpokenText, audible_sentences, joined_phonemes
-from sonorant.text.processor import import_gruut, installed_version, new_processor
+from sonorant.text.english import early
+from sonorant.text.english import written_out as written_out_2
+from sonorant.text.english.homographs import homographs
+from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, Phoneme, Sounds, SpokenText
+from sonorant.text.pieces import Piece, audible_sentences, given_in, placed, spoken_text, with_given
+from sonorant.text.processor import PLACEHOLDER, import_gruut, installed_version, new_processor
+from sonorant.text.traced import Span, TracedText
+from sonorant.text.user_lexicon import Lexicon
 from sonorant.text.written_forms import plain_characters, signs_written_out, split_unknown, written_out
 
+ENGLISH_RULES = (1, 2)
+"""Revisions of the English written forms: those of `written_forms`, and those of `english`. A voice speaks by the one
+that it learned with. Add one when the same text would get other phonemes."""
 RULES = 1
-"""Revision of the rules here and in `written_forms`; raise it when the same text would get other phonemes."""
+"""Revision of the rules of other languages."""
 RULES_OF = {"fr-fr": 2}
 """Of languages whose texts alone got other phonemes: liaison no longer stays with a word for the sentences after."""
 
 _DIGIT = re.compile(r"\d")
+_PLACEHOLDER = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
+_PRIVATE = re.compile(r"-?[\U000F0000-\U000FFFFD]-?")
+_BLANK_BEHIND = re.compile(rf"(?<={PLACEHOLDER}[a-z]{{4}}) +(?=[,.;:?!)\]])")
 _NOT_WORD = re.compile(r"\W+|(?<=\d)(?=[^\W\d])")
 _LOCAL = threading.local()
 _STRESS = {"ˈ": 1, "ˌ": 2, "'": 1, "²": 1}
@@ -29,7 +41,8 @@ class GruutFrontend:
 
     name = "gruut"
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, rules: int | None = None, lexicon: Lexicon | None = None) -> None:
+        """`rules`: one of `ENGLISH_RULES`, None = the newest; of no account in other languages."""
         import_gruut()
         from gruut.const import KNOWN_LANGS
         from gruut.utils import resolve_lang
@@ -53,39 +66,78 @@ class GruutFrontend:
                 f"language '{language}': gruut has no list of its phonemes ({error}); use text.frontend: espeak"
             ) from None
         self.symbols: tuple[str, ...] = (*dict.fromkeys(phones), *PAUSES)
+        self.rules = self._checked(rules)
+        self.lexicon = lexicon and lexicon.bound(self.symbols)
+
+    def _checked(self, rules: int | None) -> int:
+        if not self._resolved.startswith("en-"):
+            return RULES_OF.get(self._resolved, RULES)
+        if rules is not None and rules not in ENGLISH_RULES:
+            known = ", ".join(map(str, ENGLISH_RULES))
+            raise SonorantError(f"text rules {rules} of {self.language} are not known here ({known}); update Sonorant")
+        return rules or ENGLISH_RULES[-1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GruutFrontend, (self.language, self.rules, self.lexicon)
 
     @cached_property
     def version(self) -> str:
-        """Versions of gruut, the language data and the rules of this package."""
-        rules = RULES_OF.get(self._resolved, RULES)
-        return f"gruut {installed_version('gruut')}, {self._data} {installed_version(self._data)}, rules {rules}"
+        """Versions of gruut, the language data and the rules of this package, and the user's lexicon by its hash."""
+        data = f"{self._data} {installed_version(self._data)}"
+        lexicon = f", lexicon {self.lexicon.sha256[:12]}" if self.lexicon else ""
+        return f"gruut {installed_version('gruut')}, {data}, rules {self.rules}{lexicon}"
 
-    def speak(self, text: str) -> SpokenText:
-        parts, unknown = self._analyse(text)
-        phonemes = joined_phonemes([phoneme for _, part in parts for phoneme in part])
-        return SpokenText(" ".join(spoken for spoken, _ in parts), phonemes, unknown)
+    def speak(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> SpokenText:
+        parts, unknown = self._analyse(text, given)
+        return spoken_text(
+            " ".join(spoken for spoken, _ in parts), [piece for _, part in parts for piece in part], unknown
+        )
 
-    def sentences(self, text: str) -> list[SpokenText]:
-        return audible_sentences(*self._analyse(text))
+    def sentences(self, text: str, given: GivenSounds = NOTHING_GIVEN) -> list[SpokenText]:
+        return audible_sentences(*self._analyse(text, given))
 
-    def _analyse(self, text: str) -> tuple[list[tuple[str, list[Phoneme]]], tuple[str, ...]]:
-        """The spoken text and phonemes of each sentence, and the unknown characters of all of them."""
-        plain = plain_characters(text)
-        plain = written_out(plain) if self._resolved.startswith("en-") else signs_written_out(plain, self._resolved)
-        known, unknown = split_unknown(plain, self._resolved)
+    def _analyse(self, text: str, given: GivenSounds) -> tuple[list[tuple[str, list[Piece]]], tuple[str, ...]]:
+        """The spoken text and pieces of each sentence, and the unknown characters of all of them."""
+        known, unknown, sounds = self._known(text, given)
         found = dict.fromkeys(unknown)
-        sentences = self._process(known, found)
+        sentences = self._process(known.text, found)
         unread = {
             word.text for sentence in sentences for word in sentence if word.is_spoken and _DIGIT.search(word.text)
         }
         if unread:  # such as 99.9.9.9, which is not a number: say its digits instead of guessing a word
             for word in sorted(unread, key=len, reverse=True):
-                known = known.replace(word, _NOT_WORD.sub(" ", word))
-            sentences = self._process(known, found)
+                known = known.sub(re.compile(re.escape(word)), lambda match: _NOT_WORD.sub(" ", match[0]))
+            sentences = self._process(known.text, found)
+        spans = iter(placed([word.text for sentence in sentences for word in sentence], known))
         parts = [
-            (sentence.text, [p for word in sentence for p in self._phonemes(word, found)]) for sentence in sentences
+            (
+                _PLACEHOLDER.sub(lambda match: _written(match[0], sounds), sentence.text),
+                [self._piece(word, next(spans), sounds, found) for word in sentence],
+            )
+            for sentence in sentences
         ]
         return parts, tuple(found)
+
+    def _known(self, text: str, given: GivenSounds) -> tuple[TracedText, tuple[str, ...], dict[str, Sounds]]:
+        """The text as gruut is to see it, unknown characters, and the sounds that its placeholders stand for."""
+        english = self._resolved.startswith("en-")
+        sounds = given_in(text, given)
+        plain = TracedText.of(text)
+        if self.lexicon:
+            plain = with_given(plain, self.lexicon.find(plain.text), sounds)
+        if english and self.rules >= 2:
+            plain = written_out_2(plain_characters(early(plain)))
+            plain = with_given(plain, homographs(plain.text, self.symbols), sounds)
+        elif english:
+            plain = written_out(plain_characters(plain))
+        else:
+            plain = signs_written_out(plain_characters(plain), self._resolved)
+        plain, unknown = split_unknown(plain, self._resolved, sounds)
+        if not sounds:
+            return plain, unknown, {}
+        placeholders = {character: _placeholder(number) for number, character in enumerate(sounds)}
+        plain = plain.sub(_PRIVATE, lambda match: f" {placeholders[match[0]]} ").sub(_BLANK_BEHIND, "").strip_blanks()
+        return plain, unknown, {placeholders[character]: sound for character, sound in sounds.items()}
 
     def _process(self, text: str, unknown: dict[str, None]) -> list[Any]:
         """gruut's sentences. A word that makes gruut raise is spelt out; a character that does is unknown."""
@@ -103,6 +155,11 @@ class GruutFrontend:
             unknown.update(dict.fromkeys(text))
             return []
 
+    def _piece(self, word: Any, span: Span, sounds: dict[str, Sounds], unknown: dict[str, None]) -> Piece:
+        if word.text in sounds:
+            return Piece(sounds[word.text].written, span, sounds[word.text].phonemes)
+        return Piece(word.text, span, tuple(self._phonemes(word, unknown)))
+
     def _phonemes(self, word: Any, unknown: dict[str, None]) -> list[Phoneme]:
         if word.is_major_break:
             return [Phoneme(next((pause for pause in "?!" if pause in word.text.replace("؟", "?")), "."))]
@@ -117,6 +174,19 @@ class GruutFrontend:
         if not known:
             unknown.update(dict.fromkeys(word.text))
         return [Phoneme(symbol, stress, word_start=number == 0) for number, (symbol, stress) in enumerate(known)]
+
+
+def _placeholder(number: int) -> str:
+    """A word that gruut takes as one and that nobody writes."""
+    letters = ""
+    for _ in range(4):
+        number, letter = divmod(number, 26)
+        letters = chr(ord("a") + letter) + letters
+    return PLACEHOLDER + letters
+
+
+def _written(word: str, sounds: dict[str, Sounds]) -> str:
+    return sounds[word].written if word in sounds else word
 
 
 def _install(data: str) -> str:

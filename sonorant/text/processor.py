@@ -22,6 +22,9 @@ _WITHOUT_DIGITS = {
     f"{step}_{kind}": False for step in ("detect", "verbalize") for kind in ("numbers", "currency", "dates", "times")
 }
 _LETTER = "gruut:letter"
+PLACEHOLDER = "qqzx"
+"""How words begin whose phonemes are given; four letters follow, and gruut need not find phonemes."""
+_GIVEN = re.compile(rf"{PLACEHOLDER}[a-z]{{4}}")
 
 Tagger = Callable[[Sequence[str]], Sequence[str]]
 """Words of a sentence to their parts of speech."""
@@ -127,8 +130,10 @@ def _phonemizer_class() -> Any:
     from gruut.phonemize import SqlitePhonemizer
 
     class OwnPhonemes(SqlitePhonemizer):
-        def __call__(self, *arguments: Any, **options: Any) -> Any:
-            found = super().__call__(*arguments, **options)
+        def __call__(self, word: str, *arguments: Any, **options: Any) -> Any:
+            if _GIVEN.fullmatch(word):
+                return ["ə"]
+            found = super().__call__(word, *arguments, **options)
             return None if found is None else list(found)
 
     return OwnPhonemes

@@ -1,10 +1,15 @@
-"""Written text made plain before a frontend reads it: typography, unknown characters, symbols and units. English has
-rules of its own; German, French and Spanish a table of signs and units; other languages none. Each English rule exists
-because gruut 2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St. John` a street."""
+"""Written text made plain before a frontend reads it: typography, unknown characters, symbols and units.
+
+German, French and Spanish have a table of signs and units. English has rules of its own: those here, revision 1, which
+voices of before 2026-11 learned with, and those of `sonorant.text.english`, revision 2. Each rule exists because gruut
+2.4 drops or garbles the form: `5kg` became one made-up word, `1/2` silence and `St. John` a street.
+"""
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Container
+
+from sonorant.text.traced import TracedText
 
 _PLAIN = str.maketrans(
     dict.fromkeys("‘’‚‛′´`ʼ＇", "'")
@@ -13,6 +18,8 @@ _PLAIN = str.maketrans(
     | {"‹": "'", "›": "'", "…": "...", "⁄": "/", "\u00ad": ""}
 )
 _FRACTION_AFTER_DIGIT = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
+NOT_ASCII = re.compile(r"[\x00-\x7f]?[^\x00-\x7f]+")
+"""With the character before, which an accent may belong to."""
 _OPENING = re.compile(r"\s*[(<\[{]+\s*")
 _CLOSING = re.compile(r"[)>\]}]+(\w?)")
 _NO_SPACE_AFTER = re.compile(r"(?<=\w)([,;:?!])(?=[^\W\d])|(?<=[a-z])(\.)(?=[A-Z])")
@@ -22,16 +29,18 @@ _LONG_DASHES = re.compile(r"\s*(?:[–—―]+|(?<=\s)-{1,3}(?=\s)|--+)\s*")
 _SCRIPTS = {"ar": "ARABIC", "fa": "ARABIC", "ru": "CYRILLIC", "el": "GREEK"}
 
 
-def plain_characters(text: str) -> str:
+def plain_characters(text: TracedText) -> TracedText:
     """Replace typographic quotes, dashes, ligatures, wide and invisible characters by their plain forms (Unicode NFKC).
     A dash between phrases becomes a comma, because it is spoken as a pause; one between digits becomes a hyphen."""
-    text = _FRACTION_AFTER_DIGIT.sub(" ", text.translate(_PLAIN))
-    text = _BETWEEN_DIGITS.sub("-", text)
-    text = _LONG_DASHES.sub(", ", text)
-    text = unicodedata.normalize("NFKC", text).translate(_PLAIN)
-    text = "".join(_plain(character) for character in text)
-    text = _CLOSING.sub(lambda match: f") {match[1]}" if match[1] else ")", _OPENING.sub(" (", text))
-    return _NO_SPACE_AFTER.sub(r"\1\2 ", text)
+    if not text.text.isascii():
+        text = text.mapped(lambda character: character.translate(_PLAIN)).sub(_FRACTION_AFTER_DIGIT, " ")
+        text = text.sub(_BETWEEN_DIGITS, "-")
+    text = text.sub(_LONG_DASHES, ", ")
+    if not text.text.isascii():
+        text = text.sub(NOT_ASCII, lambda match: unicodedata.normalize("NFKC", match[0]).translate(_PLAIN))
+        text = text.mapped(_plain)
+    text = text.sub(_OPENING, " (").sub(_CLOSING, lambda match: f") {match[1]}" if match[1] else ")")
+    return text.sub(_NO_SPACE_AFTER, lambda match: f"{match[0]} ")
 
 
 def _plain(character: str) -> str:
@@ -45,21 +54,19 @@ def _plain(character: str) -> str:
     return character
 
 
-def split_unknown(text: str, language: str) -> tuple[str, tuple[str, ...]]:
+def split_unknown(text: TracedText, language: str, known: Container[str] = ()) -> tuple[TracedText, tuple[str, ...]]:
     """Replace each character that cannot be spoken by a blank; also return these characters, each once, in order.
     Unknown are letters of other scripts than the language's, symbols (emoji, mathematics), control and unassigned
-    characters. A currency sign is known beside a digit."""
+    characters, unless they are `known`. A currency sign is known beside a digit."""
     script = _SCRIPTS.get(language.split("-")[0], "LATIN")
-    kept: list[str] = []
     unknown: dict[str, None] = {}
-    for position, character in enumerate(text):
-        neighbours = text[max(position - 2, 0) : position + 3]
-        if _can_be_spoken(character, script, neighbours):
-            kept.append(character)
-        else:
-            kept.append(" ")
+    blanks: list[tuple[int, int, str]] = []
+    for position, character in enumerate(text.text):
+        neighbours = text.text[max(position - 2, 0) : position + 3]
+        if not (_can_be_spoken(character, script, neighbours) or character in known):
+            blanks.append((position, position + 1, " "))
             unknown[character] = None
-    return " ".join("".join(kept).split()), tuple(unknown)
+    return (text.replaced(blanks) if blanks else text).strip_blanks(), tuple(unknown)
 
 
 def _can_be_spoken(character: str, script: str, neighbours: str) -> bool:
@@ -140,12 +147,18 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
 )
 
 
-def written_out(text: str) -> str:
-    """Write English symbols, units and abbreviations in plain text as words, and remove accents."""
-    text = "".join(c for c in unicodedata.normalize("NFD", text.translate(_LETTERS)) if unicodedata.category(c) != "Mn")
+def written_out(text: TracedText) -> TracedText:
+    """Write English symbols, units and abbreviations in plain text as words, and remove accents: revision 1."""
+    text = text.sub(NOT_ASCII, without_accents)
     for pattern, replacement in _RULES:
-        text = pattern.sub(replacement, text)
+        text = text.sub(pattern, replacement)
     return text
+
+
+def without_accents(match: re.Match[str]) -> str:
+    """Latin letters without their marks."""
+    decomposed = unicodedata.normalize("NFD", match[0].translate(_LETTERS))
+    return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 
 _SIGNS = {
@@ -166,11 +179,11 @@ _AFTER_NUMBER = re.compile(r"(?<=\d) ?(°C|[%€$£°]|(?:km|cm|mm|kg)\b)")
 _BETWEEN = re.compile(r"(?<=\w)\s*([&+=])\s*(?=\w)")
 
 
-def signs_written_out(text: str, language: str) -> str:
+def signs_written_out(text: TracedText, language: str) -> TracedText:
     """Write the signs between words, and signs and units after a number, in the words of the language, where it is
     known how: gruut drops these signs, and makes one word of the letters of a unit."""
     words = _SIGNS.get(language.split("-")[0])
     if words is None:
         return text
-    text = _AFTER_NUMBER.sub(lambda match: f" {words[match[1]]}", text)
-    return _BETWEEN.sub(lambda match: f" {words[match[1]]} ", text)
+    text = text.sub(_AFTER_NUMBER, lambda match: f" {words[match[1]]}")
+    return text.sub(_BETWEEN, lambda match: f" {words[match[1]]} ")

@@ -21,6 +21,7 @@ NEEDS = {
     "audit": "flite",
     "audit_worth": "flite",
     "long_recordings": "flite",
+    "timings": "flite",
 }
 LONG = {"two_nodes"}
 """These are the only proof of what they claim, so `make test-long` runs them too."""

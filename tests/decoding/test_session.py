@@ -69,6 +69,32 @@ def test_numpy_and_torch_go_through_the_same_states(change: dict) -> None:
     assert steps > 10 and in_torch.ended
 
 
+class Noting(TinyStepper):
+    """Notes where each row's pointer stands when a step is made."""
+
+    def __init__(self, library: str) -> None:
+        super().__init__(library)
+        self.stood: list[np.ndarray] = []
+
+    def _step(self, state: State, xp: Any) -> tuple[Any, Any]:
+        self.stood.append(np.asarray(state.pointer_B).copy())
+        return super()._step(state, xp)
+
+
+@GREEDY_AND_DRAWN
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_it_knows_on_which_phoneme_each_frame_was_made(change: dict, library: str) -> None:
+    stepper, keys = Noting(library), [(5, 0, 0)] * len(LENGTHS)
+    made = Session(stepper, *texts(*LENGTHS), DESCRIPTION, replace(CONFIG, **change), keys)
+    while not made.ended:
+        made.more(3)
+        for row, length in enumerate(LENGTHS):
+            pointers = made.pointers(row)
+            assert pointers.tolist() == [int(step[row]) for step in stepper.stood][: len(pointers)]
+            assert pointers[0] == 0 and (np.diff(pointers) >= 0).all() and pointers[-1] < length
+    assert [len(made.pointers(row)) for row in range(len(LENGTHS))] == made.lengths_B.tolist()
+
+
 @pytest.mark.parametrize("place", ["codes", "pointer"])
 def test_numbers_that_are_none_are_told(place: str) -> None:
     def plant(logits: np.ndarray, hop: np.ndarray, step: int) -> None:

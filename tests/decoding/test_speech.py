@@ -87,16 +87,19 @@ def test_the_likeliest_candidate_that_went_well_is_kept() -> None:
             own = states[row : row + 1], lengths[row : row + 1]
             session = Session(TinyStepper(), *own, DESCRIPTION, DRAWN, [(3, candidate, 0)])
             codes = session.more(1000)[0]
-            made.append((session.finish_reasons_B[0] == FinishReason.WELL, float(session.log_probability_B[0]), codes))
-        assert len({codes.tobytes() for *_, codes in made}) == 5
-        best = max(made, key=lambda one: one[:2])[2]
+            went = session.finish_reasons_B[0] == FinishReason.WELL, float(session.log_probability_B[0])
+            made.append((*went, codes, session.pointers(0)))
+        assert len({codes.tobytes() for _, _, codes, _ in made}) == 5
+        _, _, best, pointers = max(made, key=lambda one: one[:2])
         assert (spoken.codes_BFG[row, : spoken.lengths_B[row]] == best).all()
+        assert spoken.pointers_BF[row, : spoken.lengths_B[row]].tolist() == pointers.tolist()
+        assert (spoken.pointers_BF[row, spoken.lengths_B[row] :] == -1).all()
 
 
 def test_what_is_kept_went_well_or_came_to_the_end_or_is_the_likeliest() -> None:
-    codes = np.zeros((3, 2), np.int64)
+    codes, pointers = np.zeros((3, 2), np.int64), np.zeros(3, np.int64)
     kept = [
-        Attempt(codes_FG=codes, finish_reason=finish_reason, cut=cut, log_probability=likely)
+        Attempt(codes_FG=codes, pointers_F=pointers, finish_reason=finish_reason, cut=cut, log_probability=likely)
         for finish_reason, cut, likely in (
             (FinishReason.WELL, False, -3.0),
             (FinishReason.WELL, False, -4.0),

@@ -77,6 +77,7 @@ def test_codec_and_decoding_have_figures(metrics: dict[str, Any], place: Path) -
     assert 0 <= low <= found["runaway_rate"] <= high <= 1
     rows = read_jsonl(place / "evaluation" / "sentences.jsonl")
     assert sum(row["finish_reasons"]["fp32"] != "well" for row in rows) == found["unrecovered"]
+    assert all(set(row["timings"]) == {"fp32"} and row["timings"]["fp32"] for row in rows)
     assert read_json(place / "family" / "family.json")["variants"]["fp32"]["decoding"] == found
 
 

@@ -194,6 +194,9 @@ def test_sentences_and_samples_are_kept(metrics: Figures, place: Path) -> None:
     assert len(rows) == 3
     for row in rows:
         assert set(row["transcripts"]) == set(row["word_errors"]) == {"recordings", "vocoder", "fp32", "fp16"}
+        times = [second for _, start, end in row["timings"]["fp32"] for second in (start, end)]
+        assert set(row["timings"]) == {"fp32", "fp16"} and times == sorted(times)
+        assert len(row["timings"]["fp32"]) == row["words"] and times[-1] > 0
     for kind in ("recordings", "fp32"):
         wer = 100 * sum(row["word_errors"][kind] for row in rows) / sum(row["words"] for row in rows)
         assert wer == pytest.approx(metrics["intelligibility"][kind]["wer"], abs=1e-3)

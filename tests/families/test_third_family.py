@@ -141,6 +141,17 @@ def test_it_speaks_by_the_command(project: Path) -> None:
     assert len(samples) > 0.05 * rate and abs(samples).max() > 0
 
 
+def test_it_tells_when_its_words_are_spoken(project: Path) -> None:
+    out = [project / "one.wav", "--timings", project / "one.json"]
+    done = run_command("sonorant.cli", "say", "One, two.", "--voice", project / "artifacts/voice", "-o", *out)
+    assert (done.returncode, done.stderr) == (0, "")
+    words = read_json(project / "one.json")["words"]
+    # `^` and every phoneme hum for 4 frames of a hop, pauses too.
+    places = [round(second * 16000 / (4 * 256), 3) for word in words for second in (word["start"], word["end"])]
+    assert [word["text"] for word in words] == ["One", "two"] and places == [1, 4, 5, 7]
+    assert "<rt>" in (project / "reports/index.html").read_text(encoding="utf-8")
+
+
 def test_a_runtime_that_it_has_not_is_refused_by_those_it_has(project: Path) -> None:
     with pytest.raises(SonorantError, match=r"tensorrt does not speak the family toy; these do: onnxruntime, torch$"):
         Voice.load(project / "artifacts/voice", runtime="tensorrt")

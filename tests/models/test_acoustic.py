@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sonorant.audio.pitch import PITCH_STD
 from sonorant.families.parallel.acoustic import SILENCE, AcousticConfig, AcousticModel
-from sonorant.families.parallel.prosody import PITCH_STD, nepers
+from sonorant.families.parallel.prosody import nepers
 
 CONFIG = AcousticConfig(
     decoder="regression", channels=16, expansion=2, encoder_blocks=2, encoder_kernel=3, decoder_blocks=2,

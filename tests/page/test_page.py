@@ -49,6 +49,19 @@ look();
 """
 
 
+LIT = "return [...document.querySelectorAll('#spoken .lit')].map((span) => span.textContent)"
+LIT_WORDS = """
+const done = arguments[0];
+const lit = [];
+new MutationObserver((changes) => {
+  for (const { target } of changes)
+    if (target.classList.contains("lit")) lit.push([target.textContent, player.context.currentTime]);
+}).observe(document.getElementById("spoken"), { attributes: true, attributeFilter: ["class"], subtree: true });
+player.context.resume();
+const look = () => (player.context.currentTime > player.ends + 0.3 ? done(lit) : setTimeout(look, 20));
+look();
+"""
+"""What was lit from now to the end of the speech, and when by the clock of the sound."""
 READY = "return typeof player !== 'undefined' && player.rate > 0"
 
 
@@ -156,6 +169,22 @@ def test_what_cannot_be_spoken_is_said_in_a_line(opened: Browser) -> None:
     assert opened.complaints() == []
 
 
+def test_marks_and_ssml_are_heard_as_say_speaks_them(opened: Browser, two_variants: Path) -> None:
+    voice = Voice.load(two_variants, threads=1)
+    for text in (
+        "One [[h ə l ˈoʊ]] apple. [[pause 0.5]] Two.",
+        '<speak>One <prosody rate="slow" pitch="+2st">apple</prosody><break time="300ms"/> &amp; two.</speak>',
+    ):
+        paste(opened, text)
+        until(opened, "return player.complete !== null")
+        np.testing.assert_allclose(heard(opened), pcm16(voice.say(text)), atol=1)
+    paste(opened, "<speak>One <b>apple</b></speak>")
+    until(opened, "return document.getElementById('error').textContent !== ''")
+    assert line(opened, "error").startswith("SSML line 1, column 12: <b> is not spoken here")
+    assert "[[pause 0.5]]" in line(opened, "marks")
+    assert opened.complaints() == []
+
+
 def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
     browser: Browser, codec_lm_page: str, codec_lm_bundle: Path
 ) -> None:
@@ -175,6 +204,42 @@ def test_a_voice_of_codes_offers_seed_and_temperature_instead_of_speed(
         np.testing.assert_allclose(heard(browser), pcm16(np.concatenate(list(stream))), atol=1)
         assert line(browser, "bad").startswith("A sentence did not go well") == any(stream.finish_reasons)
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("family", ["parallel", "codec_lm"])
+def test_words_are_lit_while_they_are_spoken(
+    family: str, browser: Browser, page: str, codec_lm_page: str, two_variants: Path, codec_lm_bundle: Path
+) -> None:
+    """Behind a sign that JavaScript counts as two characters."""
+    text = "😀 One apple, two pears. And 22 more?"
+    bundle = two_variants if family == "parallel" else codec_lm_bundle
+    browser.open(page if family == "parallel" else codec_lm_page)
+    until(browser, READY)
+    _, words = Voice.load(bundle, threads=1).say_timed(text)
+    browser.run("document.getElementById('text').value = arguments[0]", text)
+    began = browser.driver.execute_async_script(SPEAK_UNHEARD)
+    heard(browser)
+    assert line(browser, "spoken") == text
+    shown = browser.run("return player.words.map(({span, start, end}) => [span.textContent, start, end])")
+    assert shown == [[word.text, word.start, word.end] for word in words]
+    assert browser.run(LIT) == []
+    lit = browser.driver.execute_async_script(LIT_WORDS)
+    order = [[word.text for word in words].index(word) for word, _ in lit]
+    assert len(lit) > 1 and order == sorted(set(order))  # a busy browser may pass words over
+    for text_lit, at in lit:  # a frame of the browser may come late
+        [own] = [word for word in words if word.text == text_lit]
+        assert own.start - 0.01 <= at - began - 0.05 <= own.end + 0.2
+    assert browser.run(LIT) == []
+    browser.driver.find_element(By.ID, "stop").click()
+    until(browser, "return document.getElementById('spoken').textContent === ''")
+    assert browser.complaints() == []
+
+
+def test_a_voice_that_does_not_tell_says_so_in_place_of_lit_words(opened: Browser) -> None:
+    opened.run("player.untimed = arguments[0]", "this voice has no pointer")
+    speak(opened, "Hello.")
+    heard(opened)
+    assert line(opened, "spoken") == "(this voice has no pointer)"
 
 
 def test_a_parallel_voice_offers_its_prosody(opened: Browser) -> None:

@@ -69,6 +69,19 @@ def test_speaks_what_say_speaks(page: str, voice: Voice, two_variants: Path) -> 
     assert np.abs(quiet).max() < np.abs(plain).max()
 
 
+@pytest.mark.parametrize("bundle", ["two_variants", "codec_lm_bundle"])
+def test_words_come_with_the_samples_that_complete_them(bundle: str, request: pytest.FixtureRequest) -> None:
+    address = request.getfixturevalue("page" if bundle == "two_variants" else "codec_lm_page")
+    lines, text = speak(address, text="One apple. Two pears?"), "One apple. Two pears?"
+    _, expected = Voice.load(request.getfixturevalue(bundle), threads=1).say_timed(text)
+    given, words = 0, []
+    for line in lines:
+        given += len(base64.b64decode(line.get("pcm", ""))) // 2
+        assert all(end * 16000 <= given + 1e-6 for _, _, _, end in line.get("words", []))
+        words += line.get("words", [])
+    assert words == [[word.first, word.last, word.start, word.end] for word in expected]
+
+
 def test_a_voice_of_codes_takes_seed_and_temperature_but_no_speed(codec_lm_page: str, codec_lm_bundle: Path) -> None:
     voice, text = Voice.load(codec_lm_bundle, threads=1), "One apple."
     told = json.loads(ask(codec_lm_page, "/voice").read())
@@ -99,6 +112,7 @@ def test_tells_of_the_voice(page: str) -> None:
         "energies": [-12.0, 12.0],
         "temperature": None,
         "characters": LIMITS.characters,
+        "untimed": "",
     }
 
 

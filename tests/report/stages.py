@@ -206,6 +206,8 @@ def _write_evaluation(folder: Path, kinds: dict[str, int] = KINDS) -> None:
         errors = {kind: wrong if index == 1 else 0 for kind, wrong in kinds.items()}
         heard = {kind: HEARD[wrong] if index == 1 else reference.lower().strip(".") for kind, wrong in errors.items()}
         row = {"id": f"set-{index}", "reference": reference, "words": len(reference.split())}
+        spoken = [[word, 0.25 * place, 0.25 * place + 0.2] for place, word in enumerate(reference.split())]
+        row["timings"] = {kind: spoken for kind in kinds if kind not in ("recordings", "vocoder")}
         rows.append(row | {"transcripts": heard, "word_errors": errors})
         if index < 2:  # the third is judged, but not to listen to
             for number, kind in enumerate(kinds):

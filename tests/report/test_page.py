@@ -77,6 +77,27 @@ def test_words_that_nobody_heard_are_told_by_name_everywhere(own: ReportInputs) 
     assert "no error" not in page and "Word error rate, 95 % interval" not in page
 
 
+def test_the_words_of_a_voice_have_their_times_and_those_of_a_person_have_none(own: ReportInputs) -> None:
+    listen = drawn(own).partition('id="intelligibility"')[0]
+    cards = listen.split('<div class="card">')[1:]
+    timed = [card for card in cards if "<rt>" in card]
+    assert timed and all(("recording" in card.partition("</h4>")[0]) != (card in timed) for card in cards)
+    assert any("<ruby>&lt;flickered&gt;<rt>0.75</rt></ruby>" in card for card in timed)
+
+
+@pytest.mark.parametrize("told", ["not run: a voice of the family x does not tell", None])
+def test_times_that_nobody_told_are_missing_by_name(told: str | None, own: ReportInputs) -> None:
+    """None: an evaluation of before."""
+    file = own.evaluation / "sentences.jsonl"
+    rows = read_jsonl(file)
+    for row in rows:
+        row["timings"] = told and dict.fromkeys(row["timings"], told)
+    write_jsonl(file, rows)
+    page = drawn(own)
+    assert page.count(f"Times of its words: {told}") == (0 if told is None else page.count("Times of its words"))
+    assert ("Times of its words" in page) == bool(told)
+
+
 def test_each_speaker_has_a_row_and_a_dash_where_none_was_judged(own: ReportInputs) -> None:
     with edited(own.metrics) as metrics:
         metrics["speakers"] = [

@@ -6,12 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from sonorant.choice import ship
 from sonorant.errors import SonorantError
+from sonorant.export.onnx import ExportConfig
+from sonorant.export.voice import export_voice
 from sonorant.runtime.bundle import content_hash, read_bundle, write_bundle
 from sonorant.runtime.voice import Voice
+from tasks.params import load
+from tests.conftest import ROOT
+from tests.support.edited import edited as edited_file
 from tests.support.runtimes import edited
+from tests.support.tiny_voice import CORPUS
 
 
 @pytest.fixture
@@ -110,3 +118,38 @@ def test_unknown_variant_and_runtime_list_what_there_is(voice_bundle: Path) -> N
 def test_content_hash_moves_with_any_change(voice_bundle: Path, tmp_path: Path) -> None:
     changed = edited(voice_bundle, tmp_path / "voice", lambda data: data["speakers"].reverse())
     assert content_hash(read_bundle(changed)) != content_hash(read_bundle(voice_bundle))
+
+
+@pytest.fixture
+def with_lexicon(trained: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A bundle of a voice that learned with a lexicon of one word."""
+    predictor = Path(shutil.copytree(trained[0], tmp_path / "predictor"))
+    with edited_file(predictor / "model.json") as described:
+        described["frontend"]["lexicon"] = {"apple": "m ˈi n"}
+    config = load("export", ExportConfig, ROOT / "params.yaml")
+    export_voice(predictor, trained[1], tmp_path / "own", CORPUS, config)
+    return tmp_path / "own"
+
+
+def test_a_lexicon_is_kept_by_hash_and_spoken_by(with_lexicon: Path, voice_bundle: Path, tmp_path: Path) -> None:
+    read = read_bundle(with_lexicon)
+    assert (with_lexicon / "lexicon.txt").read_text(encoding="utf-8") == "[en-us]\napple\tm ˈi n\n"
+    assert read.description.frontend.rules == Voice.load(with_lexicon).frontend.rules
+    said = Voice.load(with_lexicon, threads=1).say("One apple.")
+    np.testing.assert_array_equal(said, Voice.load(voice_bundle, threads=1).say("One [[m ˈi n]]."))
+    ship(read, {"variant": "fp32", "runtime": "onnxruntime", "table": []}, tmp_path / "shipped")
+    np.testing.assert_array_equal(said, Voice.load(tmp_path / "shipped", threads=1).say("One apple."))
+    (with_lexicon / "lexicon.txt").write_text("[en-us]\napple\tm ˈi m\n", encoding="utf-8")
+    with pytest.raises(SonorantError, match=r"lexicon\.txt: damaged"):
+        content_hash(read)
+    with pytest.raises(SonorantError, match=r"lexicon\.txt: damaged"):
+        Voice.load(with_lexicon).say("One.")
+
+
+def test_a_bundle_of_before_speaks_by_the_rules_of_before(voice_bundle: Path, tmp_path: Path) -> None:
+    def older(data: dict[str, Any]) -> None:
+        del data["frontend"]["rules"], data["frontend"]["lexicon"]
+
+    voice = Voice.load(edited(voice_bundle, tmp_path / "voice", older))
+    assert voice.frontend.rules == 1
+    assert voice.frontend.speak("5/8").text != Voice.load(voice_bundle).frontend.speak("5/8").text

@@ -13,6 +13,7 @@ import soundfile
 
 from sonorant.audio.wav import pcm16
 from sonorant.decoding.advance import FinishReason
+from sonorant.runtime.subtitles import as_json
 from sonorant.runtime.voice import AT_ONCE, Voice
 from tests.conftest import ROOT
 from tests.support.runtimes import edited
@@ -54,6 +55,31 @@ def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
         np.testing.assert_allclose(spoken(row), pcm16(samples), atol=1)
 
 
+@pytest.mark.parametrize("bundle", ["voice_bundle", "codec_lm_bundle"])
+def test_a_row_tells_when_its_words_are_spoken(bundle: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    folder: Path = request.getfixturevalue(bundle)
+    [row] = ask(client(folder, tmp_path / "model"), {"text": "One, 22."}).json()["predictions"]
+    _, words = Voice.load(folder).say_timed("One, 22.")
+    assert json.loads(row["timings"]) == {"words": [as_json(word) for word in words]}
+    assert [word.text for word in words] == ["One", "22"]
+
+
+def test_a_voice_that_cannot_tell_says_why_and_speaks(
+    server: Any, voice_bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Voice, "why_untimed", property(lambda self: "a voice of the family x does not tell"))
+    [row] = ask(server, {"text": "One."}).json()["predictions"]
+    assert len(spoken(row)) > 0
+    assert json.loads(row["timings"]) == {"not_run": "a voice of the family x does not tell"}
+
+
+def test_rows_may_be_marked(server: Any, voice_bundle: Path) -> None:
+    texts = ["One [[pause 0.3]] [[h ə l ˈoʊ]].", '<speak>One <prosody rate="slow">apple</prosody>.</speak>']
+    rows = ask(server, *({"text": text} for text in texts)).json()["predictions"]
+    for row, text in zip(rows, texts, strict=True):
+        np.testing.assert_allclose(spoken(row), pcm16(Voice.load(voice_bundle).say(text)), atol=1)
+
+
 @pytest.mark.parametrize(
     ("bad", "line"),
     [
@@ -61,6 +87,11 @@ def test_rows_are_spoken_as_say_speaks(server: Any, voice_bundle: Path) -> None:
         ({"text": None}, "row 2: there is no text"),
         ({"text": "Hi.", "speaker": "carl"}, "row 2: no speaker 'carl'; the voice has: anna, ben"),
         ({"text": "Hi.", "speed": 9.0}, "row 2: speed must be 0.5 to 2.0, not 9.0"),
+        (
+            {"text": "<speak>Hi <b/>"},
+            "row 2: SSML line 1, column 11: <b> is not spoken here; inside <speak> there are "
+            "p, s, break, phoneme, say-as, prosody, sub",
+        ),
         ({"text": "Hi.", "speed": "fast"}, "row 2: speed must be a number, not 'fast'"),
     ],
 )

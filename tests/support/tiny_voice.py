@@ -9,7 +9,7 @@ from sonorant.decoding.settings import DecodingConfig
 from sonorant.files import sha256_file
 from sonorant.models import build, save_model
 from sonorant.runtime.bundle import Lengths
-from sonorant.text import load_frontend
+from sonorant.text import frontend_description, load_frontend
 
 AUDIO = {"sample_rate": 16000, "n_fft": 1024, "hop": 256, "n_mels": 20, "f_min": 0.0, "f_max": 8000.0}
 CORPUS = Lengths(tokens=(3, 20, 60, 120), frames=(8, 80, 240, 480))
@@ -86,7 +86,7 @@ def _common(audio: dict[str, Any]) -> dict[str, Any]:
         "audio": audio,
         "symbols": list(frontend.symbols),
         "speakers": ["anna", "ben"],
-        "frontend": {"name": frontend.name, "version": frontend.version, "language": frontend.language},
+        "frontend": frontend_description(frontend),
         "mel_mean": -5.0,
         "mel_std": 2.0,
         "provenance": {"git_commit": "0" * 40, "data_hash": "1" * 64, "steps": 0},

@@ -36,7 +36,7 @@ from sonorant.data.preparation.unplaced import read_unplaced, summarize_unplaced
 from sonorant.data.splits import few_texts, split_key, split_of
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json, write_jsonl, write_text
-from sonorant.text import Frontend, load_frontend
+from sonorant.text import Frontend, load_with_lexicon
 
 _NOT_OF_A_RECORDING = (
     "max_rejected", "validation", "test", "split_by", "min_speaker_seconds", "decisions", *LIMITS
@@ -51,32 +51,34 @@ def prepare(
     frontend: str,
     *,
     condition: ConditionConfig,
+    lexicon: str | None = None,
     cache: Path | None = None,
     processes: int | None = None,
 ) -> None:
     """Examine the utterances of the folder `corpus`, as `config.decisions` has it; write manifest, rejected.jsonl,
     summary.json and summary.html to `out`.
 
-    `frontend` names the text frontend, loaded for each utterance's language; `condition`: what is planned to be done to
-    each recording, which stays as it is; `cache`: folder of what earlier runs found, None = none; `processes`: None =
-    one a core, with the same result for any number. Raises SonorantError if more than `config.max_rejected` are
-    rejected; the report is then `out` with the ending .rejected.jsonl, and `out` is left as it was.
+    `frontend` names the text frontend, loaded for each utterance's language, with the words of the file `lexicon`;
+    `condition`: what is planned to be done to each recording, which stays as it is; `cache`: folder of what earlier
+    runs found, None = none; `processes`: None = one a core, with the same result for any number. Raises SonorantError
+    if more than `config.max_rejected` are rejected; the report is then `out` with the ending .rejected.jsonl, and `out`
+    is left as it was.
     """
     utterances = read_manifest(corpus / "manifest.jsonl")
     if not utterances:
         raise SonorantError(
             f"{corpus / 'manifest.jsonl'}: holds no utterances; run the stage corpus on a corpus that does"
         )
-    _load_frontends(utterances, frontend)
+    _load_frontends(utterances, frontend, lexicon)
     if config.rate_dnsmos and not dnsmos.installed():
         raise SonorantError("prepare.rate_dnsmos: speechmos is not installed; pip install 'sonorant[mos]'")
     files = _hashes(utterances, corpus)
     decided = decide(utterances, files, corpus, config.decisions)
     rows = list(without_repeated_ids(decided.utterances))
     found = compute_missing(
-        partial(examine, corpus=corpus, config=config, condition=condition, frontend=frontend),
+        partial(examine, corpus=corpus, config=config, condition=condition, frontend=frontend, lexicon=lexicon),
         rows,
-        _keys(rows, files, config, condition, frontend),
+        _keys(rows, files, config, condition, frontend, lexicon),
         cache,
         label="examining",
         unit="utterance",
@@ -142,14 +144,20 @@ def without_repeated_ids(utterances: Iterable[Utterance]) -> Iterator[Utterance]
 
 
 def examine(
-    utterance: Utterance, *, corpus: Path, config: PrepareConfig, condition: ConditionConfig, frontend: str
+    utterance: Utterance,
+    *,
+    corpus: Path,
+    config: PrepareConfig,
+    condition: ConditionConfig,
+    frontend: str,
+    lexicon: str | None = None,
 ) -> dict[str, Any]:
     """Examine one utterance by itself; the fields of a `Finding`."""
     if utterance.defect is not None:
         duplicate = utterance.defect == Defect.DUPLICATE_ID
         detail = "an earlier row has this id; the first stays" if duplicate else "found in the corpus's own file"
         return {"reason": utterance.defect, "detail": detail}
-    recording = ExaminedRecording(utterance, corpus, _frontend(frontend, utterance.language), condition)
+    recording = ExaminedRecording(utterance, corpus, _frontend(frontend, lexicon, utterance.language), condition)
     found = first_defect(recording, config)
     if found is not None:
         return {"reason": found[0], "detail": found[1]}
@@ -213,13 +221,18 @@ def _hashes(rows: list[Utterance], corpus: Path) -> list[str | None]:
 
 
 def _keys(
-    rows: list[Utterance], files: list[str | None], config: PrepareConfig, condition: ConditionConfig, frontend: str
+    rows: list[Utterance],
+    files: list[str | None],
+    config: PrepareConfig,
+    condition: ConditionConfig,
+    frontend: str,
+    lexicon: str | None,
 ) -> list[str]:
     """What a finding depends on: the file's bytes, the text, the settings and the code."""
     code = code_of(sonorant.audio, sonorant.data.preparation, sonorant.text)
     settings = {key: value for key, value in dataclasses.asdict(config).items() if key not in _NOT_OF_A_RECORDING}
     settings |= dataclasses.asdict(condition)
-    versions = {language: _frontend(frontend, language).version for language in {row.language for row in rows}}
+    versions = {language: _frontend(frontend, lexicon, language).version for language in {row.language for row in rows}}
     sources = [file or f"not a file: {row.audio}" for row, file in zip(rows, files, strict=True)]
     return [
         key_of(code, settings, source, row.text, row.language, versions[row.language], row.start, row.end, row.defect)
@@ -228,16 +241,16 @@ def _keys(
 
 
 @lru_cache
-def _frontend(name: str, language: str) -> Frontend:
-    return load_frontend(name, language)
+def _frontend(name: str, lexicon: str | None, language: str) -> Frontend:
+    return load_with_lexicon(name, language, lexicon)
 
 
-def _load_frontends(utterances: list[Utterance], frontend: str) -> None:
+def _load_frontends(utterances: list[Utterance], frontend: str, lexicon: str | None) -> None:
     """Refuse a language without a frontend before an hour of work instead of after it."""
     first = {utterance.language: utterance.id for utterance in reversed(utterances)}
     for language, id in sorted(first.items()):
         try:
-            _frontend(frontend, language)
+            _frontend(frontend, lexicon, language)
         except SonorantError as error:
             raise SonorantError(f"utterance {id}: {error}") from None
 

@@ -95,7 +95,7 @@ def speak(voice: Voice, texts: Sequence[Text], label: str) -> list[tuple[Text, s
     spoken = [voice.frontend.speak(text.text) for text in texts]
     tokens = [voice.symbols.to_tokens(each.phonemes).astype(np.int64) for each in spoken]
     speakers = [number % len(voice.speakers) for number in range(len(texts))]
-    sounds, _ = speak_all(voice, tokens, speakers, label)
+    sounds = speak_all(voice, tokens, speakers, label).sounds
     clips = (Clip(np.nan_to_num(sound, posinf=0.0, neginf=0.0), voice.sample_rate) for sound in sounds)
     return [(text, each.text, clip) for text, each, clip in zip(texts, spoken, clips, strict=True)]
 

@@ -104,7 +104,7 @@ class SoundCodec(Protocol):
 class Codec(nn.Module):
     """Log-mel -> codes -> samples; implements `SoundCodec`."""
 
-    float_parts = ("encoder", "quantizer")
+    float_parts: tuple[str, ...] = ("encoder", "quantizer")
     """What int8 leaves alone: a language model has learned these codes, and no other."""
     mel_mean: Tensor
     mel_std: Tensor

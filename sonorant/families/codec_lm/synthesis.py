@@ -20,6 +20,7 @@ from sonorant.families.codec_lm.sounding import Sounding, decoding_of, has_sourc
 from sonorant.runtime.bundle import Bundle, VoiceDescription
 from sonorant.runtime.runtimes import TokenRuntime
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
+from sonorant.runtime.timings import Timekeeper
 
 PART_SECONDS = (0.25, 0.75, 1.0)
 """Seconds in the first parts of a stream and in those that follow: each is heard for longer than the next takes."""
@@ -110,12 +111,16 @@ class CodecLmSpeaking:
         spoken = decode_texts(self._stepper, states, lengths, self.decoding, self.decoding.defaults)
         size = max(1, BATCH_FRAMES // len(lengths))
         samples = self.sounding.whole(spoken.codes_BFG, spoken.lengths_B, size)
-        return Synthesized(
-            samples, spoken.lengths_B * self.decoding.samples_per_frame, spoken.finish_reasons_B, spoken.attempts_B
-        )
+        frame = self.decoding.samples_per_frame
+        ends = np.full(tokens.shape[:2], -1, np.int64)
+        if self.decoding.text != "prefix":
+            for row, count in enumerate(lengths):
+                told = token_ends(spoken.pointers_BF[row, : spoken.lengths_B[row]], count, over=not spoken.cut_B[row])
+                ends[row, : len(told)] = told * frame
+        return Synthesized(samples, spoken.lengths_B * frame, spoken.finish_reasons_B, spoken.attempts_B, ends)
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
     ) -> Generator[Floats, None, FinishReason]:
         lengths, most = np.array([len(tokens)]), max(1, taken.limits.frames // self.decoding.stride)
         states = self.runtime.encode(tokens[None], lengths, np.array([manner.speaker]))
@@ -131,6 +136,9 @@ class CodecLmSpeaking:
                 candidates=manner.candidates,
                 prompt=prompt,
             )
+            if times:
+                ends = token_ends(spoken.pointers_BF[0], len(tokens), over=not spoken.cut_B[0])
+                times.tell(ends * self.decoding.samples_per_frame)
             yield from self._sound([spoken.codes_BFG], (most,), None, taken)
             return FinishReason(int(spoken.finish_reasons_B[0]))
         first_of_speak = (seed, 0, 0)  # its first candidate's first attempt: where that goes well, both say the same
@@ -146,8 +154,19 @@ class CodecLmSpeaking:
         blocks = [sizes[0] + after, *(sizes[1:] or sizes)]
         if first:  # what the first part did not wait for
             blocks[1] += full - after
-        yield from self._sound(_as_asked_for(session, blocks), sizes, after, taken)
+        codes = _as_asked_for(session, blocks)
+        yield from self._sound(self._telling(codes, session, len(tokens), times), sizes, after, taken)
         return FinishReason(int(session.finish_reasons_B[0]))
+
+    def _telling(
+        self, codes: Iterable[Ints], session: Session, tokens: int, times: Timekeeper | None
+    ) -> Iterator[Ints]:
+        """The codes; `times` is told of each block before it is heard."""
+        for block in codes:
+            if times:
+                ended = bool(session.lengths_B[0] >= 0 and not session.cut_B[0])
+                times.tell(token_ends(session.pointers(0), tokens, over=ended) * self.decoding.samples_per_frame)
+            yield block
 
     def _sound(
         self, codes: Iterable[Ints], sizes: Sequence[int], first_after: int | None, taken: Allowance
@@ -157,6 +176,13 @@ class CodecLmSpeaking:
         for samples in self.sounding.parts(codes, None, sizes, first_after):
             taken.take_audio(samples.shape[1] / rate)
             yield samples[0]
+
+
+def token_ends(pointers_F: Ints, tokens: int, *, over: bool) -> Ints:
+    """The frame after the last one of each token that is over (k,), where the frames so far speak the tokens
+    `pointers_F`, which never falls. `over`: the text is, with all its tokens; what was skipped has no frames."""
+    count = tokens if over else int(pointers_F[-1]) if len(pointers_F) else 0
+    return np.searchsorted(pointers_F, np.arange(count), side="right").astype(np.int64)
 
 
 def _as_asked_for(session: Session, sizes: Sequence[int]) -> Iterator[Ints]:
@@ -202,7 +228,7 @@ def codes_of(recording: Path, bundle: Bundle) -> Ints:
     if not np.isfinite(samples).all():
         raise SonorantError(f"{recording}: holds NaN or infinity; record it again")
     heard = samples[: frames * frame]
-    inputs = {"samples": heard.reshape(1, frames, frame)}
+    inputs: dict[str, Floats] = {"samples": heard.reshape(1, frames, frame)}
     if has_source(bundle.description):
         try:
             pitch = track_pitch(heard, audio.sample_rate, audio.hop, frames * decoding.stride)

@@ -115,6 +115,7 @@ class Room:
             repeats_BR=zeros(LONGEST_PERIOD),
             used_BGK=zeros(codebooks, codes),
             grid_BSG=zeros(slots, codebooks),
+            pointers_BS=zeros(slots),
         )
         self.cache = StaticCache(
             layers=model.config.layers,
@@ -144,7 +145,8 @@ class Room:
         ):
             if self.rows > 1:
                 mark(tensor, 0)
-        for tensor in (self.rules.noise_BSG, self.state.grid_BSG, self.states_BNC, self.cache.positions):
+        sized = self.rules.noise_BSG, self.state.grid_BSG, self.state.pointers_BS, self.states_BNC, self.cache.positions
+        for tensor in sized:
             mark(tensor, 1)
         for tensor in (*self.cache.keys, *self.cache.values):
             mark(tensor, 2)

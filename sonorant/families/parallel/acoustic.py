@@ -12,10 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sonorant.audio.pitch import ROWS
+from sonorant.audio.pitch import PITCH_STD, ROWS
 from sonorant.families.parallel.decoders import DECODERS, FlowDecoder, RegressionDecoder
 from sonorant.families.parallel.prosody import (
-    PITCH_STD,
     PROSODY,
     DurationPredictor,
     ProsodyPredictor,

@@ -111,6 +111,9 @@ class Parallel(Family):
 
         return LOADERS
 
+    def why_untimed(self, description: VoiceDescription) -> str:
+        return ""
+
     def speaking(self, bundle: Bundle, runtime: Any) -> Speaking:
         from sonorant.families.parallel.synthesis import ParallelSpeaking
 

@@ -10,8 +10,6 @@ from sonorant.layers.convnext import ConvNeXtStack, Dropout
 
 PROSODY = 2
 """Pitch and energy."""
-PITCH_STD = 0.25
-"""Octaves: about how far a speaker's pitch goes up and down."""
 TYPICAL = 1.5
 """Log frames of a token, about which predictors begin."""
 NEAR_TOKENS = 16.0

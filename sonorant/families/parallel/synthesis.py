@@ -12,6 +12,7 @@ from sonorant.arrays import Floats, Ints
 from sonorant.audio.pitch import with_source
 from sonorant.decoding.advance import FinishReason
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.marking import marked_states, silenced
 from sonorant.runtime.bundle import VoiceDescription
 from sonorant.runtime.chunks import compute_chunks, decode_chunks
 from sonorant.runtime.runtimes import Runtime
@@ -25,6 +26,7 @@ from sonorant.runtime.speaking import (
     Synthesized,
     no_decoding,
 )
+from sonorant.runtime.timings import Timekeeper
 
 Arrays = Mapping[str, NDArray[Any]]
 OUTPUTS = {"encoder": ["states", "ends"], "decoder": ["mel"], "vocoder": ["samples"]}
@@ -41,6 +43,11 @@ class ParallelSpeaking:
 
     runtime: Runtime
     description: VoiceDescription
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """What it can do token by token within a phrase."""
+        return frozenset(("pause", "rate", "pitch") if takes_prosody(self.description) else ("pause", "rate"))
 
     def check(self, manner: Manner) -> None:
         """Reject speed, pitch and energy out of range, and settings of decoding, since nothing is decoded here."""
@@ -69,29 +76,34 @@ class ParallelSpeaking:
     ) -> Synthesized:
         states, ends = self.runtime.encode(tokens, lengths, speaker, speed, pitch, energy)
         samples = speak(self.runtime, states, ends, self.description, BATCH_FRAMES)
-        rows = len(lengths)
+        rows, hop = len(lengths), self.description.audio.hop
         well, once = np.full(rows, FinishReason.WELL, np.int64), np.ones(rows, np.int64)
-        return Synthesized(samples, ends[:, -1] * self.description.audio.hop, well, once)
+        return Synthesized(samples, ends[:, -1] * hop, well, once, ends * hop)
 
     def parts(
-        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool
+        self, tokens: Ints, manner: Manner, taken: Allowance, *, first: bool, times: Timekeeper | None = None
     ) -> Generator[Floats, None, FinishReason]:
         speaker = np.array([manner.speaker])
         how = (np.array([value], np.float32) for value in (manner.speed, manner.pitch, manner.energy))
         states, ends = self.runtime.encode(tokens[None], np.array([len(tokens)]), speaker, *how)
+        hop, rate = self.description.audio.hop, self.description.audio.sample_rate
+        taken.check_durations(int(ends[0, -1]) * hop / rate * manner.speed, len(tokens))
+        if manner.marking is not None:
+            states, ends = marked_states(states, ends, manner.marking, rate / hop)
         frames = ends[:, -1]
-        seconds = int(frames[0]) * self.description.audio.hop / self.description.audio.sample_rate
-        taken.check_durations(seconds * manner.speed, len(tokens))
-        taken.take_audio(seconds)
+        taken.take_audio(int(frames[0]) * hop / rate)
+        if times:
+            times.tell(ends[0] * hop)
         most, receptive_field = taken.limits.frames, self.description.receptive_field
         sizes = (*(min(size, most) for size in FIRST_FRAMES if first and not manner.whole), most)
         mel = decode_chunks(
             self.runtime, states, ends, receptive_field.decoder, (sizes[0] + receptive_field.vocoder, *sizes[1:])
         )
-        for samples in compute_chunks(
+        spoken = compute_chunks(
             self.runtime.vocode, vocoder_frames(mel, self.description), frames, receptive_field.vocoder, sizes
-        ):
-            yield samples[0]
+        )
+        samples: Iterable[Floats] = (samples[0] for samples in spoken)
+        yield from samples if manner.marking is None else silenced(samples, ends, manner.marking, hop, rate)
         return FinishReason.WELL
 
 

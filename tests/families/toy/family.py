@@ -80,6 +80,9 @@ class Toy(Family):
 
         return {"onnxruntime": load_onnxruntime, "torch": load_torch}
 
+    def why_untimed(self, description: VoiceDescription) -> str:
+        return ""
+
     def speaking(self, bundle: Any, runtime: Any) -> Any:
         from tests.families.toy.voice import ToySpeaking
 

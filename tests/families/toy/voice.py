@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from sonorant.decoding.advance import FinishReason
 from sonorant.runtime.speaking import Allowance, Manner, Synthesized
+from sonorant.runtime.timings import Timekeeper
 
 
 class ToyOnnx:
@@ -75,13 +76,24 @@ class ToySpeaking:
         mel, frames = self.runtime.hum(tokens, lengths)
         ones = np.ones(len(lengths), np.int64)
         samples = self.runtime.vocode(mel, frames)
-        return Synthesized(samples, frames * self.description.audio.hop, ones * FinishReason.WELL, ones)
+        hop = self.description.audio.hop
+        # Each token lasts as long.
+        ends = np.minimum(np.arange(1, tokens.shape[1] + 1), lengths[:, None]) * (frames // lengths)[:, None] * hop
+        return Synthesized(samples, frames * hop, ones * FinishReason.WELL, ones, ends)
 
     def parts(
-        self, tokens: NDArray[np.int64], manner: Manner, taken: Allowance, *, first: bool
+        self,
+        tokens: NDArray[np.int64],
+        manner: Manner,
+        taken: Allowance,
+        *,
+        first: bool,
+        times: Timekeeper | None = None,
     ) -> Generator[NDArray[np.float32], None, FinishReason]:
         """A phrase, in one part."""
         made = self.synthesize(tokens[None], np.array([len(tokens)]), None, None)
+        if times:
+            times.tell(made.ends[0])
         taken.take_audio(len(made.samples[0]) / self.description.audio.sample_rate)
         yield made.samples[0]
         return FinishReason.WELL

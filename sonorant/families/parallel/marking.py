@@ -1,0 +1,46 @@
+"""What a text marks within a phrase, done to what the encoder tells of each token: its length and its pitch."""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from sonorant.arrays import Floats, Ints
+from sonorant.audio.pitch import PITCH_STD
+from sonorant.runtime.speaking import Marking
+
+_PITCH = -2
+"""Where a token's pitch stands in the encoder's states: before its energy, which is last."""
+FADE_SECONDS = 0.03
+"""In which a marked pause falls silent, and in which the speech after it comes back."""
+
+
+def marked_states(states_BNP: Floats, ends_BN: Ints, marking: Marking, frames_per_second: float) -> tuple[Floats, Ints]:
+    """Output of `encode` for one phrase, B = 1, with its marks: tokens longer or shorter by their rate, or as long as a
+    marked pause, a frame at least; the pitch of tokens higher or lower."""
+    durations_N = np.diff(ends_BN[0], prepend=0) / marking.rate_N.astype(np.float64)
+    held_N = np.isfinite(marking.seconds_N)
+    durations_N[held_N] = marking.seconds_N[held_N] * frames_per_second
+    durations_N = np.maximum(durations_N, 1.0)
+    ends_BN = np.floor(durations_N.cumsum() + 0.5).astype(ends_BN.dtype)[None]
+    if marking.pitch_N.any():
+        states_BNP = states_BNP.copy()
+        states_BNP[0, :, _PITCH] += marking.pitch_N / (12 * PITCH_STD)
+    return states_BNP, ends_BN
+
+
+def silenced(parts: Iterable[Floats], ends_BN: Ints, marking: Marking, hop: int, rate: int) -> Iterator[Floats]:
+    """The samples of a phrase, in parts (S,), silent in its marked pauses: a token that is held says more than nothing
+    where the voice learned the noise of a room."""
+    fade = round(FADE_SECONDS * rate)
+    held_N = np.flatnonzero(np.isfinite(marking.seconds_N))
+    first_K = np.concatenate([[0], ends_BN[0]])[held_N] * hop
+    last_K = ends_BN[0][held_N] * hop
+    start = 0
+    for samples in parts:
+        place_S = np.arange(start, start + len(samples))
+        start += len(samples)
+        for first, last in zip(first_K, last_K, strict=True):
+            if last - first > 2 * fade and first < start and last > place_S[0]:
+                inside_S = np.minimum(place_S - first, last - 1 - place_S).clip(0, fade)
+                samples = samples * (1.0 - inside_S / fade).astype(np.float32)
+        yield samples

@@ -1,0 +1,117 @@
+"""Streets, places, telephone numbers and addresses of the net."""
+
+import re
+
+from sonorant.text.english.numbers import cardinal, digits, house_number, number
+from sonorant.text.traced import Rules
+
+STATES = {
+    "AL": "Alabama", "AK": "Alaska", "AZ": "Arizona", "AR": "Arkansas", "CA": "California", "CO": "Colorado",
+    "CT": "Connecticut", "DE": "Delaware", "FL": "Florida", "GA": "Georgia", "HI": "Hawaii", "ID": "Idaho",
+    "IL": "Illinois", "IN": "Indiana", "IA": "Iowa", "KS": "Kansas", "KY": "Kentucky", "LA": "Louisiana",
+    "ME": "Maine", "MD": "Maryland", "MA": "Massachusetts", "MI": "Michigan", "MN": "Minnesota",
+    "MS": "Mississippi", "MO": "Missouri", "MT": "Montana", "NE": "Nebraska", "NV": "Nevada",
+    "NH": "New Hampshire", "NJ": "New Jersey", "NM": "New Mexico", "NY": "New York", "NC": "North Carolina",
+    "ND": "North Dakota", "OH": "Ohio", "OK": "Oklahoma", "OR": "Oregon", "PA": "Pennsylvania",
+    "RI": "Rhode Island", "SC": "South Carolina", "SD": "South Dakota", "TN": "Tennessee", "TX": "Texas",
+    "UT": "Utah", "VT": "Vermont", "VA": "Virginia", "WA": "Washington", "WV": "West Virginia",
+    "WI": "Wisconsin", "WY": "Wyoming",
+}  # fmt: skip
+STREETS = {
+    "St": "Street", "Ave": "Avenue", "Av": "Avenue", "Blvd": "Boulevard", "Rd": "Road", "Dr": "Drive", "Ln": "Lane",
+    "Ct": "Court", "Pl": "Place", "Sq": "Square", "Hwy": "Highway", "Pkwy": "Parkway", "Ter": "Terrace",
+}  # fmt: skip
+_QUARTERS = {"N": "North", "S": "South", "E": "East", "W": "West"}
+_STREET = "|".join(STREETS)
+_STATE = "|".join(STATES)
+_QUARTER = r"(?:([NSEW])\.? )?"
+_NAME = r"((?:[A-Z][a-z]+ ){1,3}|\d+(?:st|nd|rd|th) )"
+_TLD = "com|org|net|edu|gov|info|io|ai|app|dev|mil|int|eu|us|uk|de|fr|ca|ch|at|au|jp|co"
+
+
+def ended(match: re.Match[str]) -> str:
+    """A point if the one of the abbreviation also ends the sentence."""
+    after = match.string[match.end() :]
+    return "." if match[0].endswith(".") and re.match(r"\s*$|\s+[\"'(]?[A-Z]", after) else ""
+
+
+def _house(match: re.Match[str]) -> str:
+    quarter = _QUARTERS[match[3]] + " " if match[3] else ""
+    letter = f" {match[2]}" if match[2] else ""
+    return f"{house_number(match[1])}{letter} {quarter}{match[4]}{STREETS[match[5]]}{ended(match)}"
+
+
+def _street(match: re.Match[str]) -> str:
+    quarter = _QUARTERS[match[1]] + " " if match[1] else ""
+    return f"{quarter}{match[2]}{STREETS[match[3]]}{ended(match)}"
+
+
+def _telephone(match: re.Match[str]) -> str:
+    groups = re.findall(r"\d+", match[0])
+    words = ["plus"] if match[0].startswith("+") else []
+    for place, group in enumerate(groups):
+        toll_free = group == "800" and place <= 1 and len(groups) > 2
+        words.append("eight hundred" if toll_free else digits(group))
+    return ", ".join(words[:1] + words[1:]) if words[0] != "plus" else "plus " + ", ".join(words[1:])
+
+
+def _net(match: re.Match[str]) -> str:
+    text = re.sub(r"^https?://", "", match[0]).rstrip("/")
+    text = re.sub(r"\bwww\b", " W W W ", text)
+    text = re.sub(r"(?<=\.)(?!co\b)([a-z]{2})(?=$|/|\.)", lambda code: " ".join(code[1].upper()), text)
+    for sign, word in (("@", "at"), (".", "dot"), ("/", "slash"), ("-", "dash"), ("_", "underscore"), ("+", "plus")):
+        text = text.replace(sign, f" {word} ")
+    return " ".join(re.sub(r"(?<=\D)(?=\d)|(?<=\d)(?=\D)", " ", text).split())
+
+
+def _box(match: re.Match[str]) -> str:
+    return f"P O box {house_number(match[1]) if len(match[1]) < 4 else digits(match[1])}"
+
+
+def _room(match: re.Match[str]) -> str:
+    letter = f" {match[3]}" if match[3] else ""
+    return f"{_ROOMS.get(match[1].lower(), match[1])} {house_number(match[2])}{letter}"
+
+
+_ROOMS = {
+    "apt": "apartment", "ste": "suite", "rm": "room", "hwy": "highway", "rte": "route", "bldg": "building",
+    "fl": "floor",
+}  # fmt: skip
+
+_ADDRESS = (
+    r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    rf"(?:https?://)?(?:[A-Za-z0-9-]{{1,63}}\.)+(?:{_TLD})\b(?:/[\w./-]*\w)?/?",
+    r"https?://[\w./-]*\w",
+)
+NET: Rules = tuple((rf"(?<![\w@.]){pattern}", _net) for pattern in _ADDRESS)
+"""Those that run before all others."""
+NAMED: Rules = (
+    (rf"\b{_QUARTER}{_NAME}(Ave|Av|Blvd|Rd|Ln|Pkwy|Hwy)\b\.?", _street),
+    (rf"\b{_QUARTER}{_NAME}(St)\b\.?(?! [A-Z])", _street),
+    (r"\b([NSEW])\. (?=(?:[A-Z][a-z]+ )+(?:Street|Avenue|Road|Boulevard)\b)", lambda match: _QUARTERS[match[1]] + " "),
+    (rf"(?<=[a-z], )({_STATE})\b", lambda match: STATES[match[1]]),
+    (r"\bD\.C\.", lambda match: "D C" + ended(match)),
+)
+"""Those that need no digit."""
+RULES: Rules = (
+    (r"(?<![\d.])(\d{1,3}\.){3}\d{1,3}(?![\d.]?\d)", lambda match: " dot ".join(map(digits, match[0].split(".")))),
+    (r"(?<![\d-])(?:\+?1[-. ])?\(?\b\d{3}\)?[-. ]\d{3}[-.]\d{4}\b(?!-)", _telephone),
+    (r"\+\d{1,3}(?:[ -]\d{2,4}){2,4}\b", _telephone),
+    (r"(?<![\d-])\b\d{3}-\d{4}\b(?!-)", _telephone),
+    (
+        r"(?<![\d.])(?!\d\d?\.\d\d?\.\d{4}\b)\d+(?:\.\d+){2,}(?![\d.]?\d)",
+        lambda match: " point ".join(map(number, match[0].split("."))),
+    ),
+    (r"\bP\.? ?O\.? Box (\d+)\b", _box),
+    (r"\b([Aa]pt|[Ss]te|[Rr]m|[Hh]wy|[Rr]te|[Bb]ldg)\b\.? ?#?(\d{1,5})([A-Z]?)\b", _room),
+    (r"\b([Rr]oom|[Hh]ighway|[Ff]light) (\d{3,4})()\b", _room),
+    (rf"\b(\d{{1,5}})([A-Z])? {_QUARTER}{_NAME}({_STREET})\b\.?", _house),
+    (r"\b(\d{4}) (?=(?:[NSEW]\.? )?[A-Z][a-z]+ (?:Street|Avenue|Road|Drive|Lane|Boulevard)\b)",
+     lambda match: house_number(match[1]) + " "),
+    (
+        rf"\b({_STATE}) (\d{{5}})(?:-(\d{{4}}))?\b",
+        lambda match: f"{STATES[match[1]]}, {digits(match[2])}" + (f", {digits(match[3])}" if match[3] else ""),
+    ),
+    *NAMED,
+    (r"\bI-(\d{1,4})\b", lambda match: f"I {cardinal(int(match[1]))}"),
+)  # fmt: skip

@@ -1,0 +1,166 @@
+"""Dates, years and times of day."""
+
+import re
+
+from sonorant.text.english.addresses import ended
+from sonorant.text.english.numbers import cardinal, number, ordinal, plural, year
+from sonorant.text.traced import Rules
+
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_SHORT = {month[:3]: month for month in MONTHS} | {month: month for month in MONTHS} | {"Sept": "September"}
+_DAYS = {
+    "Mon": "Monday", "Tues": "Tuesday", "Tue": "Tuesday", "Wed": "Wednesday", "Weds": "Wednesday",
+    "Thurs": "Thursday", "Thur": "Thursday", "Thu": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
+}  # fmt: skip
+_POINT = r"(?:(?<=Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|ept)\.)?"
+"""That of an abbreviation; behind a whole name it ends the sentence."""
+_MONTH = rf"({'|'.join(sorted(_SHORT, key=len, reverse=True))})\b{_POINT}"
+_DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(\d{4})"
+_BEFORE_YEARS = (
+    "in|since|by|until|till|from|before|after|during|around|circa|year|early|late|mid|of|between|and|through"
+)
+
+
+def _date(month: str, day: str, of_year: str | None = None) -> str:
+    """Month's name, day, perhaps the year -> words."""
+    return f"{month} {ordinal(int(day))}" + (f" {_year(of_year)}" if of_year else "")
+
+
+def _year(text: str) -> str:
+    if len(text) == 2:
+        value = int(text)
+        return cardinal(2000 + value) if value < 10 else year((2000 if value < 50 else 1900) + value)
+    return year(int(text))
+
+
+def date_in_words(*, m: int | None = None, d: int | None = None, y: int | None = None) -> str:
+    """Month, day and year, as far as they are given. Raises ValueError for a month or day that there is not."""
+    if m is not None and not 1 <= m <= 12:
+        raise ValueError(f"there is no month {m}")
+    if d is not None and not 1 <= d <= 31:
+        raise ValueError(f"there is no day {d}")
+    words = [MONTHS[m - 1]] if m else []
+    words += [ordinal(d)] if d else []
+    words += [_year(f"{y:02}") if y < 100 else year(y)] if y is not None else []
+    return " ".join(words)
+
+
+def _month_day(match: re.Match[str]) -> str:
+    words = _date(_SHORT[match[1]], match[2], None)
+    words += f" to {ordinal(int(match[3]))}" if match[3] else ""
+    return words + (f", {year(int(match[4]))}" if match[4] else ended(match))
+
+
+def _day_month(match: re.Match[str]) -> str:
+    the = "" if match[1] else "the "
+    words = f"{match[1] or ''}{the}{ordinal(int(match[2]))} of {_SHORT[match[3]]}"
+    return words + (f" {year(int(match[4]))}" if match[4] else ended(match))
+
+
+def _numeric(match: re.Match[str]) -> str:
+    first, second, of_year = match[1], match[2], match[3]
+    if int(first) > 12 and int(second) <= 12:
+        first, second = second, first
+    return _date(MONTHS[int(first) - 1], second, of_year) if 1 <= int(first) <= 12 and int(second) <= 31 else match[0]
+
+
+def _day_first(match: re.Match[str]) -> str:
+    return _date(MONTHS[int(match[2]) - 1], match[1], match[3]) if 1 <= int(match[2]) <= 12 else match[0]
+
+
+def _iso(match: re.Match[str]) -> str:
+    return _date(MONTHS[int(match[2]) - 1], match[3], match[1]) if 1 <= int(match[2]) <= 12 else match[0]
+
+
+def _decade(match: re.Match[str]) -> str:
+    if len(match[1]) == 2:
+        return plural(cardinal(int(match[1])))
+    value = int(match[1])
+    return plural(cardinal(value) if value % 1000 == 0 else year(value))
+
+
+def _bare_year(match: re.Match[str]) -> str:
+    """Four digits are a year unless they count what follows: 1234 houses."""
+    counts = not match[1] and ((match[3] and int(match[2]) % 100) or int(match[2]) < 1100)
+    return (match[1] or "") + (cardinal if counts else year)(int(match[2]))
+
+
+def _short_year(match: re.Match[str]) -> str:
+    return ("oh " if match[1][0] == "0" else "") + cardinal(int(match[1]))
+
+
+def _half(letter: str, after: str) -> str:
+    """A M or P M; its last point may end the sentence."""
+    ends = re.match(r"\s*$|\s+[A-Z]", after) is not None
+    return f" {letter.upper()} M" + ("." if ends else "")
+
+
+def _clock(match: re.Match[str]) -> str:
+    hour, minute, half = int(match[1]), match[2], match[3]
+    if hour > 24:
+        return match[0]
+    words = cardinal(hour)
+    if int(minute):
+        words += f" {'oh ' if minute[0] == '0' else ''}{cardinal(int(minute))}"
+    elif not half:
+        words += " o'clock" if 0 < hour <= 12 else " hundred"
+    after = match.string[match.end() :]
+    return words + (_half(half, after if match[0].endswith(".") else "x") if half else "")
+
+
+def _hour(match: re.Match[str]) -> str:
+    after = match.string[match.end() :]
+    return cardinal(int(match[1])) + _half(match[2], after if match[0].endswith(".") else "x")
+
+
+def _lasting(match: re.Match[str]) -> str:
+    hours, minutes, seconds = match[1], int(match[2]), number(str(float(match[3])).removesuffix(".0"))
+    parts = [f"{cardinal(int(hours))} hour{'s' * (int(hours) != 1)}"] if hours else []
+    parts += [f"{cardinal(minutes)} minute{'s' * (minutes != 1)}", f"{seconds} second{'s' * (seconds != 'one')}"]
+    return " ".join(parts)
+
+
+def _range(match: re.Match[str]) -> str:
+    return _clock(match) + (" to " if re.search(r"- ?$", match[0]) else "")
+
+
+ALWAYS: Rules = (
+    (rf"\b({'|'.join(_DAYS)})\.(?=,? |,|$)", lambda match: _DAYS[match[1]]),
+    (rf"\b(?!May|Mar\b(?!\.)){_MONTH}(?<=\.)(?= ?\d|,| [a-z]|$)", lambda match: _SHORT[match[1]] + ended(match)),
+)
+"""Those that need no digit."""
+RULES: Rules = (
+    ALWAYS[0],
+    (rf"\b({'|'.join(_DAYS)})(?=,? (?:\d|{_MONTH} ?\d))", lambda match: _DAYS[match[1]]),
+    (r"\b(\d{4})-(\d\d)-(\d\d)\b", _iso),
+    (r"\b(\d{1,2})/(\d{1,2})/(\d{4}|\d\d)\b", _numeric),
+    (r"\b(\d{1,2})\.(\d{1,2})\.(\d{4})\b", _day_first),
+    (rf"\b{_MONTH} {_DAY}(?![\d:])(?: ?- ?{_DAY}(?![\d:]))?(?:,? {_YEAR}\b(?![,.]\d))?", _month_day),
+    (rf"\b(the )?{_DAY} (?:of )?{_MONTH}(?:,? {_YEAR}\b)?", _day_month),
+    (rf"\b{_MONTH},? {_YEAR}\b", lambda match: f"{_SHORT[match[1]]} {year(int(match[2]))}"),
+    (r"\b(1\d\d0|20\d0)'?s\b", _decade),
+    (r"(?<!\d)'?\b(?<![\d,.])([2-9]0)'?s\b", _decade),
+    (r"(?<![\w'])'(\d\d)\b(?!')", _short_year),
+    (
+        r"\b(\d{4}) ?- ?(\d{4})\b(?!-)",
+        lambda match: f"{year(int(match[1]))} to {year(int(match[2]))}",
+    ),
+    (r"\b(\d+) (B|A)\.?(C|D)\.?(?:(E)\.?)?(?=\W|$)", r"\1 \2 \3 \4"),
+    (r"\b(\d+) CE\b", r"\1 C E"),
+    (r"\bA\.?D\.? (?=\d)", "A D "),
+    (r"\b(FY|Q) ?(?=\d)", lambda match: " ".join(match[1]) + " "),
+    (r"\b(\d{1,2}):([0-5]\d):([0-5]\d)\b", _lasting),
+    (r"\b()(\d{1,2}):([0-5]\d\.\d+)\b", _lasting),
+    (r"\b(score|ratio|scored|won|lost|odds)( (?:of|by|is|was))? (\d+):(\d+)\b", r"\1\2 \3 to \4"),
+    (r"\b(\d{1,2}):([0-5]\d)(?: ?([AaPp])\.?[Mm]\b\.?)?(?: ?- ?(?=\d+:\d\d))?", _range),
+    (r"\b(\d{1,2}) ?([AaPp])(?:\.[Mm]\.|[Mm]\b)", _hour),
+    (r"\b(\d+):(\d+)\b", r"\1 to \2"),
+    (
+        rf"\b((?:{_BEFORE_YEARS})[ -])?(?<![\d.,/#$£€-])(1\d\d\d|20\d\d)\b(?![,.]?\d|[/%])(?= ([a-z]+s)\b)?",
+        _bare_year,
+    ),
+)

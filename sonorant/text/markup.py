@@ -1,0 +1,195 @@
+"""Marks in a text: phonemes and pauses between double brackets, or SSML.
+
+A text is read into plain text in which each mark is one private character, with the place in the original of every
+character beside it. What follows - phrases, frontends - sees words, and knows nothing of brackets or XML.
+
+    Call [[ʃ ɪ v ˈɔ n]] now. [[pause 0.5]] Then wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from sonorant.errors import SonorantError
+from sonorant.text.frontend import Frontend, Phoneme, Sounds, SpokenText
+from sonorant.text.given_phonemes import parse_phonemes
+from sonorant.text.traced import Span
+
+MOST_PAUSE = 60.0
+"""Seconds of one marked pause."""
+LONGEST_MARK = 400
+"""Characters between double brackets."""
+_SOUNDS_FIRST, _SOUNDS = 0xF0000, 0xF000
+_PAUSES_FIRST = 0x100000
+"""The character of a pause of no milliseconds; those behind it are a millisecond longer each."""
+PAUSE = re.compile("[\U00100000-\U0010fffd]")
+_PRIVATE = re.compile("[\U000f0000-\U0010fffd]")
+_PAUSE_MARK = re.compile(r"pause\b\s*(.*)", re.DOTALL)
+_TIME = re.compile(r"\+?(\d{1,6}(?:\.\d{1,6})?|\.\d{1,6})\s*(s|ms)?")
+_SSML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|speak)[\s>/]")
+_SSML_SHOWS = len("<!DOCTYPE ")
+"""Characters, without blanks before them, by which a text shows whether it is SSML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prosody:
+    """How a run of text is to be spoken."""
+
+    rate: float = 1.0
+    """2.0 is twice as fast."""
+    pitch: float = 0.0
+    """Semitones higher."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Plain characters in a row that stand for a part of the original: one by one, or all for all of it."""
+
+    source: Span
+    one_by_one: bool
+    prosody: Prosody
+
+
+CheckProsody = Callable[[Prosody], None]
+"""Raises SonorantError for what the voice cannot do."""
+
+
+class MarkedText:
+    """The plain text of a marked one, in fragments, to be read once. Raises SonorantError naming the place of a mark
+    that cannot be understood, when it is reached; in SSML before anything is given."""
+
+    def __init__(
+        self,
+        fragments: Iterable[str],
+        frontend: Frontend,
+        *,
+        markup: bool = True,
+        check_prosody: CheckProsody = lambda _: None,
+    ) -> None:
+        """`markup`: False reads brackets and tags as ordinary characters. `check_prosody`: called for each run of SSML
+        that changes speed or pitch."""
+        self.given: dict[str, Sounds] = {}
+        """Private characters of the plain text, and what to say in their place."""
+        self.frontend = frontend
+        self._fragments = iter(fragments)
+        self._markup, self._check_prosody = markup, check_prosody
+        self._places: list[int] = []
+        self._runs: list[_Run] = []
+        self._length = 0
+
+    def __iter__(self) -> Iterator[str]:
+        if not self._markup:
+            return (self._characters(fragment) for fragment in self._fragments)
+        begin = ""
+        for fragment in self._fragments:
+            begin += fragment
+            if not "<".startswith(begin.lstrip()[:1]) or len(begin.lstrip()) >= _SSML_SHOWS:
+                break
+        fragments = chain([begin], self._fragments)
+        if _SSML.match(begin):
+            from sonorant.text.ssml import read_ssml
+
+            return read_ssml(fragments, self, self._check_prosody)
+        return self._without_brackets(fragments)
+
+    def prosody(self, place: int) -> Prosody:
+        """That of the plain character at `place`."""
+        return self._runs[bisect_right(self._places, place) - 1].prosody
+
+    def source(self, first: int, end: int) -> Span:
+        """Where plain characters stand in the original: an empty span lies before its place."""
+        start = self._source(first)[0]
+        return start, max(self._source(end - 1)[1], start) if end > first else start
+
+    def in_source(self, spoken: SpokenText) -> SpokenText:
+        """The same, with the spans of its units in the original."""
+        units = []
+        for unit in spoken.units:
+            start, end = self.source(unit.start, unit.end)
+            units.append(dataclasses.replace(unit, start=start, end=end))
+        return dataclasses.replace(spoken, units=tuple(units))
+
+    def _source(self, place: int) -> Span:
+        number = bisect_right(self._places, place) - 1
+        run = self._runs[number]
+        at = run.source[0] + place - self._places[number]
+        return (at, at + 1) if run.one_by_one else run.source
+
+    def characters(self, text: str, source: Span, prosody: Prosody, *, one_by_one: bool = True) -> str:
+        """Add plain text that stands at `source`, and return it without private characters."""
+        last = self._runs[-1] if self._runs else None
+        if text and not (
+            last and one_by_one and last.one_by_one and last.source[1] == source[0] and last.prosody == prosody
+        ):
+            self._places.append(self._length)
+            self._runs.append(_Run(source, one_by_one, prosody))
+        elif text and last:
+            self._runs[-1] = _Run((last.source[0], source[1]), True, prosody)
+        self._length += len(text)
+        return text if text.isascii() else _PRIVATE.sub("\ufffd", text)
+
+    def mark(self, character: str, source: Span, prosody: Prosody) -> str:
+        """Add a private character that stands for `source`."""
+        self._places.append(self._length)
+        self._runs.append(_Run(source, False, prosody))
+        self._length += 1
+        return character
+
+    def sounds(self, phonemes: tuple[Phoneme, ...], written: str) -> str:
+        """The character that stands for phonemes."""
+        character = chr(_SOUNDS_FIRST + len(self.given) % _SOUNDS)
+        self.given[character] = Sounds(phonemes, written)
+        return character
+
+    def _characters(self, fragment: str) -> str:
+        return self.characters(fragment, (self._length, self._length + len(fragment)), Prosody())
+
+    def _without_brackets(self, fragments: Iterable[str]) -> Iterator[str]:
+        waiting, place = "", 0
+        for fragment in chain[str | None](fragments, [None]):
+            waiting += fragment or ""
+            while (opening := waiting.find("[[")) >= 0:
+                closing = waiting.find("]]", opening)
+                if closing < 0 or closing - opening > LONGEST_MARK:
+                    if fragment is None or len(waiting) - opening > LONGEST_MARK:
+                        raise SonorantError(f"character {place + opening + 1}: [[ is not closed by ]]; {_HINT}")
+                    break
+                if opening:
+                    yield self.characters(waiting[:opening], (place, place + opening), Prosody())
+                source = (place + opening, place + closing + 2)
+                yield self.mark(self._bracketed(waiting[opening + 2 : closing].strip(), source[0]), source, Prosody())
+                waiting, place = waiting[closing + 2 :], source[1]
+            ready = opening if opening >= 0 else len(waiting) - (fragment is not None and waiting.endswith("["))
+            if ready:
+                yield self.characters(waiting[:ready], (place, place + ready), Prosody())
+                waiting, place = waiting[ready:], place + ready
+
+    def _bracketed(self, mark: str, place: int) -> str:
+        try:
+            if pause := _PAUSE_MARK.fullmatch(mark):
+                return pause_character(pause[1])
+            return self.sounds(parse_phonemes(mark, self.frontend.symbols, self.frontend.language), mark)
+        except SonorantError as error:
+            raise SonorantError(f"character {place + 1}: [[{mark[:40]}]]: {error}; {_HINT}") from None
+
+
+_HINT = "double brackets hold phonemes or a pause, as [[h ə l ˈoʊ]] and [[pause 0.5]]"
+
+
+def pause_character(time: str) -> str:
+    """The character of a pause such as `0.5`, `0.5s` or `500ms`. Raises SonorantError for another time."""
+    match = _TIME.fullmatch(time.strip())
+    seconds = float(match[1]) / (1000 if match[2] == "ms" else 1) if match else -1.0
+    if not 0 <= seconds <= MOST_PAUSE:
+        raise SonorantError(f"'{time[:20]}' is no pause; give 0 to {MOST_PAUSE:g} seconds, as 0.5s or 500ms")
+    return chr(_PAUSES_FIRST + round(1000 * seconds))
+
+
+def pause_seconds(character: str) -> float:
+    """Seconds of a pause's character."""
+    return (ord(character) - _PAUSES_FIRST) / 1000

@@ -1,0 +1,216 @@
+"""The part of SSML 1.1 that people use: speak, p, s, break, phoneme, say-as, prosody (rate, pitch) and sub.
+
+The parser is expat, told to refuse document types: no entities are declared, so none expand or reach files. Everything
+else that SSML knows is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+from xml.parsers import expat
+
+from sonorant.errors import SonorantError
+from sonorant.text.given_phonemes import parse_phonemes
+from sonorant.text.markup import CheckProsody, Prosody, pause_character
+from sonorant.text.say_as import said_as
+
+if TYPE_CHECKING:
+    from sonorant.text.markup import MarkedText
+
+MOST_CHARACTERS = 1_000_000
+DEEPEST = 32
+"""Elements inside each other."""
+_ATTRIBUTES = {
+    "speak": {"version", "xml:lang", "xmlns", "xmlns:xsi", "xsi:schemaLocation", "xml:base"},
+    "p": {"xml:lang"}, "s": {"xml:lang"}, "break": {"time", "strength"}, "phoneme": {"ph", "alphabet"},
+    "say-as": {"interpret-as", "format", "detail"}, "prosody": {"rate", "pitch"}, "sub": {"alias"},
+}  # fmt: skip
+_NEEDED = {"phoneme": "ph", "say-as": "interpret-as", "sub": "alias"}
+_WHOLE = ("phoneme", "say-as", "sub")
+"""Elements whose text is replaced as a whole, so that they hold no others."""
+_STRENGTHS = {"none": "0", "x-weak": "0.1", "weak": "0.2", "medium": "0.4", "strong": "0.7", "x-strong": "1.2"}
+_RATES = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.3, "x-fast": 1.7}
+_PITCHES = {"x-low": -6.0, "low": -3.0, "medium": 0.0, "default": 0.0, "high": 3.0, "x-high": 6.0}
+_PERCENT = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
+_NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,4})?")
+_SEMITONES = re.compile(r"([+-]?\d{1,2}(?:\.\d{1,4})?)st")
+
+
+def read_ssml(fragments: Iterable[str], marked: MarkedText, check: CheckProsody) -> Iterator[str]:
+    """Read a document as a whole, and return an iterator of its plain text, added to `marked` as it is asked for.
+    Raises SonorantError naming line and column of the first fault, among them prosody that `check` refuses."""
+    document = ""
+    for fragment in fragments:
+        document += fragment
+        if len(document) > MOST_CHARACTERS:
+            raise SonorantError(f"SSML: more than {MOST_CHARACTERS} characters; split the document")
+    return iter(_Reader(document, marked, check).read())
+
+
+class _Reader:
+    def __init__(self, document: str, marked: MarkedText, check: CheckProsody) -> None:
+        self._document, self._marked, self._check = document, marked, check
+        self._language = marked.frontend.language
+        self._open: list[tuple[str, dict[str, str], Prosody]] = []
+        self._whole: tuple[int, str] | None = None
+        """Start and text so far of an open element of `_WHOLE`."""
+        self._given: list[str] = []
+        self._ascii = document.isascii()
+        self._done = (0, 0)
+        self._parser = expat.ParserCreate()
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+        self._parser.StartDoctypeDeclHandler = self._refuse_document_type
+        self._parser.buffer_text = False
+
+    def read(self) -> list[str]:
+        try:
+            self._parser.Parse(self._document.encode("utf-8", "replace"), True)
+        except expat.ExpatError as error:
+            reason = expat.errors.messages[error.code]
+            where = f"line {error.lineno}, column {error.offset + 1}"
+            raise SonorantError(
+                f"SSML {where}: {reason}; close every element, and write & as &amp; and < as &lt;"
+            ) from None
+        return self._given
+
+    def _fault(self, reason: str) -> SonorantError:
+        line, column = self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber + 1
+        return SonorantError(f"SSML line {line}, column {column}: {reason}")
+
+    def _refuse_document_type(self, *_: object) -> None:
+        raise self._fault("a document type is not read here; leave out <!DOCTYPE ...>")
+
+    def _place(self) -> int:
+        """Character of the document at which the parser is; it counts bytes."""
+        at = self._parser.CurrentByteIndex
+        if self._ascii:
+            return at
+        characters, read = self._done
+        while read < at:
+            read += len(self._document[characters].encode("utf-8", "replace"))
+            characters += 1
+        self._done = (characters, read)
+        return characters
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._check_element(name, attributes)
+        prosody = self._open[-1][2] if self._open else Prosody()
+        try:
+            if name == "prosody":
+                prosody = Prosody(prosody.rate * _rate(attributes), prosody.pitch + _pitch(attributes))
+                self._check(prosody)
+            elif name == "break":
+                time = attributes.get("time", _STRENGTHS.get(attributes.get("strength", "medium"), "?"))
+                start = self._place()
+                self._mark(pause_character(time), (start, self._document.index(">", start) + 1), prosody)
+        except SonorantError as error:
+            raise self._fault(f"<{name}>: {error}") from None
+        if name in ("p", "s"):
+            self._border(prosody)
+        self._open.append((name, attributes, prosody))
+        if name in _WHOLE:
+            self._whole = (self._place(), "")
+
+    def _check_element(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._open and name != "speak":
+            raise self._fault(f"begins with <{name}>, not with <speak>")
+        if name not in _ATTRIBUTES or (self._open and name == "speak"):
+            inner = ", ".join(known for known in _ATTRIBUTES if known != "speak")
+            raise self._fault(f"<{name}> is not spoken here; inside <speak> there are {inner}")
+        for attribute in attributes:
+            if attribute not in _ATTRIBUTES[name] and not attribute.startswith("xmlns"):
+                known = ", ".join(sorted(_ATTRIBUTES[name]))
+                raise self._fault(f"<{name}> has no {attribute} here; it takes {known}")
+        if (needed := _NEEDED.get(name)) and not attributes.get(needed, "").strip():
+            raise self._fault(f"<{name}> needs {needed}")
+        if self._open and self._open[-1][0] in (*_WHOLE, "break"):
+            raise self._fault(f"<{name}> inside <{self._open[-1][0]}>, which holds only text")
+        if len(self._open) >= DEEPEST:
+            raise self._fault(f"more than {DEEPEST} elements inside each other")
+        spoken = attributes.get("xml:lang", self._language).lower().replace("_", "-")
+        if spoken.split("-")[0] != self._language.split("-")[0]:
+            raise self._fault(f"xml:lang is {spoken}, and this voice speaks {self._language}")
+
+    def _text(self, text: str) -> None:
+        name, _, prosody = self._open[-1]
+        if self._whole is not None:
+            self._whole = (self._whole[0], self._whole[1] + text)
+        elif name == "break":
+            if text.strip():
+                raise self._fault("<break> holds no text; write <break/>")
+        else:
+            start = self._place()
+            # A line break in a document is a blank; paragraphs are <p>.
+            text = "".join(" " if character.isspace() else character for character in text)
+            self._given.append(self._marked.characters(text, (start, start + len(text)), prosody))
+
+    def _end(self, name: str) -> None:
+        _, attributes, prosody = self._open.pop()
+        if name in ("p", "s"):
+            self._border(prosody)
+        elif self._whole is not None:
+            start, text = self._whole
+            self._whole = None
+            place = self._place()
+            self._replace(
+                name, attributes, " ".join(text.split()), (start, self._document.index(">", place) + 1), prosody
+            )
+
+    def _replace(
+        self, name: str, attributes: dict[str, str], text: str, source: tuple[int, int], prosody: Prosody
+    ) -> None:
+        try:
+            if name == "phoneme":
+                if (alphabet := attributes.get("alphabet", "ipa")) != "ipa":
+                    raise SonorantError(f"the alphabet {alphabet} is not known here; write ipa")
+                phonemes = parse_phonemes(attributes["ph"], self._marked.frontend.symbols, self._language)
+                self._mark(self._marked.sounds(phonemes, text or attributes["ph"]), source, prosody)
+                return
+            if name == "sub":
+                words = attributes["alias"]
+            else:
+                words = said_as(text, attributes["interpret-as"], attributes.get("format", ""), self._language)
+        except SonorantError as error:
+            raise self._fault(f"<{name}>: {error}") from None
+        self._given.append(self._marked.characters(words, source, prosody, one_by_one=False))
+
+    def _mark(self, character: str, source: tuple[int, int], prosody: Prosody) -> None:
+        self._given.append(self._marked.mark(character, source, prosody))
+
+    def _border(self, prosody: Prosody) -> None:
+        place = self._place()
+        self._given.append(self._marked.characters("\n\n", (place, place), prosody, one_by_one=False))
+
+
+def _rate(attributes: dict[str, str]) -> float:
+    """Times as fast: 120% and 1.2 of the usual, +20% faster than around."""
+    text = attributes.get("rate", "medium").strip()
+    if text in _RATES:
+        return _RATES[text]
+    if match := _PERCENT.fullmatch(text):
+        value = float(match[2]) / 100
+        rate = {"": value, "+": 1 + value, "-": 1 - value}[match[1]]
+    else:
+        rate = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if rate <= 0:
+        raise SonorantError(f"rate '{text[:20]}' is none; write 120%, +20%, 1.2 or one of {', '.join(_RATES)}")
+    return rate
+
+
+def _pitch(attributes: dict[str, str]) -> float:
+    """Semitones higher: +2st, or +10% of the frequency."""
+    text = attributes.get("pitch", "medium").strip()
+    if text in _PITCHES:
+        return _PITCHES[text]
+    if match := _SEMITONES.fullmatch(text):
+        return float(match[1])
+    match = _PERCENT.fullmatch(text)
+    ratio = 1 + float(match[1] + match[2]) / 100 if match and match[1] else 0.0
+    if ratio <= 0:
+        raise SonorantError(f"pitch '{text[:20]}' is none; write +2st, +10% or one of {', '.join(_PITCHES)}")
+    return 12 * math.log2(ratio)

@@ -1,0 +1,172 @@
+"""The user's lexicon: how to pronounce words, by language. It goes before everything else that a frontend knows.
+
+A text file: a line `[en-us]` begins the words of a language; every other line is a word, a tab or two blanks, and its
+phonemes. A word may hold blanks. Lines that begin with `#` are remarks.
+
+    [en-us]
+    Siobhan    ʃ ɪ v ˈɔ n
+    GmbH       d͡ʒ ˈi # ˈɛ m # b ˈi # ˈeɪ t͡ʃ
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sonorant.errors import SonorantError
+from sonorant.text.frontend import Phoneme, Sounds
+from sonorant.text.given_phonemes import parse_phonemes
+
+MOST_BYTES = 16 * 2**20
+LONGEST_WORD = 100
+"""Characters."""
+_LANGUAGE = re.compile(r"\[([A-Za-z]{2,3}(?:[-_][A-Za-z]{2,4})?)\]")
+_ENTRY = re.compile(r"(.+?)(?:\s*\t\s*| {2,})(.+)")
+_START = re.compile(r"\w+|[^\w\s]")
+_HISSES = frozenset(("s", "z", "ʃ", "ʒ", "t͡ʃ", "d͡ʒ"))
+_VOICELESS = frozenset(("p", "t", "k", "f", "θ"))
+
+
+@dataclass(frozen=True)
+class Source:
+    """The file that a lexicon was read from, to name it in errors."""
+
+    name: str
+    lines: Mapping[str, int]
+    """Word to the number of its line."""
+
+    def place(self, word: str) -> str:
+        return f"{self.name}: line {self.lines[word]}" if word in self.lines else self.name
+
+
+class Lexicon:
+    """The words of one language."""
+
+    def __init__(
+        self,
+        language: str,
+        entries: Mapping[str, str],
+        symbols: Sequence[str] | None = None,
+        source: Source | None = None,
+    ) -> None:
+        """`entries`: word to phonemes, as written; `symbols`: a frontend's inventory, None = not known yet, and then
+        the lexicon must be `bound` to it before it finds anything. Raises SonorantError naming a word whose phonemes
+        are not in the inventory."""
+        self.language = language
+        self.entries = dict(entries)
+        self.source = source or Source("lexicon", {})
+        self._sounds: dict[str, tuple[Phoneme, ...]] = {}
+        self._starts: dict[str, list[str]] = {}
+        for word, phonemes in self.entries.items() if symbols else ():
+            try:
+                self._sounds[word] = parse_phonemes(phonemes, symbols or (), language)
+            except SonorantError as error:
+                raise SonorantError(f"{self.source.place(word)}: '{word}': {error}") from None
+            start = _START.match(word)
+            assert start is not None
+            self._starts.setdefault(start[0].casefold(), []).append(word)
+        for words in self._starts.values():
+            words.sort(key=lambda word: (-len(word), word.islower()))
+
+    def bound(self, symbols: Sequence[str]) -> Lexicon:
+        """The same lexicon for an inventory. Raises SonorantError as the constructor."""
+        return Lexicon(self.language, self.entries, symbols, self.source)
+
+    @property
+    def sha256(self) -> str:
+        """Hash of what it says, hexadecimal."""
+        return hashlib.sha256(self.text().encode()).hexdigest()
+
+    def text(self) -> str:
+        """The lexicon as a file, words in order."""
+        lines = (f"{word}\t{phonemes}\n" for word, phonemes in sorted(self.entries.items()))
+        return f"[{self.language}]\n" + "".join(lines)
+
+    def find(self, text: str) -> Iterator[tuple[int, int, Sounds]]:
+        """Words of the lexicon in a text: first character, the one after the last, and what to say. A word in lower
+        case stands for any writing of it, one with capitals for its own; the longest that fits is taken. In English
+        a following 's is pronounced with the word."""
+        done = 0
+        for start in _START.finditer(text):
+            if start.start() < done:
+                continue
+            for word in self._starts.get(start[0].casefold(), ()):
+                if end := self._fits(word, text, start.start()):
+                    phonemes = self._sounds[word]
+                    if self.language.startswith("en") and re.match(r"['’]s\b", text[end:]):
+                        phonemes, end = _possessive(phonemes), end + 2
+                    yield start.start(), end, Sounds(phonemes, text[start.start() : end])
+                    done = end
+                    break
+
+    def _fits(self, word: str, text: str, start: int) -> int:
+        """End of the word at this place of the text, 0 if it is not there as a whole word."""
+        end = start + len(word)
+        there = text[start:end]
+        if there != word and not (word.islower() and there.lower() == word):
+            return 0
+        return 0 if end < len(text) and word[-1].isalnum() and text[end].isalnum() else end
+
+
+def _possessive(phonemes: tuple[Phoneme, ...]) -> tuple[Phoneme, ...]:
+    last = phonemes[-1].symbol
+    if last in _HISSES:
+        return (*phonemes, Phoneme("ɪ"), Phoneme("z"))
+    return (*phonemes, Phoneme("s" if last in _VOICELESS else "z"))
+
+
+def read_lexicon(path: Path, language: str) -> Lexicon | None:
+    """The words of a language in a lexicon file: those of `[en]` hold for `en-us` too, and its own go before them. None
+    if it has none. Raises SonorantError naming file and line."""
+    language = language.lower().replace("_", "-")
+    parsed = _parse(_read(path), str(path))
+    found = [parsed[name] for name in dict.fromkeys((language.split("-")[0], language)) if name in parsed]
+    if not found:
+        return None
+    entries = {word: phonemes for lexicon in found for word, phonemes in lexicon.entries.items()}
+    lines = {word: line for lexicon in found for word, line in lexicon.source.lines.items()}
+    return Lexicon(language, entries, source=Source(str(path), lines))
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise SonorantError(f"{path}: larger than {MOST_BYTES // 2**20} MiB; a lexicon holds words, not texts")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SonorantError(f"text.lexicon: {path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise SonorantError(f"text.lexicon: {path}: not UTF-8 (byte {error.start}); convert it first") from None
+
+
+def _parse(text: str, name: str) -> dict[str, Lexicon]:
+    entries: dict[str, dict[str, str]] = {}
+    lines: dict[tuple[str, str], int] = {}
+    language = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        where, line = f"{name}: line {number}", line.strip()
+        if not line or line.startswith("#"):
+            continue
+        if heading := _LANGUAGE.fullmatch(line):
+            language = heading[1].lower().replace("_", "-")
+            entries.setdefault(language, {})
+            continue
+        entry = _ENTRY.fullmatch(line)
+        if entry is None:
+            raise SonorantError(f"{where}: '{line[:40]}' is no entry; write: word, a tab or two blanks, phonemes")
+        if not language:
+            raise SonorantError(f"{where}: a word before any language; begin with a line such as [en-us]")
+        word = " ".join(entry[1].split())
+        if len(word) > LONGEST_WORD:
+            raise SonorantError(f"{where}: a word of {len(word)} characters; at most {LONGEST_WORD}")
+        if word in entries[language]:
+            raise SonorantError(f"{where}: '{word}' stands in line {lines[language, word]} already; keep one of them")
+        entries[language][word] = entry[2].strip()
+        lines[language, word] = number
+    return {
+        language: Lexicon(language, words, source=Source(name, {word: lines[language, word] for word in words}))
+        for language, words in entries.items()
+    }

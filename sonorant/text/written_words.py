@@ -1,0 +1,88 @@
+"""Which phonemes speak which word of the text as it is written: "1984" is one written word and three spoken ones.
+
+A frontend tells of each spoken word which characters it is spoken for; a written word is what stands between spaces."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from sonorant.text.frontend import NOTHING_GIVEN, PAUSES, GivenSounds, SpokenText
+
+_TOKEN = re.compile(r"[^\s–—]+[–—]*|[–—]+")
+"""What stands between spaces; a long dash also divides words."""
+_EDGES = "\"'“”„‘’‚«»‹›()[]{}<>¿¡*_.,;:!?…。！？–—"
+"""Marks around a word that are no part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenWord:
+    """A word of the text, and the phonemes that speak it."""
+
+    text: str
+    """Without the marks around it: `else` of `else?"`."""
+    written: str
+    """With them, and with what stands behind it and is not spoken."""
+    first: int
+    """Its first character in the text, from 0."""
+    last: int
+    """The character after its last one; marks around it excluded."""
+    phonemes: tuple[int, int] = (0, 0)
+    """The first of its phonemes in the phrase, from 0, and the one after the last."""
+
+    def moved(self, phonemes: int) -> WrittenWord:
+        """The same, so many phonemes later."""
+        return replace(self, phonemes=(self.phonemes[0] + phonemes, self.phonemes[1] + phonemes))
+
+
+def place_words(
+    text: str, first: int, sentences: Sequence[SpokenText], given: GivenSounds = NOTHING_GIVEN
+) -> list[tuple[WrittenWord, ...]]:
+    """The written words of each sentence that a frontend made of `text`, which begins at character `first` and in which
+    `given` stand for phonemes. The units of the sentences have their spans in `text`.
+
+    What is not spoken stands with the word before it, in `written`. Written words that are spoken across each other are
+    one word: `$5 million`, said as "five million dollars".
+    """
+    tokens = list(_TOKEN.finditer(text))
+    spoken = [
+        (sentence, unit)
+        for sentence, found in enumerate(sentences)
+        for unit in found.units
+        if unit.after > unit.first and found.phonemes[unit.first].symbol not in PAUSES
+    ]
+    starts = [token.start() for token in tokens]
+    owners = list(accumulate((max(bisect_right(starts, unit.start) - 1, 0) for _, unit in spoken), max))
+    heard = {
+        number
+        for _, unit in spoken
+        for number in range(bisect_right(starts, unit.start) - 1, bisect_left(starts, unit.end))
+    }
+    placed: list[list[WrittenWord]] = [[] for _ in sentences]
+    latest: list[WrittenWord] = []
+    before = ""
+    for number, token in enumerate(tokens):
+        written = "".join(given[c].written if c in given else c for c in token[0])
+        bare = token[0].strip(_EDGES) or token[0]
+        start = token.start() + token[0].index(bare)
+        own = [each for each, owner in zip(spoken, owners, strict=True) if owner == number]
+        if own:
+            sentence, unit = own[0]
+            after = [one.after for place, one in own if place == sentence][-1]
+            latest = placed[sentence]
+            name = "".join(given[c].written if c in given else c for c in bare)
+            places = first + start, first + start + len(bare)
+            latest.append(WrittenWord(name, before + written, *places, (unit.first, after)))
+            before = ""
+        elif latest:
+            word = replace(latest[-1], written=f"{latest[-1].written} {written}")
+            if number in heard:
+                last = start + len(bare)
+                word = replace(word, text=text[word.first - first : last], last=first + last)
+            latest[-1] = word
+        else:
+            before += written + " "
+    return [tuple(words) for words in placed]
