@@ -155,7 +155,7 @@ def test_silence_has_the_same_codes_whatever_the_line_of_pitch_says() -> None:
 def test_int8_leaves_the_codes_and_the_pitch_in_float() -> None:
     codec, known = codec_of(), known_of(2, 20)
     names = quantizable(codec)
-    assert any(name.startswith("decoder.stack") for name in names) and not {"decoder.expand", "decoder.out"} & {*names}
+    assert any(name.startswith("decoder.stack") for name in names) and "decoder.out" not in names
     assert all(name.startswith("decoder.") for name in names)
     before, heard = codec.encode(known), codec(driven(known))
     quantize_layers(codec, names)

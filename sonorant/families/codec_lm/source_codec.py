@@ -26,9 +26,8 @@ class SourceCodec(Codec):
     that is still wrong would make every spectrum wrong; in speech they follow the decoded one.
     """
 
-    float_parts = (*Codec.float_parts, "decoder.expand", "decoder.out")
-    """Both ends of what makes frames stay float too. The values of codes lie at the ends of int8's range, where sums of
-    kernels without VNNI overflow; and errors of pitch add up over a sentence."""
+    float_parts = (*Codec.float_parts, "decoder.out")
+    """Pitch stays float too: its errors add up over a sentence."""
     decoder: "SourceDecoder"
 
     @property
