@@ -137,7 +137,8 @@ def test_a_lexicon_is_kept_by_hash_and_spoken_by(with_lexicon: Path, voice_bundl
     assert read.description.frontend.rules == Voice.load(with_lexicon).frontend.rules
     said = Voice.load(with_lexicon, threads=1).say("One apple.")
     np.testing.assert_array_equal(said, Voice.load(voice_bundle, threads=1).say("One [[m ˈi n]]."))
-    ship(read, {"variant": "fp32", "runtime": "onnxruntime", "table": []}, tmp_path / "shipped")
+    row = {"candidate": "onnxruntime/fp32", "passed": True}
+    ship(read, {"variant": "fp32", "runtime": "onnxruntime", "table": [row]}, tmp_path / "shipped")
     np.testing.assert_array_equal(said, Voice.load(tmp_path / "shipped", threads=1).say("One apple."))
     (with_lexicon / "lexicon.txt").write_text("[en-us]\napple\tm ˈi m\n", encoding="utf-8")
     with pytest.raises(SonorantError, match=r"lexicon\.txt: damaged"):

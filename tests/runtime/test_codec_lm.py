@@ -209,7 +209,7 @@ def test_no_part_waits_for_more_steps_than_its_samples_depend_on(voice: Voice, l
 
 
 def test_parts_of_later_sentences_wait_for_no_more_either(voice: Voice) -> None:
-    steps, tokens = count_steps(voice), tokens_of(voice, SENTENCE).astype(np.int64)
+    steps, tokens = count_steps(voice), tokens_of(voice, f"{SENTENCE} {SENTENCE}").astype(np.int64)
     parts = voice.speaking.parts(tokens, Manner(whole=False, decoding=ONCE), Allowance(Limits()), first=False)
     behind = voice.speaking.sounding.lookahead + voice.description.decoding.codebooks - 1
     for number in (1, 2):
