@@ -30,6 +30,8 @@ MOST_WRONG_HELD_OUT = 12
 _AND = re.compile(r"\b(hundred|thousand|million) and (?=\w)(?!cents)")
 _SOUND = re.compile(r"(\w+)\{(.+?)\}")
 
+SHORT = {"every": 10}
+
 Speak = Callable[[str], tuple[str, list[str]]]
 """A text to its words, and to the phonemes of each word without stress."""
 
@@ -132,7 +134,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="judge every Nth form alone")
     parser.add_argument("--wrong", action="store_true", help="print each form of the suite that is spoken wrong")
     parser.add_argument("--wrong-held-out", action="store_true", help="those held out too: then they are so no longer")
-    arguments = options(parser, {"every": 10})
+    arguments = options(parser, SHORT)
     rules = {number: load_frontend("gruut", "en-us", rules=number) for number in (1, 2)}
     systems = {"gruut alone": gruut_alone, "rules 1": by_frontend(rules[1]), "rules 2": by_frontend(rules[2])}
     result: dict[str, Any] = {}

@@ -187,7 +187,9 @@ def test_a_recogniser_that_lacks_the_language_is_not_run_by_name(
 ) -> None:
     rows = corpus_of(tmp_path, 4)
     monkeypatch.setattr(
-        sys.modules["sonorant.audit.texts"], "load_frontend", lambda name, language: load_frontend(name, "en-us")
+        sys.modules["sonorant.audit.texts"],
+        "load_with_lexicon",
+        lambda name, language, lexicon: load_frontend(name, "en-us"),
     )
     write_manifest(tmp_path / "prepared/manifest.jsonl", [replace(row, language="de-de") for row in rows])
     summary = run_stage(tmp_path, replace(CONFIG, sources=("pocketsphinx",)))

@@ -78,7 +78,7 @@ def test_settings_are_written_as_they_are_read_and_other_lines_stay(tmp_path: Pa
         "acoustic.channels": 96,
         "codec.levels": [8, 8, 8],
         "train_acoustic.precision": "bf16",
-        "train_vocoder.adversarial": True,
+        "train_vocoder.adversarial": False,
         "prepare.decisions": "corpora/my file.csv",
         "promote.max_rtf.parallel": 0.01,
     }

@@ -19,7 +19,7 @@ def script_of(sentences: list[list[str]]) -> Script:
 
 def test_numbers_and_abbreviations_are_words_as_spoken_and_stay_as_written() -> None:
     script = read_script("Mr. Howison paid $5.50 in 1984 — really?\n\nHis dog, Lop-Ear, screamed", "en-us")
-    said = "mister howison paid five dollars fifty cents in nineteen eighty four really his dog lop ear screamed"
+    said = "mister howison paid five dollars and fifty cents in nineteen eighty four really his dog lop ear screamed"
     assert list(script.words) == said.split()
     place = {word: number for number, word in enumerate(script.words)}
     assert script.text(place["paid"], place["in"]) == "paid $5.50"

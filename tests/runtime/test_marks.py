@@ -26,7 +26,7 @@ def passages(voice: Voice, text: str) -> list[Passage]:
     marked = MarkedText([text], voice.frontend)
     marks = marks_of(voice.speaking)
     phrases = split_phrases(marked, voice.frontend, marked.given)
-    return [passage for phrase in phrases for passage in passages_of(phrase.spoken, marked, voice.symbols, marks)]
+    return [passage for phrase in phrases for passage in passages_of(phrase, marked, voice.symbols, marks)]
 
 
 def test_a_marked_pause_is_silence_of_its_length(any_voice: Voice) -> None:

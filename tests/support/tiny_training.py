@@ -41,12 +41,12 @@ def tiny_codes(features: Path) -> Path:
     return out
 
 
-def tiny_recipe(kind: str, features: Path, **changes: Any) -> Recipe:
+def tiny_recipe(kind: str, features: Path, /, **changes: Any) -> Recipe:
     """The recipe of `tiny_job`."""
     return recipe_of(tiny_job(kind, features, features.parent, **changes))
 
 
-def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
+def tiny_job(kind: str, features: Path, folder: Path, /, **changes: Any) -> Job:
     """Training of a tiny model of `kind` in `folder`, with `changes` to its settings."""
     model, train = settings(kind, **changes)
     return Job(
@@ -62,7 +62,7 @@ def tiny_job(kind: str, features: Path, folder: Path, **changes: Any) -> Job:
     )
 
 
-def settings(kind: str, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def settings(kind: str, /, **changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Model and training settings of a tiny model of `kind`."""
     train: dict[str, Any] = {
         "steps": 8, "micro_batches_per_step": 2, "learning_rate": 2e-3, "warmup_steps": 2, "weight_decay": 0.01,

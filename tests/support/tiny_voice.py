@@ -69,6 +69,7 @@ def write_trained_codec_lm(
         "codec": {"codebooks": 2, "codes": 15, "stride": 2, "sha256": sha256_file(folder / "codec" / "weights.pt")},
         "pace": {"frames_per_phoneme": {"median": 2.0, "p99": 4.0}},
     }
+    torch.manual_seed(seed)  # so that its weights do not depend on the codec's size
     model = build(language_model)
     with torch.no_grad():
         # logits of the first weights hardly differ: more, and what is said follows from what was said

@@ -21,7 +21,7 @@ from tests.training.trainings import ALONE, trainer_of
 pytestmark = pytest.mark.usefixtures("alone")
 
 
-def trained(kind: str, features: Path, run: Path, **changes: Any) -> Trainer:
+def trained(kind: str, features: Path, run: Path, /, **changes: Any) -> Trainer:
     trainer = trainer_of(tiny_recipe(kind, features, **changes), run)
     assert trainer.train() == "finished"
     return trainer

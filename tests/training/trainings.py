@@ -29,7 +29,7 @@ def trainer_of(recipe: Recipe, run: Path, fingerprint: str = "f", device: str = 
     return Trainer(recipe, Ranks(0, 1, 0, torch.device(device)), RunDirectory(run), fingerprint)
 
 
-def step_of(kind: str, features: Path, **changes: Any) -> TrainStep:
+def step_of(kind: str, features: Path, /, **changes: Any) -> TrainStep:
     """The step of a tiny model in this process."""
     return TrainStep(tiny_recipe(kind, features, **changes), ALONE, Stopwatch())
 
