@@ -230,13 +230,13 @@ def test_words_are_lit_while_they_are_spoken(
         [own] = [word for word in words if word.text == text_lit]
         assert own.start - 0.01 <= at - began - 0.05 <= own.end + 0.2
     assert browser.run(LIT) == []
-    browser.driver.find_element(By.ID, "stop").click()
-    until(browser, "return document.getElementById('spoken').textContent === ''")
+    speak(browser, "Two.")
+    until(browser, "return document.getElementById('spoken').textContent === 'Two.'")
     assert browser.complaints() == []
 
 
 def test_a_voice_that_does_not_tell_says_so_in_place_of_lit_words(opened: Browser) -> None:
-    opened.run("player.untimed = arguments[0]", "this voice has no pointer")
+    opened.run("player.untimed = arguments[0]; place = () => {}", "this voice has no pointer")
     speak(opened, "Hello.")
     heard(opened)
     assert line(opened, "spoken") == "(this voice has no pointer)"
