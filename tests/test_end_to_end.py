@@ -23,7 +23,7 @@ from sonorant.training.run_directory import read_metrics
 from tests.support.pipeline import ROOT, TINY, Project, by_section, copy_of_this_project, git
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # whole pipelines: minutes each, more on a busy machine
 
 for needed in ("dvc", "mlflow", "prefect", "pocketsphinx"):
     pytest.importorskip(needed)

@@ -12,7 +12,7 @@ from tests.support.pipeline import git
 from tests.support.processes import processes_of
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # whole pipelines: minutes each, more on a busy machine
 Make, Run = Callable[..., Path], Callable[..., Any]
 
 
