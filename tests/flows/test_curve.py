@@ -163,6 +163,7 @@ def test_a_curve_that_is_stopped_and_gone_on_with_repeats_and_loses_nothing(
     assert "would bring" in project.run(CURVE, "show", "--more", "60")
     status, printed = project.attempt(CURVE, "show", "--more", "61")
     assert status == 1 and "give at most 60" in printed
+    (project.root / "corpora/demo").mkdir(parents=True)
     (project.root / "corpora/demo/more.txt").write_text("Another prompt.\n")
     status, printed = project.attempt(*command)
     assert status == 1 and "began with the files of corpus.path" in printed and "another name" in printed
