@@ -21,8 +21,11 @@ from sonorant.files import read_json, write_json
 from sonorant.training.recipe import Phase, Tensors
 from sonorant.training.telemetry.stopwatch import Stopwatch
 
-ALLOCATION_FAILED = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-"""In RuntimeErrors of torch's CPU allocator and of CUDA's libraries."""
+ALLOCATION_FAILED = (
+    *("can't allocate memory", "could not create a primitive"),
+    *("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"),
+)
+"""In RuntimeErrors of torch's CPU allocator, of oneDNN, which gives no reason, and of CUDA's libraries."""
 
 
 @dataclass(frozen=True)
