@@ -149,7 +149,7 @@ def _own_weights(graph: onnx.GraphProto) -> None:
         copy.name = f"{name}.{len(graph.initializer)}"
         return str(copy.name)
 
-    nodes: list[onnx.NodeProto] = []
+    ordered = onnx.GraphProto()
     for node in graph.node:
         if node.output[0] in weights:
             continue  # each goes before the nodes that take it
@@ -161,14 +161,13 @@ def _own_weights(graph: onnx.GraphProto) -> None:
                     if constant < len(weight.input):
                         weight.input[constant] = own(weight.input[constant])
                 if value in taken:
-                    weight.name = weight.output[0] = f"{value}.{len(nodes)}"
+                    weight.name = weight.output[0] = f"{value}.{len(ordered.node)}"
                 taken.add(value)
                 node.input[place] = weight.output[0]
-                nodes.append(weight)
-        nodes.append(node)
-    copies = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
+                ordered.node.append(weight)
+        ordered.node.append(node)
+    graph.ClearField("node")
+    graph.node.extend(ordered.node)
 
 
 @contextlib.contextmanager

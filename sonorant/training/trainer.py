@@ -98,12 +98,7 @@ class Trainer:
             profile.next()
             self.proof.ledger.note(self.trained.computed)
             if self._due(self.config.log_every):
-                with self.stopwatch("logging"):
-                    row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
-                    progress.show(self.step, row)
-                    self._log(row)
-                    if self.ranks.first and self.meter.judgement.changed:
-                        self.run.write_health(self.step, self.meter.judgement.as_json())
+                self._log_step(taken, progress)
                 self._refuse_divergence(taken["norms"])
             if self._due(self.config.validate_every):
                 self._log(self.validate())
@@ -126,6 +121,14 @@ class Trainer:
         if self.why:
             self._say(f"{self.recipe.name}: {self.why}")
         return "finished" if self.ended else "stopped"
+
+    def _log_step(self, taken: dict[str, Tensors], progress: Progress) -> None:
+        with self.stopwatch("logging"):
+            row = self.meter.read(self.step, self.epoch, taken["losses"], taken["norms"])
+            progress.show(self.step, row)
+            self._log(row)
+            if self.ranks.first and self.meter.judgement.changed:
+                self.run.write_health(self.step, self.meter.judgement.as_json())
 
     @property
     def ended(self) -> bool:
