@@ -1,14 +1,11 @@
 """`sonorant curve`: would more recordings help? The same training on fewer minutes, and a curve through the voices."""
 
 import argparse
-import signal
 from typing import Any
 
-from flows.own_prefect import use_own_prefect
-from flows.tune import count_of
+from flows.tune import count_of, run_commands
 from flows.tuning.sizes import MORE, REPORT, SIZES, STUDY
 from sonorant.errors import SonorantError
-from sonorant.say import end_cleanly_on_sigterm
 from tasks import check_params
 from tasks.stage import run
 
@@ -24,22 +21,8 @@ The same command goes on where it was stopped. docs/recordings.md says how to re
 
 def main() -> None:
     """Read the command line and do what it says."""
-    parser = argparse.ArgumentParser(
-        prog="sonorant curve",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_add_run, _add_show):
-        add(commands)
-    arguments = parser.parse_args()
-    use_own_prefect()
-    end_cleanly_on_sigterm()  # Prefect hands the signal on when the flow has ended; its own server must end too
-    try:
-        arguments.run(arguments)
-    except KeyboardInterrupt:  # the workers have given their trials back
-        raise SystemExit(128 + signal.SIGINT) from None
+    assert __doc__
+    run_commands("sonorant curve", __doc__, EXAMPLES, (_add_run, _add_show))
 
 
 def _add_run(commands: Any) -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,17 @@ SONORANT_TUNING_STORAGE names a database for several machines (default: runs/tun
 
 def main() -> None:
     """Read the command line and do what it says."""
+    assert __doc__
+    run_commands("sonorant tune", __doc__, EXAMPLES, (_add_run, _add_status, _add_compare, _add_apply))
+
+
+def run_commands(prog: str, description: str, examples: str, adders: Sequence[Callable[[Any], None]]) -> None:
+    """Run the command of the command line; each of `adders` adds one to the subparsers, with `run` as its function."""
     parser = argparse.ArgumentParser(
-        prog="sonorant tune", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for add in (_add_run, _add_status, _add_compare, _add_apply):
+    for add in adders:
         add(commands)
     arguments = parser.parse_args()
     use_own_prefect()
