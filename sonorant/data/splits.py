@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -99,9 +99,9 @@ def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
     Only texts with three words in a row in common are compared, and the distance is Levenshtein's over words, so the
     time grows with the number of texts, not with its square.
     """
-    holders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:
-        for shingle in _shingles(text):
+        for shingle in _shingles(text) & holders.keys():
             holders[shingle].append(text)
     found = []
     for text in sorted(held_out):
