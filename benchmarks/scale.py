@@ -11,7 +11,7 @@ their number. `--sizes` and `--file-sizes` choose the sizes of either.
 Of each step: CPU time, the most memory beside what the process held before, and files left, for each utterance. The
 claim: from one size to the next none of them grows by more than 20 %. Fixed costs make small corpora dearer, which is
 no fault; what is below a microsecond, 200 bytes or a hundredth of a file an utterance is not told apart from nothing.
-A step that is short is measured several times, and the least counts: other work can only add. What
+CPU time is the least of several measurements of a short step: other work can only add. What
 45 million utterances (100,000 hours) would take is extrapolated from the largest size, and says so.
 
 Not measured: DVC and MLflow, recognisers, the audit, training itself; several machines.
@@ -39,9 +39,6 @@ GROWTH = 1.2
 """Most that an utterance may cost of what it costs in the next smaller corpus."""
 FLOORS = {"cpu_us": 1.0, "bytes": 200.0, "files": 0.01}
 """Costs of an utterance that are not told apart from nothing."""
-LONG_ENOUGH = 5.0
-"""CPU seconds from which a step is measured once."""
-REPEATED = 3
 SHORT = {"sizes": [100, 200], "file_sizes": [20, 40]}
 
 Costs = dict[str, float | None]
@@ -49,15 +46,12 @@ Costs = dict[str, float | None]
 
 
 def measure(step: str, utterances: int, folder: Path) -> Costs:
-    """The costs of a step for each utterance, the least of several measurements of a short one."""
-    runs: list[dict[str, float | None]] = []
-    while len(runs) < REPEATED and (not runs or (runs[-1]["cpu_seconds"] or 0.0) < LONG_ENOUGH):
-        runs.append(ask("benchmarks.scale_steps", step, job=asdict(Job(utterances=utterances, folder=str(folder)))))
-    known = [run["bytes"] for run in runs if run["bytes"] is not None]
+    """The costs of a step for each utterance."""
+    found = ask("benchmarks.scale_steps", step, job=asdict(Job(utterances=utterances, folder=str(folder))))
     return {
-        "cpu_us": round(1e6 * min(run["cpu_seconds"] or 0.0 for run in runs) / utterances, 3),
-        "bytes": round(min(known) / utterances, 1) if known else None,
-        "files": round(max(run["files"] or 0.0 for run in runs) / utterances, 4),
+        "cpu_us": round(1e6 * found["cpu_seconds"] / utterances, 3),
+        "bytes": None if found["bytes"] is None else round(found["bytes"] / utterances, 1),
+        "files": round(found["files"] / utterances, 4),
     }
 
 
