@@ -2,11 +2,11 @@
 
     python -m benchmarks.scale
 
-Synthetic corpora of 10,000, 100,000 and 1,000,000 utterances go through every step between recordings and training
-(`benchmarks/scale_steps.py`), each step in a process of its own. Steps on rows (manifest, splits, summary, index, plan,
-ledger, prompts) work on manifests and indexes with all that real ones hold. Steps on files (import, `prepare`,
-`features`, reading, codes) work on recordings of half a second; how much longer real ones take is in the audio, not in
-their number. `--sizes` and `--file-sizes` choose the sizes of either.
+Synthetic corpora of 10,000, 100,000 and 1,000,000 utterances go through every step between recordings and training,
+each step in a process of its own. Steps on rows (`scale_rows.py`: manifest, splits, summary, index, plan, ledger,
+prompts) work on manifests and indexes with all that real ones hold. Steps on files (`scale_files.py`: import,
+`prepare`, `features`, reading, codes) work on recordings of half a second; how much longer real ones take is in the
+audio, not in their number. `--sizes` and `--file-sizes` choose the sizes of either.
 
 Of each step: CPU time, the most memory beside what the process held before, and files left, for each utterance. The
 claim: from one size to the next none of them grows by more than 20 %. Fixed costs make small corpora dearer, which is
@@ -30,7 +30,9 @@ from tqdm import tqdm
 
 from benchmarks.processes import ask
 from benchmarks.report import command, finish, options
-from benchmarks.scale_steps import ON_FILES, ON_ROWS, Job
+from benchmarks.scale_files import ON_FILES
+from benchmarks.scale_rows import ON_ROWS
+from benchmarks.scale_worker import Job
 
 SIZES = (10_000, 100_000, 1_000_000)
 WANTED = 45_000_000
@@ -47,7 +49,7 @@ Costs = dict[str, float | None]
 
 def measure(step: str, utterances: int, folder: Path) -> Costs:
     """The costs of a step for each utterance."""
-    found = ask("benchmarks.scale_steps", step, job=asdict(Job(utterances=utterances, folder=str(folder))))
+    found = ask("benchmarks.scale_worker", step, job=asdict(Job(utterances=utterances, folder=str(folder))))
     return {
         "cpu_us": round(1e6 * found["cpu_seconds"] / utterances, 3),
         "bytes": None if found["bytes"] is None else round(found["bytes"] / utterances, 1),
