@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import hashlib
 import json
 import os
@@ -67,12 +68,12 @@ def _flush_file_system(folder: Path) -> bool:
         return False
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if syncfs(descriptor):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), str(folder))
+        number = ctypes.get_errno() if syncfs(descriptor) else 0
     finally:
         os.close(descriptor)
-    return True
+    if number and number not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        raise OSError(number, os.strerror(number), str(folder))
+    return not number
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from sonorant.data.array_file import ArrayFile, array_hash, content_hash
 from sonorant.data.index import Index
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree
+from sonorant.formerly import store_hash_of_version_2
 
 VERSION = 3
 """Version of the store's layout; a reader refuses any other."""
@@ -145,6 +146,13 @@ class FeatureStore:
 def store_hash(path: Path) -> str:
     """Hex SHA-256 of the store at `path`: of its header, which holds the hashes of the arrays and of the index."""
     return sha256_tree([path / HEADER])
+
+
+def former_hash(path: Path) -> str:
+    """The hash that the store at `path` had when stores had version 2: its content is the same."""
+    header = read_json(path / HEADER)
+    index = Index.open(path, header["index"])
+    return store_hash_of_version_2(header, (index.row(i) | index.place(i) for i in range(len(index))))
 
 
 def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> ArrayFile:

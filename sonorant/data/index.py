@@ -30,6 +30,7 @@ COLUMNS = {
 FOLDER = "index"
 FILES = tuple(f"{FOLDER}/{name}.npy" for name in COLUMNS)
 """Within the store."""
+_REPAIR = "run: dvc repro features"
 
 
 class Ids(Sequence[str]):
@@ -72,19 +73,9 @@ class Index:
 
         Raises SonorantError if a column is missing or not the one that was written.
         """
-        columns = {}
-        for name, file in zip(COLUMNS, FILES, strict=True):
-            try:
-                columns[name] = np.load(store / file, mmap_mode="r").view(np.ndarray)
-            except FileNotFoundError:
-                raise SonorantError(f"{store / file}: no such file; run: dvc repro features") from None
-            except (OSError, ValueError, EOFError) as error:
-                reason = " ".join(str(error).split())
-                raise SonorantError(
-                    f"{store / file}: truncated or damaged ({reason}); run: dvc repro features"
-                ) from None
+        columns = {name: _mapped(store / file) for name, file in zip(COLUMNS, FILES, strict=True)}
         if content_hash([array_hash(store / file) for file in FILES]) != content:
-            raise SonorantError(f"{store / FOLDER}: not what the header was written for; run: dvc repro features")
+            raise SonorantError(f"{store / FOLDER}: not what the header was written for; {_REPAIR}")
         return cls(columns)
 
     def __len__(self) -> int:
@@ -94,6 +85,20 @@ class Index:
         """What is known of utterance `i`, as `write_index` takes it."""
         numbers = ("split", "speaker", "frames", "tokens")
         return {"id": self.ids[i], **{name: int(getattr(self, name)[i]) for name in numbers}}
+
+    def place(self, i: int) -> dict[str, int]:
+        """Where utterance `i` begins."""
+        return {"first_frame": int(self.first_frame[i]), "first_token": int(self.first_token[i])}
+
+
+def _mapped(column: Path) -> np.ndarray:
+    try:
+        return np.load(column, mmap_mode="r").view(np.ndarray)
+    except FileNotFoundError:
+        raise SonorantError(f"{column}: no such file; {_REPAIR}") from None
+    except (OSError, ValueError, EOFError) as error:
+        reason = " ".join(str(error).split())
+        raise SonorantError(f"{column}: truncated or damaged ({reason}); {_REPAIR}") from None
 
 
 class IndexWriter:

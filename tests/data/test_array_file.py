@@ -1,8 +1,8 @@
 """Rows read by place are those that were written, wherever they are read from, and a file that was cut off is told."""
 
 import os
-import pickle
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sonorant.data.array_file import ArrayFile, ArrayWriter, array_hash
-from sonorant.data.index import COLUMNS, FILES, Ids, Index, IndexWriter, write_index
+from sonorant.data.index import FILES, Ids, Index, IndexWriter, write_index
 from sonorant.errors import SonorantError
 
 
@@ -32,13 +32,11 @@ def test_what_grew_by_appending_is_the_file_that_numpy_writes(written: tuple[Pat
 
 
 @given(first=st.integers(0, 60), count=st.integers(0, 60))
-def test_rows_are_those_of_a_slice(first: int, count: int) -> None:
-    path, rows = Path("/dev/shm" if Path("/dev/shm").is_dir() else "/tmp") / f"rows-{os.getpid()}.npy", np.arange(50)
+def test_rows_are_those_of_a_slice(first: int, count: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path, rows = tmp_path_factory.mktemp("rows") / "rows.npy", np.arange(50)
     np.save(path, rows)
-    try:
-        file = ArrayFile(path)
-    finally:
-        path.unlink()  # what is open is read to the end
+    file = ArrayFile(path)
+    path.unlink()  # what is open is read to the end
     for _ in range(2):
         assert np.array_equal(file.read(first, count), rows[first : first + count])
         file.hold()
@@ -62,7 +60,9 @@ def test_a_file_that_is_cut_off_while_it_is_open_is_told_and_no_bus_error(writte
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"\0", lambda data: data[:40]])
-def test_a_file_of_another_length_than_it_says_is_refused(change, written: tuple[Path, np.ndarray]) -> None:
+def test_a_file_of_another_length_than_it_says_is_refused(
+    change: Callable[[bytes], bytes], written: tuple[Path, np.ndarray]
+) -> None:
     path, _ = written
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(ValueError, match=r"bytes of data|EOF|expected"):
@@ -121,12 +121,11 @@ def test_an_index_is_written_in_memory_that_does_not_grow(tmp_path: Path) -> Non
         assert len(index) == number and opened < 100_000
         assert sum((store / file).stat().st_size - 128 for file in FILES) == number * (6 * 8 + 1 + 8)
     assert sizes[1] < sizes[0] + 50_000
-    assert len(COLUMNS) == 8
 
 
 def test_an_index_of_other_content_is_refused(tmp_path: Path) -> None:
     rows = [{"id": "a", "split": 0, "speaker": 0, "frames": 3, "tokens": 2}]
     content = write_index(tmp_path, rows)
-    assert pickle.dumps(Index.open(tmp_path, content).row(0)) == pickle.dumps(rows[0])
+    assert Index.open(tmp_path, content).row(0) == rows[0]
     with pytest.raises(SonorantError, match="index: not what the header was written for; run: dvc repro features"):
         Index.open(tmp_path, "0" * 64)
