@@ -145,21 +145,27 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """Parse one JSON object a line. Raises SonorantError naming file and line."""
+    return list(iterate_jsonl(path))
+
+
+def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """As `read_jsonl`, but one line after the other, so that a long file is never in memory as a whole."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        file = path.open("rb")
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run the stage that writes it (dvc repro)") from None
-    except UnicodeDecodeError as error:
-        raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise SonorantError(f"{path}:{number}: not valid JSON ({error})") from None
-    return rows
+    with file:
+        before = 0
+        for number, line in enumerate(file, 1):  # of bytes: only a line feed ends a line
+            try:
+                text = line.decode("utf-8")
+                if text.strip():
+                    yield json.loads(text)
+            except UnicodeDecodeError as error:
+                raise SonorantError(f"{path}: not UTF-8 (byte {before + error.start}); save it as UTF-8") from None
+            except json.JSONDecodeError as error:
+                raise SonorantError(f"{path}:{number}: not valid JSON ({error})") from None
+            before += len(line)
 
 
 def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:

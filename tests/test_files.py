@@ -7,7 +7,8 @@ import pytest
 
 from sonorant import files
 from sonorant.audio.wav import write_wav
-from sonorant.files import atomic_file, atomic_folder, read_jsonl, write_jsonl, write_text
+from sonorant.errors import SonorantError
+from sonorant.files import atomic_file, atomic_folder, iterate_jsonl, read_jsonl, write_jsonl, write_text
 from tests.support.folders import contents
 
 
@@ -130,3 +131,23 @@ def test_what_is_written_again_never_changes_a_link_of_it(tmp_path: Path) -> Non
                 file.chmod(0o444)
     assert [file.read_text() for file in cached] == ["before", "before"]
     assert [(tmp_path / name).read_text() for name in ("out/one.txt", "two.txt")] == ["after", "after"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"a": 1}\n\n{"b": \n', "rows.jsonl:3: not valid JSON"),
+        (b'{"a": "\xc3\xa4"}\n{"b": "\xe4"}\n', r"not UTF-8 \(byte 19\)"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(data: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_bytes(data)
+    rows = iterate_jsonl(tmp_path / "rows.jsonl")
+    assert "a" in next(rows), "what stands before it has been read"
+    with pytest.raises(SonorantError, match=message):
+        next(rows)
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"a": "one\u2028two"}\r\n \n{"b": 2}', encoding="utf-8", newline="")
+    assert read_jsonl(tmp_path / "rows.jsonl") == [{"a": "one\u2028two"}, {"b": 2}]

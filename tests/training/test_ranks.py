@@ -62,3 +62,17 @@ def test_a_rank_that_is_silent_is_not_waited_for_forever(two: list[Ranks], monke
     monkeypatch.setattr(ranks, "SILENCE", 0.1)
     with pytest.raises(RuntimeError, match=PEER_GONE.pattern):
         two[0].after(None)
+
+
+class Gone:
+    """A store whose rank has ended."""
+
+    def add(self, key: str, amount: int) -> int:
+        raise dist.DistNetworkError("recvValue failed")
+
+
+def test_a_store_that_is_gone_is_a_peer_that_is_gone(two: list[Ranks], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", Gone)
+    monkeypatch.setattr(ranks, "BEAT", 0.01)
+    with pytest.raises(RuntimeError, match=PEER_GONE.pattern):
+        two[1].after(lambda: time.sleep(0.1))

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ from sonorant.errors import SonorantError
 Result = TypeVar("Result")
 BEAT = 5.0
 """Seconds between signs of life of a rank at work that the others wait for."""
-SILENCE = 120.0
+SILENCE = 900.0
 """Seconds without any after which it counts as gone."""
 
 
@@ -92,11 +92,18 @@ class Ranks:
 
         In a collective, those who wait would end with an error after the group's timeout. So they ask the group's store
         instead, where a rank at work shows that it lives. Every rank must call it. Raises RuntimeError if nobody who is
-        waited for has been heard of for `SILENCE` seconds.
+        waited for has been heard of for `SILENCE` seconds, or if the store is gone.
         """
         store = dist.distributed_c10d._get_default_store()
         with _beating(lambda: store.add("after/beats", 1)):
             result = work() if work else None
+        try:
+            self._wait_for_all(store)
+        except dist.DistNetworkError as error:
+            raise RuntimeError("Connection closed by peer: rank 0, which holds the store") from error
+        return result
+
+    def _wait_for_all(self, store: dist.Store) -> None:
         own = store.add("after/done", 1)
         everyone = -(-own // self.world_size) * self.world_size  # of this call, and of all before it
         heard, beats, pause = time.monotonic(), -1, 0.01
@@ -107,7 +114,6 @@ class Ranks:
                 raise RuntimeError("Timed out waiting for a rank that is silent")
             time.sleep(pause)
             pause = min(2 * pause, 1.0)
-        return result
 
     def share(self, data: bytes | None) -> bytes | None:
         """Return rank 0's `data` on every rank, for nodes that do not share its disk."""
@@ -128,8 +134,9 @@ def _beating(beat: Callable[[], object]) -> Iterator[None]:
     done = threading.Event()
 
     def keep_beating() -> None:
-        while not done.wait(BEAT):
-            beat()
+        with suppress(RuntimeError):  # the store is gone: whoever waits will say so
+            while not done.wait(BEAT):
+                beat()
 
     thread = threading.Thread(target=keep_beating, daemon=True)
     thread.start()
