@@ -158,7 +158,7 @@ def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
         before = 0
         for number, line in enumerate(file, 1):  # of bytes: only a line feed ends a line
             try:
-                text = line.decode("utf-8")
+                text = line.decode("utf-8").removesuffix("\n")
                 if text.strip():
                     yield json.loads(text)
             except UnicodeDecodeError as error:
