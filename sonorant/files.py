@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import errno
 import hashlib
 import json
 import os
@@ -11,6 +12,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,16 +35,63 @@ def flush_to_disk(path: Path) -> None:
         os.close(descriptor)
 
 
+_MANY = 100
+"""Files from which flushing the whole file system once is sooner done than an fsync of each, some milliseconds."""
+_unfinished: set[Path] = set()
+"""Folders of `atomic_folder` that this process is filling."""
+
+
+def flush_tree(folder: Path) -> None:
+    """Flush all files and folders below `folder` to disk; of many, the file system that they are on."""
+    many = next(islice(_below(folder), _MANY, None), None) is not None
+    if many and _flush_file_system(folder):
+        return
+    for path in chain(_below(folder), [folder]):
+        if path.is_file() or path.is_dir():
+            flush_to_disk(path)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as entries:  # of a corpus, millions: never in a list
+        for entry in entries:
+            yield Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(Path(entry.path))
+
+
+def _flush_file_system(folder: Path) -> bool:
+    """Flush all that is written of the file system of `folder`; False where the system cannot (no `syncfs`)."""
+    import ctypes
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        return False
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        number = ctypes.get_errno() if syncfs(descriptor) else 0
+    finally:
+        os.close(descriptor)
+    if number and number not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        raise OSError(number, os.strerror(number), str(folder))
+    return not number
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`; on success flush it and rename it to `path`, on error remove it."""
+    """Yield a temporary path beside `path`; on success flush it and rename it to `path`, on error remove it.
+
+    Within a folder of `atomic_folder`, nothing is flushed until all of it is.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
-        flush_to_disk(temporary)
+        alone = _unfinished.isdisjoint(path.resolve().parents)
+        if alone:
+            flush_to_disk(temporary)
         temporary.replace(path)
-        flush_to_disk(path.parent)
+        if alone:
+            flush_to_disk(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -54,16 +103,17 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
+    unfinished = temporary.resolve()
+    _unfinished.add(unfinished)
     try:
         yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                flush_to_disk(file)
+        flush_tree(temporary)
         if path.exists():
             shutil.rmtree(path)
         temporary.replace(path)
         flush_to_disk(path.parent)
     finally:
+        _unfinished.discard(unfinished)
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -89,26 +139,33 @@ def read_json(path: Path) -> Any:
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Write one JSON object a line, atomically."""
-    write_text(path, "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows))
+    with atomic_file(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """Parse one JSON object a line. Raises SonorantError naming file and line."""
+    return list(iterate_jsonl(path))
+
+
+def iterate_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """As `read_jsonl`, but one line after the other, so that a long file is never in memory as a whole."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        file = path.open("rb")
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; run the stage that writes it (dvc repro)") from None
-    except UnicodeDecodeError as error:
-        raise SonorantError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise SonorantError(f"{path}:{number}: not valid JSON ({error})") from None
-    return rows
+    with file:
+        before = 0
+        for number, line in enumerate(file, 1):  # of bytes: only a line feed ends a line
+            try:
+                text = line.decode("utf-8").removesuffix("\n")
+                if text.strip():
+                    yield json.loads(text)
+            except UnicodeDecodeError as error:
+                raise SonorantError(f"{path}: not UTF-8 (byte {before + error.start}); save it as UTF-8") from None
+            except json.JSONDecodeError as error:
+                raise SonorantError(f"{path}:{number}: not valid JSON ({error})") from None
+            before += len(line)
 
 
 def read_checked(path: Path, kind: type[Value], hint: str = "") -> Value:

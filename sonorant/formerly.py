@@ -1,10 +1,15 @@
 """Read files that an earlier Sonorant wrote: rename their old keys and log one line.
 
 Settings, voice bundles of schema version 3, trained models and checkpoints from before 2026-11 call codebooks `streams`
-and a receptive field `context`. Every function here returns current data unchanged.
+and a receptive field `context`. Every function that reads returns current data unchanged.
+
+Feature stores of before version 3 are not read, but their hash names trainings: it is told of a store of today.
 """
 
+import hashlib
+import json
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +47,31 @@ def current_voice(data: dict[str, Any], path: Path) -> dict[str, Any]:
     if isinstance(renewed.get("decoding"), dict):
         renewed["decoding"] = _renamed(renewed["decoding"], CODEBOOKS)
     return renewed
+
+
+def store_hash_of_version_2(header: dict[str, Any], rows: Iterable[dict[str, Any]]) -> str:
+    """The hash that a feature store had when its index was JSON, by which run directories of before are found.
+
+    Args:
+        header: of the store.
+        rows: id, split, speaker, first_frame, frames, first_token and tokens of each utterance.
+    """
+    kept = ("audio", "frontend", "symbols", "speakers", "mel_mean", "mel_std", "content")
+    described = _json({"version": 2, **{key: header[key] for key in kept}}) + "\n"
+    index, before = hashlib.sha256(b"["), "\n"
+    for row in rows:
+        order = {"id": row["id"], "split": header["splits"][row["split"]], "speaker": row["speaker"]}
+        order["language"] = header["frontend"]["language"]
+        order |= {key: row[key] for key in ("first_frame", "frames", "first_token", "tokens")}
+        index.update(f"{before}{_json([order])[2:-2]}".encode())
+        before = ",\n"
+    index.update(b"\n]\n")
+    names = {"header.json": hashlib.sha256(described.encode()).hexdigest(), "index.json": index.hexdigest()}
+    return hashlib.sha256("".join(f"{name}\0{digest}\n" for name, digest in names.items()).encode()).hexdigest()
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _renamed(data: Any, names: dict[str, str]) -> Any:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,41 +27,49 @@ def code_in_use() -> str:
     return sha256_tree([Path(sonorant.__file__).parent])[:16]
 
 
-def find_run(folder: Path, content: dict[str, Any], codec: dict[str, Any] | None) -> Path:
+def find_run(
+    folder: Path, content: dict[str, Any], codec: dict[str, Any] | None, former_data: Callable[[], str] | None = None
+) -> Path:
     """The run directory below `folder` for a training of `content`; it may not exist yet.
 
     Earlier versions of Sonorant named it differently, so theirs is recognised by its `job.json`. `codec`: the token
-    store's description of its codec, for recipes that learn codes.
+    store's description of its codec, for recipes that learn codes. `former_data`: what they called the data, which is
+    asked for only where they left a training of something else.
     """
     run = folder / fingerprint(content)
     if run.exists():
         return run
     for job_file in sorted(folder.glob("*/job.json")):
-        if re.fullmatch(r"[0-9a-f]{16}", job_file.parent.name) and _trains(job_file, content, codec):
+        if re.fullmatch(r"[0-9a-f]{16}", job_file.parent.name) and _trains(job_file, content, codec, former_data):
             return job_file.parent
     return run
 
 
-def _trains(job_file: Path, content: dict[str, Any], codec: dict[str, Any] | None) -> bool:
+def _trains(
+    job_file: Path, content: dict[str, Any], codec: dict[str, Any] | None, former_data: Callable[[], str] | None
+) -> bool:
     """Whether the training that `job_file` describes is the one of `content`."""
     try:
         job = read_json(job_file)
         provenance = job["provenance"]
-        codes = provenance.get("codes")
-        if content["codes"] and not codes and _learned(job_file.parent, codec):
-            codes = content["codes"]
+        data, codes = provenance["data"], provenance.get("codes")
         found = {
             "recipe": job["recipe"],
             "version": job.get("version", 1),
             "model": {CODEBOOKS.get(key, key): value for key, value in job["model"].items()},
             "train": in_use(job["train"]) | {"init_from": None},
             "initial": (provenance.get("init_from") or {}).get("sha256"),
-            "data": provenance["data"],
-            "codes": codes,
         }
     except (SonorantError, KeyError, TypeError, AttributeError):
         return False  # cannot be compared: leave it where it is
-    return found == content
+    if found | {"data": content["data"], "codes": content["codes"]} != content:
+        return False
+    former = data != content["data"]
+    if former and not (former_data and data == former_data()):
+        return False
+    if content["codes"] and (former or not codes) and _learned(job_file.parent, codec):
+        return True
+    return bool(codes == content["codes"])
 
 
 def _learned(run: Path, codec: dict[str, Any] | None) -> bool:

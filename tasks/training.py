@@ -3,11 +3,12 @@
 import argparse
 import os
 from dataclasses import asdict
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from sonorant.data.codes import CodeStore, code_hash
-from sonorant.data.features import FeatureStore, store_hash
+from sonorant.data.features import FeatureStore, former_hash, store_hash
 from sonorant.families import all_families, model_kind
 from sonorant.families.family import ModelKind
 from sonorant.tracking import stage_run
@@ -90,7 +91,7 @@ def train(
     # By content, not by name: an alias of the registry moves, and a file may change.
     initial_hash = initial.content() if initial else None
     content = _content(recipe, model, settings, hash_of(features), codes_hash, initial_hash)
-    node, run = Node.of(os.environ), find_run(runs / name, content, codec)
+    node, run = Node.of(os.environ), find_run(runs / name, content, codec, cache(partial(former_hash, features)))
     if fresh and node.first:
         run = _start_anew(run, content)
     job = Job(

@@ -1,5 +1,6 @@
 """dvc.yaml against the code: a stage that runs code it does not list would not be run again when that code changes."""
 
+import configparser
 import re
 from pathlib import Path
 
@@ -42,3 +43,9 @@ def test_every_section_of_params_belongs_to_a_stage_or_an_action() -> None:
 def test_a_stage_depends_on_the_params_its_task_reads(stage: str) -> None:
     read = set(re.findall(r'load\("(\w+)"', module(stage).read_text(encoding="utf-8")))
     assert read <= set(GRAPH[stage]["params"])
+
+
+def test_the_cache_links_and_copies_only_where_it_cannot() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / ".dvc" / "config")
+    assert config["cache"]["type"].strip('"') == "reflink,hardlink,copy"

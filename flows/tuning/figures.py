@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from flows.graph import Pipeline
+from sonorant.data.index import Index
 from sonorant.errors import SonorantError
 from sonorant.families import all_kinds
 from sonorant.files import did_you_mean, read_json
@@ -100,8 +101,9 @@ class Figure:
 
 
 def _minutes_in(features: Path) -> float:
-    audio = read_json(features / "header.json")["audio"]
-    frames = sum(row["frames"] for row in read_json(features / "index.json") if row["split"] == "train")
+    header = read_json(features / "header.json")
+    audio, index = header["audio"], Index.open(features, header["index"])
+    frames = index.frames[index.split == header["splits"].index("train")].sum()
     return float(frames) * audio["hop"] / audio["sample_rate"] / 60
 
 

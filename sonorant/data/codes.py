@@ -1,4 +1,4 @@
-"""Write, read and batch the token store: a codec's codes of each utterance of a feature store.
+"""Write and read the token store: a codec's codes of each utterance of a feature store.
 
 A folder: `header.json`, `codes.npy` int16 (sum F, G) and `frames.npy` int64 (U,), in the order of the feature store.
 Without codes it holds only a header that never changes, so no stage that depends on the folder runs again.
@@ -8,18 +8,16 @@ Shapes: U utterances, F code frames of one utterance, G codebooks."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import Dataset
 
-from sonorant.data.batches import Batch, UtteranceBatches, round_up
-from sonorant.data.features import FeatureStore, array_hash, content_hash, store_hash
-from sonorant.data.plan import MicroBatch
+from sonorant.data.array_file import ArrayFile, ArrayWriter, array_hash, content_hash
+from sonorant.data.features import FeatureStore, store_hash
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree, write_json
 from sonorant.formerly import current_model
@@ -70,8 +68,8 @@ class CodeStore:
         self.codebooks, self.codes_per_stream, self.stride = sizes
         self._features = features
         try:
-            self.frames = np.load(path / FRAMES)
-            self._codes = np.load(path / CODES, mmap_mode="r")
+            self.frames: NDArray[np.int64] = np.load(path / FRAMES, mmap_mode="r").view(np.ndarray)
+            self._codes = ArrayFile(path / CODES)
         except (OSError, ValueError, EOFError) as error:
             raise SonorantError(f"{path}: truncated or damaged ({' '.join(str(error).split())}); {_REPAIR}") from None
         if self.frames.shape != (len(features),) or self._codes.shape != (int(self.frames.sum()), self.codebooks):
@@ -80,7 +78,7 @@ class CodeStore:
 
     @classmethod
     def open(cls, path: Path, features: FeatureStore) -> CodeStore:
-        """Map the store at `path`, which must belong to `features`.
+        """Open the store at `path`, which must belong to `features`.
 
         Raises SonorantError, saying to run the stage again, for codes of other features, a family without codes,
         another version, and missing or truncated files.
@@ -100,7 +98,7 @@ class CodeStore:
 
     def codes(self, i: int) -> np.ndarray:
         """Codes int16 (F, G) of utterance `i`."""
-        return np.array(self._codes[self._first[i] : self._first[i] + self.frames[i]])
+        return self._codes.read(int(self._first[i]), int(self.frames[i]))
 
     def verify(self) -> None:
         """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
@@ -132,32 +130,26 @@ def write_no_codes(out: Path, family: str) -> None:
 def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, sha256: str) -> None:
     """Encode every utterance of `features` and write the store `out`, atomically. `sha256`: of the codec's weights.
 
-    Raises SonorantError naming an utterance whose number of code frames does not match the codec's stride.
+    Codes are written as they come, so memory does not grow with the corpus. Raises SonorantError naming an utterance
+    whose number of code frames does not match the codec's stride.
     """
     from tqdm import tqdm  # not needed where codes are only read
 
-    frames_U = -(-features.frames // codec.stride)
-    codes_FG = np.empty((int(frames_U.sum()), codec.codebooks), dtype=np.int16)
-    first = 0
-    for i, frames in enumerate(tqdm(frames_U.tolist(), desc="codes", unit="utterance")):
-        known_DT = np.ascontiguousarray(features.mel_and_pitch(i).T, dtype=np.float32)
-        encoded_FG = codec.encode_utterance(known_DT, np.array(features.samples(i) / 32768, dtype=np.float32))
-        if encoded_FG.shape != (frames, codec.codebooks):
-            raise SonorantError(
-                f"utterance '{features.ids[i]}': the codec makes codes {encoded_FG.shape} of it, "
-                f"not {(frames, codec.codebooks)}; it cannot be used with these features"
-            )
-        codes_FG[first : first + frames] = encoded_FG
-        first += frames
-    frame_seconds = codec.samples_per_frame / features.audio.sample_rate
-    with atomic_folder(out) as folder:
-        np.save(folder / CODES, codes_FG)
-        np.save(folder / FRAMES, frames_U)
+    used_GK = np.zeros((codec.codebooks, codec.codes), dtype=np.int64)
+    with atomic_folder(out) as folder, ExitStack() as stack:
+        codes = stack.enter_context(ArrayWriter(folder / CODES, np.int16, (codec.codebooks,)))
+        frames = stack.enter_context(ArrayWriter(folder / FRAMES, np.int64))
+        for i in tqdm(range(len(features)), desc="codes", unit="utterance"):
+            codes_FG = _encoded(codec, features, i)
+            used_GK += [np.bincount(stream_F, minlength=codec.codes) for stream_F in codes_FG.T]
+            codes.append(codes_FG)
+            frames.append(np.array([len(codes_FG)]))
+        stack.close()
         header = {
             "version": VERSION,
             "family": family,
             "features": store_hash(features.path),
-            "content": content_hash([array_hash(folder / name) for name in (CODES, FRAMES)]),
+            "content": content_hash([codes.sha256, frames.sha256]),
             "codec": {
                 "codebooks": codec.codebooks,
                 "codes": codec.codes,
@@ -166,71 +158,31 @@ def write_codes(out: Path, family: str, features: FeatureStore, codec: Encodes, 
                 "silence": codec.silence.tolist(),
                 "sha256": sha256,
             },
-            "report": _report(codes_FG, codec.codes, frame_seconds),
+            "report": _report(used_GK, codec.samples_per_frame / features.audio.sample_rate),
         }
         write_json(folder / "header.json", header)
 
 
-def _report(codes_FG: np.ndarray, codes: int, frame_seconds: float) -> dict[str, Any]:
-    counts_GK = np.stack([np.bincount(stream_F, minlength=codes) for stream_F in codes_FG.T])
-    share_GK = counts_GK / len(codes_FG)
+def _encoded(codec: Encodes, features: FeatureStore, i: int) -> NDArray[np.int16]:
+    known_DT = np.ascontiguousarray(features.mel_and_pitch(i).T, dtype=np.float32)
+    codes_FG = codec.encode_utterance(known_DT, np.array(features.samples(i) / 32768, dtype=np.float32))
+    wanted = (-(-int(features.frames[i]) // codec.stride), codec.codebooks)
+    if codes_FG.shape != wanted:
+        raise SonorantError(
+            f"utterance '{features.ids[i]}': the codec makes codes {codes_FG.shape} of it, not {wanted}; "
+            "it cannot be used with these features"
+        )
+    return codes_FG.astype(np.int16)
+
+
+def _report(used_GK: np.ndarray, frame_seconds: float) -> dict[str, Any]:
+    """`used_GK`: how often each code of each codebook occurs."""
+    codebooks, codes = used_GK.shape
+    share_GK = used_GK / used_GK.sum(1, keepdims=True)
     entropy_G = -(share_GK * np.log2(np.where(share_GK > 0, share_GK, 1.0))).sum(1)
     return {
         "frames_per_second": 1.0 / frame_seconds,
-        "bits_per_second": round(codes_FG.shape[1] * math.log2(codes) / frame_seconds, 1),
-        "use": [round(float(used), 4) for used in (counts_GK > 0).mean(1)],
+        "bits_per_second": round(codebooks * math.log2(codes) / frame_seconds, 1),
+        "use": [round(float(used), 4) for used in (used_GK > 0).mean(1)],
         "entropy_bits": [round(float(bits), 3) for bits in entropy_G],
     }
-
-
-CODES_MULTIPLE = 8
-UNPROMPTED = 0.25
-"""Share of rows that get no prompt, because a voice must speak without one too."""
-
-
-class CodeBatches(Dataset[Batch]):
-    """Whole utterances as `UtteranceBatches`, with codes (B, F, G) int64, code_lengths (B,), and a prompt.
-
-    The prompt is part of another utterance of the same speaker and split, up to `prompt_frames` code frames, drawn anew
-    in each epoch: prompt (B, P, G) int64 with P at least 1, prompt_lengths (B,). `UNPROMPTED` of the rows have none, as
-    do those without another utterance: their own would tell them what to say.
-    """
-
-    def __init__(
-        self, store: FeatureStore, codes: CodeStore, batches: Sequence[MicroBatch], prompt_frames: int, seed: int
-    ) -> None:
-        self.utterances = UtteranceBatches(store, batches)
-        self.codes = codes
-        self.prompt_frames = prompt_frames
-        self.seed = seed
-        self.splits = np.array(store.split)
-
-    def __len__(self) -> int:
-        return len(self.utterances)
-
-    def __getitem__(self, index: int) -> Batch:
-        batch = self.utterances[index]
-        planned = self.utterances.batches[index]
-        lengths = self.codes.frames[planned.items]
-        codes = np.zeros((len(lengths), round_up(lengths.max(), CODES_MULTIPLE), self.codes.codebooks), dtype=np.int64)
-        for row, item in enumerate(planned.items):
-            codes[row, : lengths[row]] = self.codes.codes(int(item))
-        prompt, prompt_lengths = self._prompts(planned)
-        arrays = {"codes": codes, "code_lengths": lengths, "prompt": prompt, "prompt_lengths": prompt_lengths}
-        return batch | {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-    def _prompts(self, planned: MicroBatch) -> tuple[np.ndarray, np.ndarray]:
-        store = self.utterances.store
-        prompt = np.zeros((len(planned.items), max(1, self.prompt_frames), self.codes.codebooks), dtype=np.int64)
-        lengths = np.zeros(len(planned.items), dtype=np.int64)
-        random = np.random.default_rng([self.seed, planned.epoch, planned.number])
-        for row, item in enumerate(planned.items if self.prompt_frames else ()):
-            others = np.flatnonzero((self.splits == self.splits[item]) & (store.speaker == store.speaker[item]))
-            others = others[others != item]
-            if random.random() < UNPROMPTED or not len(others):
-                continue
-            other = int(random.choice(others))
-            lengths[row] = min(random.integers(1, self.prompt_frames + 1), self.codes.frames[other])
-            first = random.integers(0, self.codes.frames[other] - lengths[row] + 1)
-            prompt[row, : lengths[row]] = self.codes.codes(other)[first : first + lengths[row]]
-        return prompt, lengths

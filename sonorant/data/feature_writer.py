@@ -7,7 +7,6 @@ depend on the number of processes.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import multiprocessing
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -25,8 +23,10 @@ from tqdm import tqdm
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import ROWS, track_pitch
-from sonorant.data.features import AUDIO, MELS, PITCH, TOKENS, VERSION, content_hash
-from sonorant.data.manifest import Utterance
+from sonorant.data.array_file import ArrayWriter, content_hash
+from sonorant.data.features import AUDIO, MELS, PITCH, TOKENS, VERSION
+from sonorant.data.index import IndexWriter
+from sonorant.data.manifest import SPLITS, Utterance
 from sonorant.data.short_clips import ShortClip, cut, phonemes_of
 from sonorant.data.sound import read_sound
 from sonorant.errors import SonorantError
@@ -73,21 +73,23 @@ def write_features(
     speakers = sorted({utterance.speaker for utterance in utterances})
     speaker_ids = {speaker: number for number, speaker in enumerate(speakers)}
     job = _Job(corpus, audio, text)
-    index: list[dict[str, Any]] = []
     statistics = _Statistics()
     with atomic_folder(out) as folder, ExitStack() as stack:
-        mels = stack.enter_context(_ArrayWriter(folder / MELS, np.dtype(np.float16), (audio.n_mels,)))
-        pitch = stack.enter_context(_ArrayWriter(folder / PITCH, np.dtype(np.float16), (ROWS,)))
-        samples = stack.enter_context(_ArrayWriter(folder / AUDIO, np.dtype(np.int16), ()))
-        tokens = stack.enter_context(_ArrayWriter(folder / TOKENS, np.dtype(np.int16), (3,)))
+        index = stack.enter_context(IndexWriter(folder))
+        mels = stack.enter_context(ArrayWriter(folder / MELS, np.float16, (audio.n_mels,)))
+        pitch = stack.enter_context(ArrayWriter(folder / PITCH, np.float16, (ROWS,)))
+        samples = stack.enter_context(ArrayWriter(folder / AUDIO, np.int16))
+        tokens = stack.enter_context(ArrayWriter(folder / TOKENS, np.int16, (3,)))
         rows: list[_Row] = [*utterances, *short_clips]
         for row, features in zip(rows, _computed(job, rows, processes), strict=True):
             utterance = _utterance_of(row)
-            index.append({
-                "id": row.id, "split": utterance.split, "speaker": speaker_ids[utterance.speaker],
-                "language": utterance.language, "first_frame": mels.rows, "frames": len(features.mel),
-                "first_token": tokens.rows, "tokens": len(features.tokens),
-            })  # fmt: skip
+            index.append(
+                id=row.id,
+                split=SPLITS.index(str(utterance.split)),
+                speaker=speaker_ids[utterance.speaker],
+                frames=len(features.mel),
+                tokens=len(features.tokens),
+            )
             if utterance.split == "train":
                 statistics.add(features.mel)
             mels.append(features.mel)
@@ -101,11 +103,12 @@ def write_features(
             "frontend": frontend_description(frontend),
             "symbols": list(frontend.symbols),
             "speakers": speakers,
+            "splits": list(SPLITS),
             "mel_mean": statistics.mean,
             "mel_std": statistics.std,
             "content": content_hash([array.sha256 for array in (mels, pitch, samples, tokens)]),
+            "index": index.content,
         }
-        write_json(folder / "index.json", index)
         write_json(folder / "header.json", header)
 
 
@@ -210,38 +213,3 @@ class _Statistics:
     @property
     def std(self) -> float:
         return max(self._squares / self._count - self.mean**2, 0.0) ** 0.5
-
-
-class _ArrayWriter:
-    """A .npy file (rows, *row_shape) that grows by appending; hashes what it writes."""
-
-    def __init__(self, path: Path, dtype: np.dtype, row_shape: tuple[int, ...]) -> None:
-        self._path, self._dtype, self._row_shape = path, dtype, row_shape
-        self._digest = hashlib.sha256()
-        self.rows = 0
-
-    def __enter__(self) -> _ArrayWriter:
-        self._file: BinaryIO = self._path.open("wb")
-        self._write_header()
-        return self
-
-    def append(self, rows: np.ndarray) -> None:
-        if rows.dtype != self._dtype or rows.shape[1:] != self._row_shape:
-            raise TypeError(f"expected {self._dtype} (n, *{self._row_shape}), got {rows.dtype} {rows.shape}")
-        data = rows.tobytes()
-        self._digest.update(data)
-        self._file.write(data)
-        self.rows += len(rows)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.seek(0)
-        self._write_header()  # NumPy's header leaves room for the first dimension to grow
-        self._file.close()
-
-    def _write_header(self) -> None:
-        kind, shape = np.lib.format.dtype_to_descr(self._dtype), (self.rows, *self._row_shape)
-        np.lib.format.write_array_header_1_0(self._file, {"descr": kind, "fortran_order": False, "shape": shape})
-
-    @property
-    def sha256(self) -> str:
-        return self._digest.hexdigest()

@@ -1,5 +1,4 @@
-"""The feature store: mels, pitch, samples and tokens of a corpus in memory-mapped arrays, and copies of it on a local
-disk.
+"""The feature store: mels, pitch, samples and tokens of a corpus in arrays on disk, and copies of it on a local disk.
 
 Shapes, all of one utterance: T frames, M mel bins, S samples, N tokens. U is the number of utterances.
 """
@@ -8,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import hashlib
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,55 +18,56 @@ import numpy as np
 
 from sonorant.audio.mel import MelConfig
 from sonorant.audio.pitch import ROWS
+from sonorant.data import index as store_index
+from sonorant.data.array_file import ArrayFile, array_hash, content_hash
+from sonorant.data.index import Index
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_tree
+from sonorant.formerly import store_hash_of_version_2
 
-VERSION = 2
+VERSION = 3
 """Version of the store's layout; a reader refuses any other."""
 MELS, PITCH, AUDIO, TOKENS = ARRAYS = ("mels.npy", "pitch.npy", "audio.npy", "tokens.npy")
+HEADER = "header.json"
+FILES = (HEADER, *store_index.FILES, *ARRAYS)
+"""Of a store, within its folder."""
 _REPAIR = "run: dvc repro features"
-_HEADER_KEYS = ("version", "audio", "frontend", "symbols", "speakers", "mel_mean", "mel_std", "content")
-_INDEX_KEYS = ("id", "split", "speaker", "language", "first_frame", "frames", "first_token", "tokens")
+_HEADER_KEYS = (
+    "version", "audio", "frontend", "symbols", "speakers", "splits", "mel_mean", "mel_std", "content", "index",
+)  # fmt: skip
 
 
 class FeatureStore:
     """The utterances of a store, by index 0..U-1 in the manifest's order. Cheap to open and to send to other processes.
 
-    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids`, `split` and `language` (lists of U
-    strings), `speaker` (index into `header["speakers"]`), `frames` and `tokens_count` (int64 (U,)), `seconds_reading`
-    (time this process has spent reading).
+    Attributes: `header` (contents of header.json), `audio` (its MelConfig), `ids` (U strings), `split` (uint8 (U,):
+    place in `header["splits"]`), `speaker` (int64 (U,): place in `header["speakers"]`), `frames` and `tokens_count`
+    (int64 (U,)), `seconds_reading` (time this process has spent reading).
     """
 
-    def __init__(self, path: Path, header: dict[str, Any], index: list[dict[str, Any]]) -> None:
+    def __init__(self, path: Path, header: dict[str, Any], index: Index) -> None:
         self.path = path
         self.header = header
         self.audio = MelConfig(**header["audio"])
-        self.ids: list[str] = [row["id"] for row in index]
-        self.split: list[str] = [row["split"] for row in index]
-        self.language: list[str] = [row["language"] for row in index]
-        numbers = ("speaker", "frames", "tokens", "first_frame", "first_token")
-        self.speaker, self.frames, self.tokens_count, self._first_frame, self._first_token = (
-            np.array([row[key] for row in index], dtype=np.int64) for key in numbers
-        )
-        if not _consecutive(self._first_frame, self.frames) or not _consecutive(self._first_token, self.tokens_count):
-            raise ValueError("the utterances of index.json do not follow each other")
-        if not np.isin(self.speaker, np.arange(len(header["speakers"]))).all():
-            raise ValueError("index.json names a speaker that header.json lacks")
-        total = int(self.frames.sum())
+        self.ids, self.split, self.speaker = index.ids, index.split, index.speaker
+        self.frames, self.tokens_count = index.frames, index.tokens
+        self._first_frame, self._first_token = index.first_frame, index.first_token
+        total = int(self._first_frame[-1] + self.frames[-1])
+        tokens = int(self._first_token[-1] + self.tokens_count[-1])
         self._mels = _open_array(path / MELS, np.float16, (total, self.audio.n_mels))
         self._pitch = _open_array(path / PITCH, np.float16, (total, ROWS))
         self._audio = _open_array(path / AUDIO, np.int16, (total * self.audio.hop,))
-        self._tokens = _open_array(path / TOKENS, np.int16, (int(self.tokens_count.sum()), 3))
+        self._tokens = _open_array(path / TOKENS, np.int16, (tokens, 3))
         self.seconds_reading = 0.0
 
     @classmethod
     def open(cls, path: Path, audio: MelConfig | None = None) -> FeatureStore:
-        """Map the store at `path`; refuse it if `audio` is given and differs from its settings.
+        """Open the store at `path`; refuse it if `audio` is given and differs from its settings.
 
         Raises SonorantError, saying to run the stage again, for another version, another mel, and missing or truncated
         files.
         """
-        header = read_json(path / "header.json")
+        header = read_json(path / HEADER)
         if not isinstance(header, dict) or header.get("version") != VERSION:
             found = header.get("version") if isinstance(header, dict) else None
             raise SonorantError(f"{path}: feature store of version {found}, this code reads {VERSION}; {_REPAIR}")
@@ -78,20 +77,18 @@ class FeatureStore:
         if audio is not None and header["audio"] != dataclasses.asdict(audio):
             difference = _difference(header["audio"], dataclasses.asdict(audio))
             raise SonorantError(f"{path}: made with {difference}; {_REPAIR}")
-        index, keys = read_json(path / "index.json"), set(_INDEX_KEYS)
-        if not isinstance(index, list) or not all(isinstance(row, dict) and keys <= row.keys() for row in index):
-            raise SonorantError(f"{path}/index.json: not a list of utterances with {', '.join(_INDEX_KEYS)}; {_REPAIR}")
+        index = Index.open(path, header["index"])
         try:
             return cls(path, header, index)
         except (TypeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise SonorantError(f"{path}: damaged header or index ({reason}); {_REPAIR}") from None
+            raise SonorantError(f"{path}: damaged header ({reason}); {_REPAIR}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return FeatureStore.open, (self.path,)  # a worker maps the files again instead of being sent the corpus
+        return FeatureStore.open, (self.path,)  # a worker opens the files again instead of being sent the corpus
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.frames)
 
     def read_into_memory(self, room: int) -> None:
         """Hold all arrays in this process; worker processes forked from it share them.
@@ -105,7 +102,8 @@ class FeatureStore:
                 f"{self.path}: {needed / 2**30:.1f} GiB of features do not fit into this rank's share of free memory, "
                 f"{room / 2**30:.1f} GiB; set data.preload to none or folder"
             )
-        self._mels, self._pitch, self._audio, self._tokens = (np.array(array) for array in arrays)
+        for array in arrays:
+            array.hold()
 
     def mel(self, i: int, start: int = 0, frames: int | None = None) -> np.ndarray:
         """Log-mel float16 (T, M) of utterance `i`: all of it, or `frames` frames from `start` on."""
@@ -129,15 +127,15 @@ class FeatureStore:
         left = int(self.frames[i]) - start
         return left if frames is None else min(frames, left)
 
-    def _read(self, array: np.ndarray, first: int, count: int) -> np.ndarray:
+    def _read(self, array: ArrayFile, first: int, count: int) -> np.ndarray:
         before = time.perf_counter()
-        rows = np.array(array[first : first + count])  # a copy, so that the mapped file is read here and not later
+        rows = array.read(int(first), int(count))
         self.seconds_reading += time.perf_counter() - before
         return rows
 
     def indices(self, split: str) -> np.ndarray:
         """Indices int64 of the utterances of a split, ascending."""
-        return np.flatnonzero(np.array(self.split) == split)
+        return np.flatnonzero(self.split == self.header["splits"].index(split))
 
     def verify(self) -> None:
         """Read everything and compare it with the header's hash. Raises SonorantError if a byte has changed."""
@@ -146,28 +144,20 @@ class FeatureStore:
 
 
 def store_hash(path: Path) -> str:
-    """Hex SHA-256 of the store at `path`; the header holds the hash of the arrays, the index the splits."""
-    return sha256_tree([path / "header.json", path / "index.json"])
+    """Hex SHA-256 of the store at `path`: of its header, which holds the hashes of the arrays and of the index."""
+    return sha256_tree([path / HEADER])
 
 
-def array_hash(path: Path) -> str:
-    """Hex SHA-256 of the data of a .npy file, without its header."""
-    array = np.load(path, mmap_mode="r")
-    digest = hashlib.sha256()
-    rows = max(1, (1 << 22) // max(1, array[:1].nbytes))
-    for first in range(0, len(array), rows):
-        digest.update(array[first : first + rows].tobytes())
-    return digest.hexdigest()
+def former_hash(path: Path) -> str:
+    """The hash that the store at `path` had when stores had version 2: its content is the same."""
+    header = read_json(path / HEADER)
+    index = Index.open(path, header["index"])
+    return store_hash_of_version_2(header, (index.row(i) | index.place(i) for i in range(len(index))))
 
 
-def content_hash(hashes: list[str]) -> str:
-    """Hex SHA-256 over the hashes of `ARRAYS`, in this order."""
-    return hashlib.sha256("\n".join(hashes).encode()).hexdigest()
-
-
-def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> ArrayFile:
     try:
-        array = np.load(path, mmap_mode="r")
+        array = ArrayFile(path)
     except FileNotFoundError:
         raise SonorantError(f"{path}: no such file; {_REPAIR}") from None
     except (OSError, ValueError, EOFError) as error:
@@ -178,10 +168,6 @@ def _open_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
     return array
 
 
-def _consecutive(first: np.ndarray, count: np.ndarray) -> bool:
-    return bool((count > 0).all()) and np.array_equal(first, np.cumsum(count) - count)
-
-
 def _difference(found: Any, wanted: dict[str, Any]) -> str:
     if not isinstance(found, dict):
         return "no audio settings"
@@ -189,7 +175,6 @@ def _difference(found: Any, wanted: dict[str, Any]) -> str:
     return ", ".join(f"audio.{key} {found.get(key)} (now {wanted.get(key)})" for key in keys)
 
 
-FILES = ("header.json", "index.json", *ARRAYS)
 _NO_ROOM = "make room there, name another folder or set data.preload to none"
 
 
@@ -224,6 +209,7 @@ def _copy(features: Path, target: Path) -> None:
         raise SonorantError(f"data.preload_folder {target.parent}: {sizes}; {_NO_ROOM}")
     with atomic_folder(target) as copy:
         for name in FILES:
+            (copy / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(features / name, copy / name)
         FeatureStore.open(copy)
         if not _whole(copy):

@@ -14,7 +14,7 @@ from typing import Any
 from sonorant.audio.conditioning import Conditioning
 from sonorant.audio.measures import Measures
 from sonorant.errors import SonorantError
-from sonorant.files import parse_checked, read_jsonl, write_jsonl
+from sonorant.files import iterate_jsonl, parse_checked, write_jsonl
 
 SPLITS = ("train", "validation", "test")
 
@@ -104,7 +104,7 @@ def write_manifest(path: Path, utterances: Iterable[Utterance]) -> None:
 
 def read_manifest(path: Path) -> list[Utterance]:
     """Return the utterances of a manifest in file order. Raises SonorantError naming file, row and field."""
-    return [_utterance(row, path, number) for number, row in enumerate(read_jsonl(path), 1)]
+    return [_utterance(row, path, number) for number, row in enumerate(iterate_jsonl(path), 1)]
 
 
 def path_inside(folder: Path, file: str) -> Path | None:

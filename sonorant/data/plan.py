@@ -4,12 +4,14 @@ The plan is a pure function of (seed, epoch), the same on every machine. Trainin
 earlier ones, and any number of ranks can share one plan.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from sonorant.errors import SonorantError
+
+_AT_ONCE = 1 << 16  # utterances that are Python's numbers at a time, which take five times the room of NumPy's
 
 
 @dataclass(frozen=True)
@@ -71,17 +73,24 @@ def utterance_plan(frames: np.ndarray, items: np.ndarray, *, budget: int, seed: 
         )
     jitter = lengths * random.uniform(0.95, 1.05, len(items))
     order = items[np.argsort(jitter, kind="stable")]
-    groups: list[list[int]] = [[]]
-    longest = 0
-    for item in order:
-        longest = max(longest, int(frames[item]))
-        if longest * (len(groups[-1]) + 1) > budget:
-            groups.append([])
-            longest = int(frames[item])
-        groups[-1].append(int(item))
-    shuffled = random.permutation(len(groups))
-    ordered = enumerate(groups[group] for group in shuffled)
-    return [MicroBatch(epoch, number, np.array(group, dtype=np.int64)) for number, group in ordered if group]
+    ends = list(_ends(frames[order], budget))
+    first = [0, *ends]
+    shuffled = random.permutation(len(ends)).tolist()
+    ordered = enumerate(order[first[group] : ends[group]] for group in shuffled)
+    return [MicroBatch(epoch, number, group) for number, group in ordered if len(group)]
+
+
+def _ends(lengths: np.ndarray, budget: int) -> Iterator[int]:
+    """Where each group ends that holds as many neighbours as fit, when all are padded to its longest."""
+    first = longest = place = 0
+    for part in range(0, len(lengths), _AT_ONCE):
+        for length in lengths[part : part + _AT_ONCE].tolist():
+            longest = max(longest, length)
+            if longest * (place - first + 1) > budget:
+                yield place
+                first, longest = place, length
+            place += 1
+    yield place
 
 
 def segment_plan(

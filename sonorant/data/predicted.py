@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from sonorant.arrays import Floats
-from sonorant.data.features import ARRAYS, MELS, FeatureStore, alone, array_hash, content_hash, store_hash
+from sonorant.data.array_file import ArrayWriter, array_hash, content_hash
+from sonorant.data.features import ARRAYS, FILES, HEADER, MELS, FeatureStore, alone, store_hash
 from sonorant.errors import SonorantError
 from sonorant.files import atomic_folder, read_json, sha256_file, write_json
 
@@ -67,27 +68,25 @@ def _write(features: Path, target: Path, key: str, says: Says) -> None:
 
     store = FeatureStore.open(features)
     store.verify()  # or its damage would be taken over under a new hash
-    frames, bins = int(store.frames.sum()), store.audio.n_mels
+    bins = store.audio.n_mels
     with atomic_folder(target) as new:
-        mels_TM = np.lib.format.open_memmap(new / MELS, "w+", np.float16, (frames, bins))
-        first = 0
-        said = tqdm(says(store), desc="predicted mels", unit="utterance", total=len(store))
-        for i, mel_TM in zip(range(len(store)), said, strict=True):
-            if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
-                wanted = f"not finite numbers of the recording's shape {(int(store.frames[i]), bins)}"
-                raise SonorantError(f"utterance '{store.ids[i]}': the predictor's mel {mel_TM.shape} is {wanted}")
-            mels_TM[first : first + len(mel_TM)] = mel_TM
-            first += len(mel_TM)
-        mels_TM.flush()
-        for name in (*ARRAYS, "index.json"):
-            if name != MELS:
+        with ArrayWriter(new / MELS, np.float16, (bins,)) as mels:
+            said = tqdm(says(store), desc="predicted mels", unit="utterance", total=len(store))
+            for i, mel_TM in zip(range(len(store)), said, strict=True):
+                if mel_TM.shape != (store.frames[i], bins) or not np.isfinite(mel_TM).all():
+                    wanted = f"not finite numbers of the recording's shape {(int(store.frames[i]), bins)}"
+                    raise SonorantError(f"utterance '{store.ids[i]}': the predictor's mel {mel_TM.shape} is {wanted}")
+                mels.append(mel_TM.astype(np.float16))
+        for name in FILES:
+            if name not in (HEADER, MELS):
                 _link(features / name, new / name)
         content = content_hash([array_hash(new / name) for name in ARRAYS])
-        write_json(new / "header.json", store.header | {"content": content, SAID_BY: key})
+        write_json(new / HEADER, store.header | {"content": content, SAID_BY: key})
 
 
 def _link(source: Path, target: Path) -> None:
     """Another name of the same file where the disk knows such, since sound is large; a copy where it does not."""
+    target.parent.mkdir(exist_ok=True)
     try:
         os.link(source.resolve(), target)
     except OSError:

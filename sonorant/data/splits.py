@@ -3,7 +3,7 @@
 import hashlib
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -26,10 +26,32 @@ def split_of(key: str, *, validation: float, test: float) -> str:
     The key's SHA-256 is a point in [0, 1), with test at one end and validation at the other. A larger fraction takes
     from train only, never from the other held-out set.
     """
-    point = int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") / 2**64
+    point = _point(key)
     if point < test:
         return "test"
     return "validation" if point >= 1 - validation else "train"
+
+
+def beyond(utterances: Iterable[Utterance], by: SplitBy, most: int) -> set[str]:
+    """Keys (`split_key`) of what is held out beyond `most` utterances each of validation and test.
+
+    Each set keeps the keys whose points are nearest to its end, whole, and one at least. So a smaller number holds out
+    a part of a larger one's, and what is added to a corpus moves nothing from training into a full set.
+    """
+    sizes = Counter((utterance.split, split_key(utterance, by)) for utterance in utterances)
+    found = set()
+    for split, nearest in (("validation", lambda key: -_point(key)), ("test", _point)):
+        held_out = 0
+        for place, key in enumerate(sorted((key for of, key in sizes if of == split), key=nearest)):
+            held_out += sizes[split, key]
+            if place and held_out > most:
+                found.add(key)
+    return found
+
+
+def _point(key: str) -> float:
+    """Where the key lies in [0, 1)."""
+    return int.from_bytes(hashlib.sha256(key.encode("utf-8")).digest()[:8], "big") / 2**64
 
 
 def split_key(utterance: Utterance, by: SplitBy) -> str:
@@ -77,9 +99,9 @@ def near_duplicates(held_out: set[str], read: set[str]) -> list[dict[str, Any]]:
     Only texts with three words in a row in common are compared, and the distance is Levenshtein's over words, so the
     time grows with the number of texts, not with its square.
     """
-    holders: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    holders: dict[tuple[str, ...], list[str]] = {shingle: [] for text in held_out for shingle in _shingles(text)}
     for text in read:
-        for shingle in _shingles(text):
+        for shingle in _shingles(text) & holders.keys():
             holders[shingle].append(text)
     found = []
     for text in sorted(held_out):

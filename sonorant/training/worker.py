@@ -8,6 +8,7 @@ import re
 import sys
 import traceback
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +153,8 @@ def _features(job: Job, data: DataConfig, ranks: Ranks) -> Path:
     features = Path(job.features)
     if data.preload != "folder" or data.preload_folder is None:
         return features
-    if ranks.local_rank == 0:
-        local_copy(features, Path(data.preload_folder))
-    dist.barrier()
+    copying = partial(local_copy, features, Path(data.preload_folder))
+    ranks.after(copying if ranks.local_rank == 0 else None)
     return copy_path(features, Path(data.preload_folder))
 
 

@@ -4,6 +4,7 @@ import math
 import os
 import pickle
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.codec import Codec, CodecConfig
 from sonorant.files import read_json, write_json
 from tests.support.folders import contents
+from tests.support.stores import edit_index
 from tests.support.tiny_training import tiny_features
 
 SIZES = CodecConfig(
@@ -77,8 +79,7 @@ def test_the_same_again_is_the_same_to_the_byte(store: Path, features: FeatureSt
 
 def test_codes_of_other_features_are_refused(store: Path, features: FeatureStore, tmp_path: Path) -> None:
     other = Path(shutil.copytree(features.path, tmp_path / "other"))
-    first, *rest = read_json(other / "index.json")
-    write_json(other / "index.json", [first | {"split": "test"}, *rest])
+    edit_index(other, lambda rows: [{**rows[0], "split": 2}, *rows[1:]])
     with pytest.raises(SonorantError, match=r"codes of other features than .*other; run: dvc repro train_waveform"):
         CodeStore.open(store, FeatureStore.open(other))
 
@@ -126,3 +127,24 @@ def test_a_codec_of_another_frame_rate_than_it_says_is_refused(
     with pytest.raises(SonorantError, match=rf"utterance '{features.ids[0]}'.*cannot be used with these features"):
         write_codes(tmp_path / "codes", "codec_lm", features, codec, "a" * 64)
     assert not (tmp_path / "codes").exists()
+
+
+class Wide:
+    """A codec of so many codebooks that the codes of all utterances are larger than anything else."""
+
+    codebooks, codes, stride, samples_per_frame = 512, 4, 2, 128
+    silence = torch.zeros(512, dtype=torch.int64)
+
+    def encode_utterance(self, known_DT: np.ndarray, samples_S: np.ndarray) -> np.ndarray:
+        return np.full((-(-known_DT.shape[1] // 2), 512), 3)
+
+
+def test_codes_are_written_as_they_come_in_memory_of_one_utterance(features: FeatureStore, tmp_path: Path) -> None:
+    tracemalloc.start()
+    write_codes(tmp_path / "codes", "codec_lm", features, Wide(), "a" * 64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    codes = CodeStore.open(tmp_path / "codes", features)
+    codes.verify()
+    assert codes.report["use"] == [0.25] * 512
+    assert peak < 0.6 * (tmp_path / "codes" / CODES).stat().st_size

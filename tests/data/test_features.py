@@ -21,6 +21,7 @@ from sonorant.text import SymbolTable, TextConfig, load_frontend
 from tests.support.command import run_command
 from tests.support.folders import contents
 from tests.support.imports import ROOT
+from tests.support.stores import edit_index
 
 AUDIO = MelConfig(sample_rate=16000, n_fft=1024, hop=256, n_mels=80, f_min=0.0, f_max=8000.0)
 TEXT = TextConfig(frontend="gruut")
@@ -66,8 +67,8 @@ def test_what_is_read_is_what_was_recorded_and_written(corpus: Corpus, store: Pa
     features = FeatureStore.open(store, AUDIO)
     frontend = load_frontend("gruut", "en-us")
     table = SymbolTable(features.header["symbols"])
-    assert features.ids == [utterance.id for utterance in utterances]
-    assert features.split == [utterance.split for utterance in utterances]
+    assert list(features.ids) == features.ids[:] == [utterance.id for utterance in utterances]
+    assert [features.header["splits"][split] for split in features.split] == [u.split for u in utterances]
     for i, utterance in enumerate(utterances):
         heard, _ = read_audio(folder / str(utterance.audio), AUDIO.sample_rate)
         frames = frames_of(len(heard), AUDIO)
@@ -125,6 +126,11 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
 
 
+def last_byte(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
 def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
     def edit_json(path: Path) -> None:
         value = read_json(path)
@@ -142,13 +148,13 @@ def edit(change: Callable[[Any], object]) -> Callable[[Path], None]:
         ("tokens.npy", truncate, "tokens.npy: truncated or damaged"),
         ("audio.npy", Path.unlink, "audio.npy: no such file"),
         ("mels.npy", lambda path: path.write_bytes(b"not numpy"), "mels.npy: truncated or damaged"),
-        ("index.json", Path.unlink, "index.json: no such file"),
-        ("header.json", edit(lambda header: header.update(version=99)), "version 99, this code reads 2"),
+        ("index/frames.npy", Path.unlink, "index/frames.npy: no such file"),
+        ("index/id_ends.npy", truncate, "index/id_ends.npy: truncated or damaged"),
+        ("index/speaker.npy", last_byte, "index: not what the header was written for"),
+        ("index/split.npy", last_byte, "index: not what the header was written for"),
+        ("header.json", edit(lambda header: header.update(version=2)), "version 2, this code reads 3"),
         ("header.json", edit(lambda header: header.pop("speakers")), "header.json: key 'speakers' is missing"),
-        ("index.json", edit(lambda index: index.pop()), "mels.npy: holds float16 .*, the index says"),
-        ("index.json", edit(lambda index: index.reverse()), "do not follow each other"),
-        ("index.json", edit(lambda index: index[0].update(speaker=7)), "speaker that header.json lacks"),
-        ("index.json", edit(lambda index: index[0].pop("frames")), "index.json: not a list of utterances"),
+        (".", lambda store: edit_index(store, lambda rows: rows[:-1]), "mels.npy: holds float16 .*, the index says"),
     ],
 )
 def test_a_damaged_store_is_refused(store: Path, name: str, damage: Callable[[Path], object], message: str) -> None:

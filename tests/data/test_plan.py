@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sonorant.data.plan import MicroBatch, Plan, padding_waste, segment_plan, shard, utterance_plan
 from sonorant.errors import SonorantError
@@ -19,6 +21,25 @@ def test_each_utterance_is_in_one_micro_batch_of_the_epoch_within_the_budget_and
     assert sorted(np.concatenate([batch.items for batch in batches]).tolist()) == ITEMS.tolist()
     assert max(FRAMES[batch.items].max() * len(batch.items) for batch in batches) <= 2000
     assert padding_waste(batches, FRAMES) < 0.08
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=60), st.integers(300, 2000), st.integers(0, 3))
+def test_micro_batches_are_those_of_adding_one_utterance_at_a_time(lengths: list[int], budget: int, epoch: int) -> None:
+    frames, items = np.array(lengths), np.arange(len(lengths))[::2]
+    random = np.random.default_rng([1, epoch])
+    order = items[np.argsort(frames[items] * random.uniform(0.95, 1.05, len(items)), kind="stable")]
+    groups: list[list[int]] = [[]]
+    for item in order.tolist():
+        if max(frames[[*groups[-1], item]]) * (len(groups[-1]) + 1) > budget:
+            groups.append([])
+        groups[-1].append(item)
+    found = utterance_plan(frames, items, budget=budget, seed=1, epoch=epoch)
+    assert [batch.items.tolist() for batch in found] == [groups[n] for n in random.permutation(len(groups))]
+    assert [(batch.epoch, batch.number) for batch in found] == [(epoch, n) for n in range(len(groups))]
+
+
+def test_no_utterances_are_no_micro_batches() -> None:
+    assert utterance_plan(FRAMES, ITEMS[:0], budget=2000, seed=1, epoch=0) == []
 
 
 def test_the_plan_is_a_function_of_seed_and_epoch() -> None:

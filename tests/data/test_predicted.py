@@ -1,6 +1,5 @@
 """A store of predicted mels is a feature store in which the mels alone are others, and never one of another model."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,11 +10,12 @@ import torch
 
 from sonorant.arrays import Floats
 from sonorant.data.batches import SegmentBatches
-from sonorant.data.features import ARRAYS, FeatureStore, store_hash
+from sonorant.data.features import FILES, HEADER, MELS, FeatureStore, store_hash
 from sonorant.data.plan import MicroBatch
 from sonorant.data.predicted import predicted_store
 from sonorant.errors import SonorantError
 from tests.support.edited import edited
+from tests.support.stores import edit_index
 from tests.support.tiny_training import tiny_features
 from tests.support.tiny_voice import write_trained
 
@@ -47,7 +47,7 @@ def test_the_mels_alone_are_others(features: Path, predictor: Path, tmp_path: Pa
     recorded, predicted = FeatureStore.open(features), FeatureStore.open(made)
     predicted.verify()
     assert store_hash(made) != store_hash(features), "a training would take one for the other"
-    for name in {*ARRAYS, "index.json"} - {"mels.npy"}:
+    for name in {*FILES} - {HEADER, MELS}:
         assert (made / name).read_bytes() == (features / name).read_bytes()
     plan = [MicroBatch(0, 0, np.array([0, 7, 19]), np.array([3, 0, 40]))]
     before, after = (SegmentBatches(store, plan, 32)[0] for store in (recorded, predicted))
@@ -83,9 +83,7 @@ def other_sizes(features: Path, predictor: Path) -> None:
 
 
 def other_splits(features: Path, predictor: Path) -> None:
-    rows = json.loads((features / "index.json").read_text())
-    rows[0]["split"] = "validation"
-    (features / "index.json").write_text(json.dumps(rows))
+    edit_index(features, lambda rows: [{**rows[0], "split": 1}, *rows[1:]])
 
 
 @pytest.mark.parametrize("change", [other_weights, other_sizes, other_splits])

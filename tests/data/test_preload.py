@@ -15,6 +15,7 @@ from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.training import memory
 from sonorant.training.telemetry.loading import COST, Cost, MeasuredDataset
+from tests.support.stores import edit_index
 from tests.support.tiny_training import tiny_features
 
 
@@ -78,7 +79,7 @@ def test_a_copy_is_made_once_and_made_again_when_it_is_damaged(features: Path, t
 
 def test_other_splits_are_another_copy(features: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(features, tmp_path / "other"))
-    (other / "index.json").write_text((other / "index.json").read_text().replace('"validation"', '"test"'))
+    edit_index(other, lambda rows: [{**row, "split": 2 * row["split"]} for row in rows])
     assert copy_path(features, tmp_path) != copy_path(other, tmp_path)
 
 

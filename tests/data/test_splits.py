@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sonorant.data.manifest import Defect, Utterance, read_manifest, write_manifest
 from sonorant.data.preparation import PrepareConfig, prepare
-from sonorant.data.splits import SplitBy, describe_texts, few_texts, split_key, split_of, text_key
+from sonorant.data.splits import SplitBy, beyond, describe_texts, few_texts, split_key, split_of, text_key
 from sonorant.files import read_json, read_jsonl
 from tests.support.conditions import UNCONDITIONED
 
@@ -51,6 +51,36 @@ def test_adding_takes_moves_none(
 ) -> None:
     before, after = corpus_of(takes, by), corpus_of(takes + more, by)
     assert [u.split for u in before] == [u.split for u in after][: len(before)]
+
+
+def held_out(utterances: list[Utterance], by: SplitBy, most: int) -> dict[str, set[str]]:
+    """Ids by held-out split, where each has at most `most`."""
+    surplus = beyond(utterances, by, most)
+    rows = [u for u in utterances if split_key(u, by) not in surplus]
+    return {split: {u.id for u in rows if u.split == split} for split in ("validation", "test")}
+
+
+@given(TAKES, TAKES, st.sampled_from(["text", "id", "speaker"]), st.integers(1, 9), st.integers(0, 9))
+def test_sets_that_are_capped_are_nested_whole_and_get_nothing_from_training(
+    takes: list[tuple[list[str], str]], added: list[tuple[list[str], str]], by: SplitBy, most: int, more: int
+) -> None:
+    utterances, later = corpus_of(takes, by), corpus_of(takes + added, by)
+    kept, wider, grown = (
+        held_out(utterances, by, most),
+        held_out(utterances, by, most + more),
+        held_out(later, by, most),
+    )
+    before = {u.id for u in utterances}
+    for split, ids in kept.items():
+        own = [u for u in utterances if u.split == split]
+        keys = {split_key(u, by) for u in own if u.id in ids}
+        assert ids == {u.id for u in own if split_key(u, by) in keys}, "texts and speakers stay whole"
+        assert len(ids) <= most or len(keys) == 1
+        assert bool(ids) == bool(own)
+        assert ids <= wider[split]
+        assert len(own) > most or ids == {u.id for u in own}
+        if len(ids) == most:
+            assert grown[split] & before <= ids, "a full set takes nothing back from training"
 
 
 def test_splits_by_speaker_and_by_id() -> None:

@@ -19,6 +19,7 @@ from sonorant.text import TextConfig
 from tasks.params import load
 from tests.export.planted import CONSTANT, plant
 from tests.support.command import run_command
+from tests.support.stores import rows_of
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [
@@ -61,7 +62,7 @@ def test_report_covers_one_phoneme_to_the_longest(
     assert everything["torch/fp32"]["passed"]
     assert everything["tensorrt/fp32"].startswith("not run: ")
     report = everything["onnxruntime/fp32"]["graphs"]
-    longest = max(row["tokens"] for row in read_json(features / "index.json"))
+    longest = max(row["tokens"] for row in rows_of(features))
     alone = [case["length"] for case in report["encoder"]["cases"] if case["batch"] == 1]
     assert len(set(alone)) >= 8
     assert (min(alone), max(alone)) == (3, longest)
@@ -84,7 +85,7 @@ def test_the_export_stage_in_two_processes_gives_the_same_bundle(
     assert content_hash(bundles[0]) == content_hash(bundles[1])
     lengths = bundles[0].description.lengths
     assert list(lengths.tokens) == sorted(lengths.tokens)
-    assert lengths.tokens[-1] == max(row["tokens"] for row in read_json(features / "index.json"))
+    assert lengths.tokens[-1] == max(row["tokens"] for row in rows_of(features))
 
 
 def test_a_fault_is_one_line_and_no_report(

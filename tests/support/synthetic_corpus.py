@@ -15,7 +15,9 @@ import torch
 
 from sonorant.audio.mel import MelConfig, frames_of, log_mel
 from sonorant.audio.pitch import HIGHEST, REFERENCE
-from sonorant.data.features import ARRAYS, VERSION, array_hash, content_hash
+from sonorant.data.array_file import array_hash, content_hash
+from sonorant.data.features import ARRAYS, VERSION
+from sonorant.data.index import write_index
 from sonorant.files import atomic_folder, write_json
 from sonorant.text.frontend import Phoneme, SymbolTable
 
@@ -36,7 +38,6 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
     table = SymbolTable(SYMBOLS)
     held_out = min(100, max(1, round(VALIDATION * utterances)))
     mels, pitch, samples, tokens, index = [], [], [], [], []
-    frames = count = 0
     for number in range(utterances):
         spoken = random.integers(0, len(SYMBOLS), max(2, round(random.uniform(*seconds) * TONES_PER_SECOND)))
         wave, hertz = _tones(spoken, audio, random)
@@ -44,11 +45,9 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
         phonemes = [Phoneme(SYMBOLS[symbol], place % 3, place % 4 == 0) for place, symbol in enumerate(spoken)]
         ids = table.to_tokens(phonemes)
         index.append({
-            "id": f"u{number:05d}", "split": "validation" if number >= utterances - held_out else "train",
-            "speaker": number % 2, "language": "en-us",
-            "first_frame": frames, "frames": len(mel), "first_token": count, "tokens": len(ids),
+            "id": f"u{number:05d}", "split": int(number >= utterances - held_out), "speaker": number % 2,
+            "frames": len(mel), "tokens": len(ids),
         })  # fmt: skip
-        frames, count = frames + len(mel), count + len(ids)
         mels.append(mel)
         octaves = np.log2(np.minimum(hertz[:: audio.hop], HIGHEST) / REFERENCE)
         pitch.append(np.stack([octaves, np.ones(len(mel))], axis=1).astype(np.float16))
@@ -57,18 +56,19 @@ def write_corpus(out: Path, audio: MelConfig, utterances: int, seconds: tuple[fl
     train = np.concatenate(mels[: utterances - held_out]).astype(np.float64)
     with atomic_folder(out) as folder:
         for name, arrays in zip(ARRAYS, (mels, pitch, samples, tokens), strict=True):
-            np.save(folder / name, np.concatenate(arrays))
+            np.save(folder / name, np.ascontiguousarray(np.concatenate(arrays)))
         header = {
             "version": VERSION,
             "audio": dataclasses.asdict(audio),
             "frontend": {"name": "gruut", "version": "none", "language": "en-us"},
             "symbols": list(SYMBOLS),
             "speakers": ["high", "low"],
+            "splits": ["train", "validation", "test"],
             "mel_mean": float(train.mean()),
             "mel_std": float(train.std()),
             "content": content_hash([array_hash(folder / name) for name in ARRAYS]),
+            "index": write_index(folder, index),
         }
-        write_json(folder / "index.json", index)
         write_json(folder / "header.json", header)
 
 

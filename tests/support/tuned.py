@@ -54,15 +54,17 @@ if name in ('prepare', 'features'):
     path('data', 'prepared' if name == 'prepare' else name).mkdir(parents=True)
     path('data', 'prepared' if name == 'prepare' else name, 'made').write_text(str(settings['corpus']['sentences']))
 if name == 'features':
-    path('data/features/header.json').write_text(json.dumps({'audio': {'hop': 160, 'sample_rate': 16000}}))
+    from sonorant.data.index import write_index
     frames = round(6000 * min(60, settings['features']['minutes'] or 60))
-    rows = [{'split': 'train', 'frames': frames}, {'split': 'test', 'frames': 6000}]
-    path('data/features/index.json').write_text(json.dumps(rows))
+    rows = [{'id': str(n), 'split': n, 'speaker': 0, 'frames': [frames, 6000][n], 'tokens': 1} for n in range(2)]
+    header = {'audio': {'hop': 160, 'sample_rate': 16000}, 'splits': ['train', 'test'], 'minutes': frames / 6000}
+    header['index'] = write_index(path('data/features'), rows)
+    path('data/features/header.json').write_text(json.dumps(header))
 if name == 'train_predictor':
     train, channels = settings['train_acoustic'], settings['acoustic']['channels']
     if channels == 13:
         sys.exit('error: training has diverged')
-    sizes = json.dumps([train, channels, [path('data/features', file).read_text() for file in ('made', 'index.json')]])
+    sizes = json.dumps([train, channels, [path('data/features', file).read_text() for file in ('made', 'header.json')]])
     run = path('runs/train_acoustic', hashlib.sha256(sizes.encode()).hexdigest()[:16])
     run.mkdir(parents=True, exist_ok=True)
     (run / 'tracking.json').write_text(json.dumps({'spec': {'execution': os.environ.get('SONORANT_EXECUTION')}}))
@@ -93,7 +95,7 @@ if name == 'evaluate':
     dnsmos = {'ovrl': 4 - loss, 'ovrl_ci95': [3.9 - loss, 4.1 - loss]}
     found = {'naturalness': {'fp32': {'dnsmos': dnsmos}, 'fp16': 'slower than fp32'}}
     found['speed'] = {'onnxruntime/fp32.medium': {'rtf': settings['acoustic']['channels'] / 1e5}}
-    minutes = json.loads(path('data/features/index.json').read_text())[0]['frames'] / 6000
+    minutes = json.loads(path('data/features/header.json').read_text())['minutes']
     wer = 2 + 12 * minutes ** -0.5 + 0.01 * (settings['train_acoustic']['seed'] % 7)
     found['intelligibility'] = {'fp32': {'above_recordings': {'wer': wer, 'wer_ci95': [wer - 1, wer + 1]}}}
     found['naturalness']['fp32']['dnsmos_below_recordings'] = 'not run: not installed'

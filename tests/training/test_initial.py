@@ -15,6 +15,7 @@ from sonorant.training.run_directory import read_metrics
 from sonorant.training.trainer import Trainer
 from sonorant.training.worker import start_from
 from tasks.initial import find_initial
+from tests.support.stores import edit_index
 from tests.support.tiny_training import tiny_recipe
 from tests.training.trainings import ALONE, trainer_of
 
@@ -30,14 +31,14 @@ def trained(kind: str, features: Path, run: Path, /, **changes: Any) -> Trainer:
 def with_speakers(features: Path, to: Path, speakers: list[str], symbols: list[str] | None = None) -> Path:
     """A copy of the store whose utterances are the named speakers' in turn, with other statistics of the mel."""
     shutil.copytree(features, to)
-    header, index = json.loads((to / "header.json").read_text()), json.loads((to / "index.json").read_text())
-    header["speakers"] = speakers
-    header["symbols"] = symbols or header["symbols"]
-    header["mel_mean"] += 1.0
-    for number, row in enumerate(index):
-        row["speaker"] = number % len(speakers)
-    (to / "header.json").write_text(json.dumps(header))
-    (to / "index.json").write_text(json.dumps(index))
+    header = json.loads((to / "header.json").read_text())
+    edit_index(
+        to,
+        lambda rows: [{**row, "speaker": number % len(speakers)} for number, row in enumerate(rows)],
+        speakers=speakers,
+        symbols=symbols or header["symbols"],
+        mel_mean=header["mel_mean"] + 1.0,
+    )
     return to
 
 

@@ -12,10 +12,12 @@ import pytest
 
 import tasks.training
 from sonorant.families import model_kind
+from sonorant.files import sha256_tree, write_json
 from sonorant.training import checkpoint
 from sonorant.training.run_directory import RunDirectory
 from sonorant.training.worker import Job, work
 from tasks.fingerprint import find_run
+from tests.support.stores import rows_of
 from tests.support.tiny_training import settings
 from tests.training.trainings import ALONE
 
@@ -127,6 +129,32 @@ def test_a_run_directory_of_before_is_found_and_continued(
     assert provenance(tmp_path / "model")["fingerprint"] == OLD_KEY, "voice bundles lead to a run by it"
 
 
+def of_version_2(features: Path) -> str:
+    """The hash of a store as its files were when its index was JSON."""
+    header, rows = json.loads((features / "header.json").read_text()), rows_of(features)
+    kept = {key: value for key, value in header.items() if key not in ("version", "splits", "index")}
+    index, frames, tokens = [], 0, 0
+    for row in rows:
+        index.append({
+            "id": row["id"], "split": header["splits"][row["split"]], "speaker": row["speaker"], "language": "en-us",
+            "first_frame": frames, "frames": row["frames"], "first_token": tokens, "tokens": row["tokens"],
+        })  # fmt: skip
+        frames, tokens = frames + row["frames"], tokens + row["tokens"]
+    old = features.with_name("version-2")
+    write_json(old / "header.json", {"version": 2, **kept})
+    write_json(old / "index.json", index)
+    return sha256_tree([old / "header.json", old / "index.json"])
+
+
+def test_a_training_on_features_of_version_2_is_found_and_continued(
+    train: Train, before: Path, features: Path, tmp_path: Path
+) -> None:
+    job = json.loads((before / "job.json").read_text())
+    job["provenance"]["data"] = of_version_2(Path(shutil.copytree(features, tmp_path / "features")))
+    (before / "job.json").write_text(json.dumps(job))
+    assert Path(train("new").run) == before
+
+
 @pytest.mark.parametrize("changes", [{"learning_rate": 1e-3}, {"codebook_dropout": 0.5}])
 def test_a_run_directory_of_before_with_other_settings_stays_alone(train: Train, before: Path, changes: dict) -> None:
     assert Path(train("new", **changes).run) != before
@@ -158,3 +186,21 @@ def test_a_language_model_of_before_is_continued_with_its_own_codec(tmp_path: Pa
     checkpoint.save(checkpoint.path_of(run / "checkpoints", 2), {"description": {"codec": learned}})
     content = {**job, "version": 1, "initial": None, "data": "d", "codes": "c" * 64}
     assert (find_run(tmp_path, content, CODEC) == run) == adopted
+
+
+@pytest.mark.parametrize(
+    ("former", "sha256", "adopted"), [("d", "a" * 64, True), ("e", "a" * 64, False), ("d", "another", False)]
+)
+def test_a_language_model_on_features_of_version_2_is_continued_with_its_own_codec(
+    tmp_path: Path, former: str, sha256: str, adopted: bool
+) -> None:
+    """The codes of the same codec and features have another hash too, which names the features."""
+    run = tmp_path / OLD_KEY
+    job = {"recipe": "language_model", "model": {"layers": 2}, "train": {"steps": 4, "init_from": None}}
+    (run / "checkpoints").mkdir(parents=True)
+    (run / "job.json").write_text(json.dumps(job | {"provenance": {"data": "d", "codes": "b" * 64}}))
+    learned = {"description": {"codec": CODEC | {"sha256": sha256}}}
+    checkpoint.save(checkpoint.path_of(run / "checkpoints", 2), learned)
+    content = {**job, "version": 1, "initial": None, "data": "now", "codes": "c" * 64}
+    assert (find_run(tmp_path, content, CODEC, lambda: former) == run) == adopted
+    assert find_run(tmp_path, content, CODEC) != run

@@ -1,6 +1,5 @@
 """Real trainings, in this process or in processes of their own, for tests that disturb them."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 import torch
 
 from sonorant.data.batches import Batch
+from sonorant.data.manifest import SPLITS
 from sonorant.data.plan import MicroBatch
-from sonorant.files import write_json
 from sonorant.training import checkpoint
 from sonorant.training.distributed.ranks import Ranks
 from sonorant.training.recipe import Recipe
@@ -18,6 +17,7 @@ from sonorant.training.run_directory import RunDirectory, read_metrics
 from sonorant.training.step import TrainStep
 from sonorant.training.telemetry.stopwatch import Stopwatch
 from sonorant.training.trainer import Trainer
+from tests.support.stores import edit_index
 from tests.support.tiny_training import tiny_recipe
 
 ALONE = Ranks(0, 1, 0, torch.device("cpu"))
@@ -62,8 +62,9 @@ def newest_state(run: Path) -> dict[str, Any]:
 def with_splits(features: Path, copy: Path, split: Callable[[int, str], str]) -> Path:
     """A copy of the store in which the utterance of that number and split is in the split that `split` says."""
     shutil.copytree(features, copy)
-    index = json.loads((copy / "index.json").read_text())
-    write_json(copy / "index.json", [{**row, "split": split(n, row["split"])} for n, row in enumerate(index)])
+    edit_index(copy, lambda rows: [
+        {**row, "split": SPLITS.index(split(n, SPLITS[row["split"]]))} for n, row in enumerate(rows)
+    ])  # fmt: skip
     return copy
 
 

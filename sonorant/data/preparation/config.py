@@ -44,6 +44,9 @@ class PrepareConfig:
     """Fraction held out to watch training, by hash."""
     test: float
     """Fraction held out for evaluation, by hash."""
+    most_held_out: int | None = None
+    """Utterances that validation and test have at most, each, by hash; None: what the fractions say. Judging a voice
+    takes no more than some thousands, however large the corpus. A text or speaker that is held out stays whole."""
     split_by: SplitBy = "text"
     """What the hash is of. `text`: all takes of a sentence are in one split; `speaker`: all of a speaker; `id`: each
     utterance for itself, so that other takes of a held-out sentence may be learned."""
@@ -73,6 +76,8 @@ class PrepareConfig:
         for name in ("max_clipped", "max_rejected", "validation", "test"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} ({getattr(self, name)}) is a fraction, from 0 to 1")
+        if self.most_held_out is not None and self.most_held_out < 1:
+            raise ValueError(f"most_held_out must be at least 1 or null, not {self.most_held_out}")
         if self.min_dnsmos is not None and not self.rate_dnsmos:
             raise ValueError("min_dnsmos needs ratings; set rate_dnsmos to true, or min_dnsmos to null")
         if self.validation + self.test >= 1:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sonorant.data.manifest import Defect, Utterance
-from sonorant.data.splits import SplitBy
+from sonorant.data.splits import SplitBy, beyond, split_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,17 @@ def without_scarce_speakers(outcomes: list[Outcome], least: float) -> Iterator[O
         if outcome.reason is None and seconds[speaker] < least:
             detail = f"speaker '{speaker}' has {seconds[speaker]:.1f} s, at least {least:g} s (min_speaker_seconds)"
             yield _rejected(outcome, Defect.FEW_SECONDS, detail)
+        else:
+            yield outcome
+
+
+def without_surplus_held_out(outcomes: list[Outcome], split_by: SplitBy, most: int | None) -> Iterator[Outcome]:
+    """Give back to training what sound utterances are held out beyond `most` of each set; None: nothing."""
+    sound = (outcome.utterance for outcome in outcomes if outcome.reason is None)
+    surplus = set() if most is None else beyond(sound, split_by, most)
+    for outcome in outcomes:
+        if outcome.reason is None and split_key(outcome.utterance, split_by) in surplus:
+            yield replace(outcome, utterance=replace(outcome.utterance, split="train"))
         else:
             yield outcome
 

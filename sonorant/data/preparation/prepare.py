@@ -28,6 +28,7 @@ from sonorant.data.preparation.outcomes import (
     without_lost_speakers,
     without_repeated_sounds,
     without_scarce_speakers,
+    without_surplus_held_out,
 )
 from sonorant.data.preparation.recording import ExaminedRecording
 from sonorant.data.preparation.speakers import summarize_speakers
@@ -39,7 +40,7 @@ from sonorant.files import atomic_folder, parse_checked, sha256_file, write_json
 from sonorant.text import Frontend, load_with_lexicon
 
 _NOT_OF_A_RECORDING = (
-    "max_rejected", "validation", "test", "split_by", "min_speaker_seconds", "decisions", *LIMITS
+    "max_rejected", "validation", "test", "most_held_out", "split_by", "min_speaker_seconds", "decisions", *LIMITS
 )  # fmt: skip
 """Settings that do not change what is found in a recording."""
 
@@ -86,7 +87,8 @@ def prepare(
     )
     examined = [_outcome(*of_row, config) for of_row in zip(rows, files, decided.notes, found, strict=True)]
     heard = list(without_scarce_speakers(list(without_repeated_sounds(examined)), config.min_speaker_seconds))
-    outcomes = list(without_lost_speakers(heard, config.split_by))
+    divided = list(without_surplus_held_out(heard, config.split_by, config.most_held_out))
+    outcomes = list(without_lost_speakers(divided, config.split_by))
     accepted = [outcome for outcome in outcomes if outcome.reason is None]
     rejected = [outcome for outcome in outcomes if outcome.reason is not None]
     refused_report = out.with_name(f"{out.name}.rejected.jsonl")

@@ -1,6 +1,6 @@
 """The speakers of a corpus side by side: how much there is of each, how it sounds, how much was rejected."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,9 +17,12 @@ def summarize_speakers(accepted: Sequence[Utterance], rejected: Sequence[str]) -
     `accepted`: utterances with all fields set; `rejected`: the speaker of each rejected one.
     """
     lost = Counter(rejected)
+    by_speaker: defaultdict[str, list[Utterance]] = defaultdict(list)
+    for utterance in accepted:
+        by_speaker[utterance.speaker].append(utterance)
     found = {}
-    for speaker in sorted({*lost, *(utterance.speaker for utterance in accepted)}):
-        own = [utterance for utterance in accepted if utterance.speaker == speaker]
+    for speaker in sorted({*lost, *by_speaker}):
+        own = by_speaker[speaker]
         splits = Counter(utterance.split for utterance in own)
         found[speaker] = {
             "utterances": len(own),

@@ -1,6 +1,6 @@
 """The figures of a prepared corpus, as JSON and as one HTML page that needs nothing beside it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -41,11 +41,11 @@ def summarize(accepted: list[Utterance], rejected: Counter[str], condition: Cond
         "hours": _hours(accepted),
         "rejected": {"utterances": rejected.total(), "reasons": dict(rejected.most_common())},
         "texts": describe_texts(accepted),
-        "splits": {split: _share([u for u in accepted if u.split == split]) for split in SPLITS},
-        "speakers": _shares(accepted, lambda utterance: utterance.speaker),
-        "languages": _shares(accepted, lambda utterance: utterance.language),
-        "sample_rates": _shares(accepted, lambda utterance: str(utterance.sample_rate)),
-        "channels": _shares(accepted, lambda utterance: str(utterance.channels)),
+        "splits": dict.fromkeys(SPLITS, _share([])) | shares(accepted, lambda utterance: str(utterance.split)),
+        "speakers": shares(accepted, lambda utterance: utterance.speaker),
+        "languages": shares(accepted, lambda utterance: utterance.language),
+        "sample_rates": shares(accepted, lambda utterance: str(utterance.sample_rate)),
+        "channels": shares(accepted, lambda utterance: str(utterance.channels)),
         "seconds": _spread(seconds),
         "characters_per_second": _spread(speaking_rates(accepted)),
         "sound": summarize_sound(accepted, condition),
@@ -58,8 +58,12 @@ def speaking_rates(utterances: list[Utterance]) -> np.ndarray:
     return np.array([len(utterance.spoken or "") / (utterance.seconds or 1.0) for utterance in utterances])
 
 
-def _shares(utterances: list[Utterance], key: Callable[[Utterance], str]) -> dict[str, dict[str, float]]:
-    return {name: _share([u for u in utterances if key(u) == name]) for name in sorted({key(u) for u in utterances})}
+def shares(utterances: list[Utterance], key: Callable[[Utterance], str]) -> dict[str, dict[str, float]]:
+    """By the utterances' keys, in order: `utterances` and `hours`. One pass, however many keys there are."""
+    groups: defaultdict[str, list[Utterance]] = defaultdict(list)
+    for utterance in utterances:
+        groups[key(utterance)].append(utterance)
+    return {name: _share(groups[name]) for name in sorted(groups)}
 
 
 def _share(utterances: list[Utterance]) -> dict[str, float]:

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch
-from sonorant.data.codes import CodeBatches, CodeStore
+from sonorant.data.code_batches import CodeBatches, Prompts
+from sonorant.data.codes import CodeStore
 from sonorant.data.plan import MicroBatch
 from sonorant.errors import SonorantError
 from sonorant.families.codec_lm.language_model import LanguageModel, LanguageModelConfig, delay
@@ -158,7 +159,7 @@ class LanguageModelRecipe(Utterances):
         sizes = LanguageModelConfig(**{key: value for key, value in model.items() if key != "quantization"})
         if sizes.text != "prefix":
             self._refuse_slow_pointers(sizes.most_advance)
-        self.prompt_frames = sizes.prompt_frames
+        self.prompts = Prompts(self.store, self.codes, sizes.prompt_frames, self.config.seed)
         self._description = describe("language_model", sizes, self.store.header, model.get("quantization"))
         self._description |= {"codec": self.codes.codec, "pace": self._pace()}
         torch.manual_seed(self.config.seed)
@@ -185,7 +186,7 @@ class LanguageModelRecipe(Utterances):
 
     def dataset(self, batches: list[MicroBatch]) -> Dataset[Batch]:
         """Whole utterances with their codes."""
-        return CodeBatches(self.store, self.codes, batches, self.prompt_frames, self.config.seed)
+        return CodeBatches(self.store, self.codes, batches, self.prompts)
 
     def units(self, batch: MicroBatch) -> dict[str, float]:
         """As of all trainings on utterances, and real code frames."""

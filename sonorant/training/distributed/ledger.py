@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -54,15 +55,23 @@ class Ledger:
         self._plan, self._epoch, self._place = plan, epoch, place
         self._steps = plan.steps(epoch)
         self._computed = []
-        epochs = [_hash(plan.steps(number)) for number in range(epoch, epoch + EPOCHS_COMPARED)]
-        _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, epochs[0], [])))
-        if len(plan.micro_batches(epoch)) >= EPOCHS_COMPARED and len(set(epochs)) == 1:
+        planned = _hash(self._steps)
+        _refuse_other_plans(self.ranks.gather(Page(self.ranks.name, planned, [])))
+        later = range(epoch + 1, epoch + EPOCHS_COMPARED)
+        enough = sum(map(len, self._steps)) >= EPOCHS_COMPARED
+        if enough and all(_hash(plan.steps(number)) == planned for number in later):  # up to the first that differs
             raise AllRanksError(
                 f"{self.ranks.name}: epochs {epoch} to {epoch + EPOCHS_COMPARED - 1} are planned alike, so nothing is "
                 "ever reshuffled: the plan's random numbers have to depend on the epoch"
             )
-        epoch, place = self._turned()
-        return plan.steps(epoch)[place]
+        self._opened = epoch, place = self._turned()
+        return self._steps[place]
+
+    def back(self) -> None:
+        """Begin where it was opened again: the first step was only tried."""
+        epoch, self._place = self._opened
+        if self._epoch != epoch:
+            self._epoch, self._steps = epoch, self._plan.steps(epoch)
 
     def note(self, loaded: Iterable[torch.Tensor]) -> None:
         """This rank has computed a step from these samples, (B, 2) int64 by micro-batch."""
@@ -126,8 +135,15 @@ def samples_of(batches: Iterable[MicroBatch]) -> Samples:
     return samples
 
 
-def _hash(steps: list[list[MicroBatch]]) -> str:
-    return hashlib.sha256(repr([samples_of(batches) for batches in steps]).encode()).hexdigest()
+def _hash(steps: Iterable[list[MicroBatch]]) -> str:
+    """Of the samples of each step, in their order."""
+    digest = hashlib.sha256()
+    for batches in steps:
+        digest.update(sum(len(batch.items) for batch in batches).to_bytes(8))
+        for batch in batches:
+            starts = 0 if batch.starts is None else batch.starts
+            digest.update(np.stack(np.broadcast_arrays(batch.items, starts), axis=1).astype(np.int64).tobytes())
+    return digest.hexdigest()
 
 
 def _refuse_other_plans(pages: list[Page]) -> None:
@@ -143,7 +159,8 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     """Raise AllRanksError on all ranks if a node's features, codes, settings or code differ from rank 0's.
 
     Every rank must call it. With several nodes, one rank of each also reads the arrays through and compares them with
-    their hash: copying the features may have been interrupted.
+    their hash: copying the features may have been interrupted. The others wait for it outside of any collective, since
+    it takes hours for some terabytes.
 
     Args:
         fingerprint: of settings, features and the recipe's VERSION.
@@ -151,8 +168,10 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
     """
     if ranks.world_size == 1:
         return
-    several = os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size)
-    store_hashes, problem = _hashes_of(features, codes, verify=several and ranks.local_rank == 0)
+    store_hashes, problem = _hashes_of(features, codes)
+    if os.environ.get("LOCAL_WORLD_SIZE") != str(ranks.world_size):
+        reads = ranks.local_rank == 0 and not problem
+        problem = ranks.after(partial(_damage_of, features, codes) if reads else None) or problem
     # The keys are words of the message: "its features (<hash>) are not those of ...".
     own = {**store_hashes, "settings (fingerprint ": fingerprint, "code (hash ": code}
     copies = ranks.gather((ranks.host, own, problem))
@@ -169,14 +188,21 @@ def refuse_other_copies(features: Path, codes: Path | None, fingerprint: str, co
                 raise AllRanksError(f"node {host}: {other}; {remedies.get(what, checkout)}")
 
 
-def _hashes_of(features: Path, codes: Path | None, verify: bool) -> tuple[dict[str, str], str]:
+def _damage_of(features: Path, codes: Path | None) -> str:
+    """Read both stores through and say why they cannot be used; empty where they are whole."""
+    try:
+        store = FeatureStore.open(features)
+        store.verify()
+        if codes:
+            CodeStore.open(codes, store).verify()
+    except (SonorantError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _hashes_of(features: Path, codes: Path | None) -> tuple[dict[str, str], str]:
     """Hashes of both stores, and why they cannot be used; empty where there is nothing to say."""
     try:
-        if verify:
-            store = FeatureStore.open(features)
-            store.verify()
-            if codes:
-                CodeStore.open(codes, store).verify()
         return {"features (": store_hash(features), "codes (": code_hash(codes) if codes else ""}, ""
     except (SonorantError, OSError) as error:
         return {"features (": "", "codes (": ""}, str(error)

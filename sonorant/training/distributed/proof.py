@@ -80,7 +80,7 @@ class Proof:
         weights += [1.0] * (len(loaded) - len(weights))
         self.ledger.note(batch[DRAWN] for batch, weight in zip(loaded, weights, strict=False) if weight)
         self.ledger.check(step + 1)
-        self.ledger.open(self.recipe.plan, epoch, place)
+        self.ledger.back()
         with _unscaled(trained.scaler):
             self._averaged(trained, step, first, loaded)
 

@@ -5,15 +5,24 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from sonorant.errors import SonorantError
+
+Result = TypeVar("Result")
+BEAT = 5.0
+"""Seconds between signs of life of a rank at work that the others wait for."""
+SILENCE = 900.0
+"""Seconds without any after which it counts as gone."""
 
 
 class AllRanksError(SonorantError):
@@ -78,6 +87,34 @@ class Ranks:
 
         return answer
 
+    def after(self, work: Callable[[], Result] | None) -> Result | None:
+        """Do `work`, which some ranks have and which may take hours; return what it returns when all have done theirs.
+
+        In a collective, those who wait would end with an error after the group's timeout. So they ask the group's store
+        instead, where a rank at work shows that it lives. Every rank must call it. Raises RuntimeError if nobody who is
+        waited for has been heard of for `SILENCE` seconds, or if the store is gone.
+        """
+        store = dist.distributed_c10d._get_default_store()
+        with _beating(lambda: store.add("after/beats", 1)):
+            result = work() if work else None
+        try:
+            self._wait_for_all(store)
+        except dist.DistNetworkError as error:
+            raise RuntimeError("Connection closed by peer: rank 0, which holds the store") from error
+        return result
+
+    def _wait_for_all(self, store: dist.Store) -> None:
+        own = store.add("after/done", 1)
+        everyone = -(-own // self.world_size) * self.world_size  # of this call, and of all before it
+        heard, beats, pause = time.monotonic(), -1, 0.01
+        while store.add("after/done", 0) < everyone:
+            if (now := store.add("after/beats", 0)) != beats:
+                heard, beats = time.monotonic(), now
+            if time.monotonic() - heard > SILENCE:
+                raise RuntimeError("Timed out waiting for a rank that is silent")
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)
+
     def share(self, data: bytes | None) -> bytes | None:
         """Return rank 0's `data` on every rank, for nodes that do not share its disk."""
         size = torch.tensor(-1 if data is None else len(data))
@@ -89,6 +126,25 @@ class Ranks:
             buffer = torch.frombuffer(bytearray(data), dtype=torch.uint8)
         dist.broadcast(buffer, 0)
         return buffer.numpy().tobytes()
+
+
+@contextmanager
+def _beating(beat: Callable[[], object]) -> Iterator[None]:
+    """Call `beat` every `BEAT` seconds until the body of the `with` has ended."""
+    done = threading.Event()
+
+    def keep_beating() -> None:
+        with suppress(RuntimeError):  # the store is gone: whoever waits will say so
+            while not done.wait(BEAT):
+                beat()
+
+    thread = threading.Thread(target=keep_beating, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def join(patience: float) -> Ranks:

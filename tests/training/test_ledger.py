@@ -1,0 +1,79 @@
+"""The ledger's hash tells plans apart as their samples do, and it builds no more plans than it must."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sonorant.data.plan import MicroBatch, Plan, utterance_plan
+from sonorant.training.distributed.ledger import Ledger, _hash, samples_of
+from sonorant.training.distributed.ranks import AllRanksError, Ranks
+
+ONE = Ranks(0, 1, 0, torch.device("cpu"))
+
+
+class Alone(Ranks):
+    """A rank without peers, and without a process group."""
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+
+def micro_batch(rows: list[tuple[int, int]], whole: bool) -> MicroBatch:
+    items, starts = (np.array([row[column] for row in rows], dtype=np.int64) for column in (0, 1))
+    return MicroBatch(0, 0, items, None if whole else starts)
+
+
+rows = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=2)
+plans = st.lists(st.lists(st.builds(micro_batch, rows, st.booleans()), min_size=1, max_size=2), max_size=3)
+
+
+@given(plans, plans)
+def test_hashes_are_equal_where_the_samples_of_each_step_are(
+    some: list[list[MicroBatch]], others: list[list[MicroBatch]]
+) -> None:
+    samples = [[samples_of(batches) for batches in steps] for steps in (some, others)]
+    assert (_hash(some) == _hash(others)) == (samples[0] == samples[1])
+
+
+class Counted:
+    """Plans epochs of 300 utterances and counts how often it was asked to."""
+
+    def __init__(self, shuffles: bool = True) -> None:
+        self.built, self.shuffles = 0, shuffles
+
+    def __call__(self, epoch: int) -> list[MicroBatch]:
+        self.built += 1
+        frames = np.random.default_rng(0).integers(60, 500, 300)
+        return utterance_plan(frames, np.arange(300), budget=2000, seed=1, epoch=epoch if self.shuffles else 0)
+
+
+def opened(counted: Counted, place: int = 0) -> tuple[Ledger, list[MicroBatch]]:
+    ledger = Ledger(Alone(ONE.rank, ONE.world_size, ONE.local_rank, ONE.device))
+    return ledger, ledger.open(Plan(3, counted), 4, place)
+
+
+def test_two_plans_are_built_to_open_it_and_none_to_begin_again() -> None:
+    counted = Counted()
+    ledger, first = opened(counted)
+    assert counted.built == 2
+    for _ in range(2):
+        ledger.note([torch.from_numpy(np.array(samples_of([batch]))) for batch in first])
+        ledger.check(1)
+        ledger.back()
+    assert counted.built == 2
+
+
+def test_the_end_of_an_epoch_is_the_beginning_of_the_next() -> None:
+    counted = Counted()
+    steps = Plan(3, counted).steps(4)
+    _, first = opened(counted, len(steps))
+    assert samples_of(first) == samples_of(Plan(3, counted).steps(5)[0])
+
+
+def test_epochs_that_are_planned_alike_are_refused() -> None:
+    with pytest.raises(AllRanksError, match="epochs 4 to 7 are planned alike, so nothing is ever reshuffled"):
+        opened(Counted(shuffles=False))
