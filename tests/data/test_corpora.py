@@ -56,6 +56,24 @@ def test_a_folder_for_each_speaker_in_whatever_layout(tmp_path: Path, murmur: Mu
     assert not list((tmp_path / "out").glob("*/manifest.jsonl")), "one manifest is there to be read"
 
 
+def test_a_folder_of_prompts_is_spoken_by_the_voice_of_flite_that_it_is_named_after(tmp_path: Path) -> None:
+    if shutil.which("flite") is None:
+        pytest.skip("flite is not installed")
+    for name, prompts in (("slt", "One two.\n\nThree four.\n"), ("awb", "Five six.\n")):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "prompts.txt").write_text(prompts)
+    found = imported(tmp_path / "in", tmp_path / "out", config("speakers"))
+    assert [(each.speaker, each.text) for each in found] == [
+        ("awb", "Five six."),
+        ("slt", "One two."),
+        ("slt", "Three four."),
+    ]
+    assert all(read_audio(tmp_path / "out" / str(each.audio))[1] == 16000 for each in found)
+    (tmp_path / "in/awb").rename(tmp_path / "in/anna")
+    with pytest.raises(SonorantError, match=r"anna/prompts.txt: .* after the voice of flite .*: rms, slt, awb, kal16"):
+        imported(tmp_path / "in", tmp_path / "again", config("speakers"))
+
+
 def test_folders_of_speakers_that_hold_nothing_are_named(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(SonorantError, match=r"in: holds no folders; kind speakers needs one for each speaker"):

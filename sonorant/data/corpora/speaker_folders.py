@@ -1,11 +1,13 @@
 """Several speakers' recordings side by side: a folder of a corpus each, named after who speaks there.
 
-Each may be read in its own layout, of LJSpeech or as recordings with a text beside them, and be of any length."""
+Each may be read in its own layout, of LJSpeech or as recordings with a text beside them, and be of any length. A folder
+with `prompts.txt`, named after a voice of flite, is spoken by that voice: other persons to try things with."""
 
 from dataclasses import replace
 from pathlib import Path
 
-from sonorant.data.corpora import CORPORA, CorpusConfig
+from sonorant.data.corpora import CORPORA, VOICES, CorpusConfig
+from sonorant.data.corpora.metadata_files import read_lines
 from sonorant.data.manifest import Utterance, read_manifest, write_manifest
 from sonorant.errors import SonorantError
 
@@ -22,11 +24,24 @@ def import_corpus(source: Path, out: Path, config: CorpusConfig, cache: Path | N
     for folder in folders:
         own = out / folder.name
         own.mkdir()
-        CORPORA["auto"](folder, own, replace(config, kind="auto", speaker=folder.name), cache)
+        settings = _settings(folder, config)
+        CORPORA[settings.kind](folder, own, settings, cache)
         manifest = own / "manifest.jsonl"
         utterances += [_placed(utterance, folder.name) for utterance in read_manifest(manifest)]
         manifest.unlink()
     write_manifest(out / "manifest.jsonl", utterances)
+
+
+def _settings(folder: Path, config: CorpusConfig) -> CorpusConfig:
+    own = replace(config, kind="auto", speaker=folder.name)
+    prompts = folder / "prompts.txt"
+    if not prompts.is_file():
+        return own
+    if folder.name not in VOICES:
+        voices = ", ".join(VOICES)
+        raise SonorantError(f"{prompts}: the folder must be named after the voice of flite that speaks it: {voices}")
+    count = sum(bool(line.strip()) for line in read_lines(prompts))
+    return replace(own, kind="demo", voice=folder.name, sentences=max(count, 1))
 
 
 def _placed(utterance: Utterance, folder: str) -> Utterance:
