@@ -18,6 +18,7 @@ from flows.results import (
     plain_table,
     stage_rows,
 )
+from flows.workspace import parse_overrides
 from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
 from sonorant.families.family import VoiceConfig
@@ -49,6 +50,8 @@ def main() -> None:
     corpus = "folder of recordings of a person, with metadata.csv or a text beside each: a voice of them, with the "
     corpus += "settings of corpora/recordings.yaml"
     parser.add_argument("--corpus", type=Path, metavar="FOLDER", help=corpus)
+    change = "a setting in place of that of params.yaml, more than once for several, such as corpus.kind=speakers"
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
     arguments = parser.parse_args()
     overrides = overrides_of(arguments.family)
     if arguments.corpus is not None:
@@ -56,6 +59,8 @@ def main() -> None:
         overrides = {"register.model": model} | (overrides or {})
         overrides |= overrides_for(found, overrides["register.model"])
         print(expected_time(found), flush=True)
+    if arguments.changes:
+        overrides = (overrides or {}) | parse_overrides(arguments.changes, "--set")
     use_own_prefect()
     from flows.train_and_export import train_and_export
 
