@@ -25,7 +25,7 @@ def as_json(
 ) -> dict[str, Any]:
     """The content of `reports/curve.json`; values as in reports/metrics.json. `source`, `tuned`: the voice that others
     began from, and what that changed. Raises SonorantError if `more` is too far ahead."""
-    figures = {
+    figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()
     }

@@ -8,6 +8,7 @@ import torch
 
 from sonorant.data.features import FeatureStore
 from sonorant.errors import SonorantError
+from sonorant.families.parallel.training import AcousticTrainConfig
 from sonorant.training.initial import Initial
 from sonorant.training.newcomers import Newcomers
 from sonorant.training.recipe import Recipe
@@ -132,3 +133,9 @@ def test_no_frozen_steps_are_the_training_of_before() -> None:
     train = settings("acoustic")[1]
     assert in_use(train | {"freeze_steps": 0}) == in_use(train)
     assert in_use(train | {"freeze_steps": 1}) != in_use(train)
+
+
+def test_a_training_from_scratch_has_no_frozen_steps() -> None:
+    """As int8 trains on, and as `sonorant plan` counts a step."""
+    tuned = AcousticTrainConfig(**settings("acoustic")[1] | {"init_from": "the base", "freeze_steps": 8})
+    assert (tuned.from_scratch().init_from, tuned.from_scratch().freeze_steps) == (None, 0)
