@@ -16,6 +16,7 @@ from flows.results import (
     intelligibility_rows,
     naturalness_rows,
     plain_table,
+    speaker_rows,
     stage_rows,
 )
 from flows.workspace import parse_overrides
@@ -96,6 +97,8 @@ def summary(found: Mapping[str, Any]) -> str:
         f"  what could not run here, and why: {here / 'reports/choice.json'}",
         "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
     }
+    if speakers := speaker_rows(metrics, choice.get("variant")):
+        sections["By speaker"] = plain_table(speakers)
     if metrics.get("codec"):
         sections["The codec"] = plain_table(codec_rows(metrics))
         sections["Decoding"] = plain_table(decoding_rows(metrics))
