@@ -52,8 +52,9 @@ def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = 
         sentence = sentences[number % len(sentences)]
         clips["prompted"].append((voice.say(sentence, prompt=prompt), voice.sample_rate))
         clips["without"].append((voice.say(sentence), voice.sample_rate))
-    embedded = np.split(embed_clips([clip for kind in clips.values() for clip in kind]), len(clips))
-    found = judge_prompts(*embedded, [name for name, _ in named])
+    embedded = embed_clips([clip for kind in clips.values() for clip in kind])
+    recordings, prompted, without = np.split(embedded, len(clips))
+    found = judge_prompts(recordings, prompted, without, [name for name, _ in named])
     return {"voice": list(voice.speakers), "people": {name: len(own) for name, own in files.items()}, **found}
 
 
@@ -103,7 +104,7 @@ def _own(spoken: Doubles, recordings: Doubles, people: Sequence[str]) -> Doubles
 
 def table(found: dict[str, Any]) -> str:
     """The figures as text."""
-    rows = [("", "with their person", "with others", "the recordings")]
+    rows: list[tuple[str, ...]] = [("", "with their person", "with others", "the recordings")]
     for kind in ("prompted", "without"):
         figures = found[kind]["speaker_similarity"]
         rows.append((kind, *(f"{figures[key]:.3f}" for key in ("mean", "others", "recordings"))))

@@ -50,7 +50,6 @@ class Utterances(ABC):
     """The part of a `Recipe` that all recipes on whole utterances inherit."""
 
     model: PhonemeEncoder
-    config: UtteranceTrainConfig
     phases: list[Phase]
     diagonal_steps: int
     """Steps over which the alignment search is pulled to the diagonal."""
@@ -65,10 +64,10 @@ class Utterances(ABC):
         self.budget = None if config.frames_per_micro_batch == "auto" else config.frames_per_micro_batch
         self.items = self._trainable("train")
         self.validation_items = self._trainable("validation")
-        self.plan = Plan(config.micro_batches_per_step, lambda epoch: self._plan(self._heard(epoch), epoch))
-
-    def _heard(self, epoch: int) -> np.ndarray:
-        return balanced_items(self.store, self.items, self.config, epoch)
+        self.plan = Plan(
+            config.micro_batches_per_step,
+            lambda epoch: self._plan(balanced_items(self.store, self.items, config, epoch), epoch),
+        )
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:

@@ -192,10 +192,10 @@ class WaveformRecipe:
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
-        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self._heard(epoch), epoch))
-
-    def _heard(self, epoch: int) -> np.ndarray:
-        return balanced_items(self.store, self.items, self.config, epoch)
+        self.plan = Plan(
+            self.config.micro_batches_per_step,
+            lambda epoch: self._plan(balanced_items(self.store, self.items, self.config, epoch), epoch),
+        )
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
