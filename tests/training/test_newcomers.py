@@ -1,8 +1,10 @@
 """Speakers added later: first their embeddings learn alone, the others stay to the bit; it resumes to the bit too."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -139,3 +141,23 @@ def test_a_training_from_scratch_has_no_frozen_steps() -> None:
     """As int8 trains on, and as `sonorant plan` counts a step."""
     tuned = AcousticTrainConfig(**settings("acoustic")[1] | {"init_from": "the base", "freeze_steps": 8})
     assert (tuned.from_scratch().init_from, tuned.from_scratch().freeze_steps) == (None, 0)
+
+
+@pytest.mark.parametrize("kind", ["acoustic", "vocoder"])
+def test_speakers_that_are_heard_more_often_resume_to_the_bit(
+    kind: str, features: Path, tmp_path: Path, alone: None
+) -> None:
+    store = FeatureStore.open(features)
+    uneven = with_speakers(features, tmp_path / "features", ["much", "little"])
+    edit_speakers(uneven, [int(number >= len(store) - 8) for number in range(len(store))])
+    recipe = tiny_recipe(kind, uneven, speaker_balance=1.0)
+    heard = np.concatenate([batch.items for batch in recipe.plan.micro_batches(0)])
+    assert len(np.unique(heard)) < len(heard), "some are heard twice"
+    assert_resumes(lambda run: trainer_of(tiny_recipe(kind, uneven, speaker_balance=1.0), run), tmp_path / "runs", 6)
+
+
+def edit_speakers(store: Path, speakers: list[int]) -> None:
+    index = json.loads((store / "index.json").read_text())
+    for row, speaker in zip(index, speakers, strict=True):
+        row["speaker"] = speaker
+    (store / "index.json").write_text(json.dumps(index))
