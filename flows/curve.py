@@ -13,6 +13,7 @@ EXAMPLES = """\
 examples:
   sonorant curve run                                  5, 10, 20, 40 and all minutes, three seeds each
   sonorant curve run --minutes 2,4,8 --seeds 5 --workers 2
+  sonorant curve run --minutes 5,10,20 --init-from models:/base@champion --name tuned    fine-tuned beside from scratch
   sonorant curve show --more 30                       what another 30 minutes would bring
 
 The same command goes on where it was stopped. docs/recordings.md says how to read it, docs/tuning.md what it shares.
@@ -36,6 +37,10 @@ def _add_run(commands: Any) -> None:
         "key of reports/metrics.json to draw, more than once for several (default: words, sound, melody, short texts)"
     )
     add("--figure", action="append", default=[], metavar="KEY", help=figure)
+    start = "also train as many voices that begin from this one: models:/<name>@<alias>, or another project's models/"
+    add("--init-from", metavar="VOICE", help=start)
+    change = "a setting of these others, more than once for several, such as train_acoustic.learning_rate=4.0e-4"
+    add("--with", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
     add("--workers", type=count_of, default=1, metavar="N", help="processes here, each with its share")
     _add_shown(command)
 
@@ -46,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     state: Any = curve(
         arguments.minutes, arguments.seeds, arguments.figure, arguments.workers, arguments.name, arguments.more,
-        return_state=True,
+        arguments.init_from, arguments.changes, return_state=True,
     )  # fmt: skip
     if not state.is_completed():
         raise SonorantError(f"{state.message}")

@@ -16,8 +16,10 @@ from flows.results import (
     intelligibility_rows,
     naturalness_rows,
     plain_table,
+    speaker_rows,
     stage_rows,
 )
+from flows.workspace import parse_overrides
 from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
 from sonorant.families.family import VoiceConfig
@@ -49,6 +51,8 @@ def main() -> None:
     corpus = "folder of recordings of a person, with metadata.csv or a text beside each: a voice of them, with the "
     corpus += "settings of corpora/recordings.yaml"
     parser.add_argument("--corpus", type=Path, metavar="FOLDER", help=corpus)
+    change = "a setting in place of that of params.yaml, more than once for several, such as corpus.kind=speakers"
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="KEY=VALUE", help=change)
     arguments = parser.parse_args()
     overrides = overrides_of(arguments.family)
     if arguments.corpus is not None:
@@ -56,6 +60,8 @@ def main() -> None:
         overrides = {"register.model": model} | (overrides or {})
         overrides |= overrides_for(found, overrides["register.model"])
         print(expected_time(found), flush=True)
+    if arguments.changes:
+        overrides = (overrides or {}) | parse_overrides(arguments.changes, "--set")
     use_own_prefect()
     from flows.train_and_export import train_and_export
 
@@ -91,6 +97,8 @@ def summary(found: Mapping[str, Any]) -> str:
         f"  what could not run here, and why: {here / 'reports/choice.json'}",
         "Seconds of each stage": plain_table(stage_rows(found["seconds"])),
     }
+    if speakers := speaker_rows(metrics, choice.get("variant")):
+        sections["By speaker"] = plain_table(speakers)
     if metrics.get("codec"):
         sections["The codec"] = plain_table(codec_rows(metrics))
         sections["Decoding"] = plain_table(decoding_rows(metrics))

@@ -36,6 +36,32 @@ def intelligibility_rows(metrics: Mapping[str, Any]) -> list[dict[str, str]]:
     return rows
 
 
+def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[str, str]]:
+    """A row for each speaker of a voice of several, as the variant that ships speaks: words above the recordings', and
+    how many sentences are recognised as theirs."""
+    found = metrics.get("speakers") or []
+    recognised = (metrics.get("confusion") or {}).get(variant)
+    own = {row["speaker"]: row for row in recognised} if isinstance(recognised, list) else {}
+    rows = []
+    for row in found if len(found) > 1 else ():
+        heard = (row["intelligibility"] or {}).get(variant) or "not judged"
+        measured = isinstance(heard, dict)
+        above = heard["above_recordings"] if measured else None
+        known = own.get(row["speaker"])
+        rows.append(
+            {
+                "speaker": row["speaker"],
+                "sentences": str(row["sentences"]),
+                "WER %": f"{heard['wer']:.1f}" if measured else heard,
+                "above recordings": "{:+.1f} ({:+.1f} to {:+.1f})".format(above["wer"], *above["wer_ci95"])
+                if above
+                else "",
+                "recognised %": _percent(known["recognised"], *known["recognised_ci95"]) if known else "",
+            }
+        )
+    return rows
+
+
 def choice_rows(choice: Mapping[str, Any]) -> list[dict[str, str]]:
     """A row for each candidate, the chosen one marked: median latency, speedup over fp32, error rate, size, reason."""
     chosen = f"{choice.get('runtime')}/{choice.get('variant')}"

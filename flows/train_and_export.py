@@ -195,6 +195,7 @@ def report(
             links["registry page"] = f"{shown(store_uri())}/#/models/{version['name']}/versions/{version['version']}"
     sections = {
         "Intelligibility": wer,
+        "By speaker": results.speaker_rows(metrics, choice.get("variant")),
         "Choice": results.choice_rows(choice),
         "Codec": results.codec_rows(metrics),
         "Decoding": results.decoding_rows(metrics),

@@ -5,7 +5,7 @@ import difflib
 import json
 import shutil
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,20 @@ def make_workspace(root: Path, folder: Path, overrides: Mapping[str, Any]) -> Pa
 def bring_back(folder: Path, root: Path) -> None:
     """Copy what the workspace leaves for others' reports to `root`, except outputs of the project's own stages."""
     _copy_side_by_side(folder, root, not_these=read_graph(root).outs)
+
+
+def parse_overrides(given: Sequence[str], option: str) -> dict[str, Any]:
+    """Overrides from a command line, each KEY=VALUE as in params.yaml. Raises SonorantError for one without a value."""
+    overrides = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not equals or not key:
+            raise SonorantError(f"{option} {one}: give a setting and its value, such as train_acoustic.steps=600")
+        try:
+            overrides[key] = ruamel.yaml.YAML(typ="safe").load(value)
+        except ruamel.yaml.error.YAMLError:
+            raise SonorantError(f"{option} {one}: '{value}' is no value of params.yaml") from None
+    return overrides
 
 
 def _copy_side_by_side(source: Path, target: Path, not_these: Collection[Path]) -> None:

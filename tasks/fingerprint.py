@@ -102,6 +102,7 @@ def in_use(train: dict[str, Any]) -> dict[str, Any]:
         idle.add("clip_norm_fp16")
     if train.get("patience") is None:
         idle.add("patience")
+    idle |= {name for name in ("freeze_steps", "speaker_balance") if not train.get(name)}
     return {name: value for name, value in train.items() if name not in idle}
 
 

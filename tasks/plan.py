@@ -36,7 +36,7 @@ def job_of(kind: str, path: Path, features: Path, codes: Path | None = None) -> 
     return Job(
         recipe=kind,
         model=asdict(sizes),
-        train=asdict(params.load(f"train_{kind}", of_kind.settings(), path)) | {"init_from": None},
+        train=asdict(params.load(f"train_{kind}", of_kind.settings(), path).from_scratch()),
         features=str(features),
         codes=str(codes) if codes else None,
         run="",

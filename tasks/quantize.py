@@ -98,13 +98,12 @@ def train_on(
 def continued(settings: TrainConfig, config: QuantizeConfig) -> TrainConfig:
     """The settings of the float training, changed for a short continuation."""
     return dataclasses.replace(
-        settings,
+        settings.from_scratch(),
         steps=config.steps,
         learning_rate=config.learning_rate,
         warmup_steps=max(1, config.steps // 10),
         validate_every=config.steps,
         patience=None,
-        init_from=None,
         compile=False,
     )
 

@@ -3,7 +3,7 @@
 It is a comparison of given arms, as `compare.py` makes them: kept in the storage, shared by workers, gone on with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,22 @@ from flows.tuning.compare import FIRST_SEED, seed_settings
 from flows.tuning.figures import MINUTES, Figure, NoFigure
 from flows.tuning.search import Search, Values
 from flows.tuning.sizes import ALL, MORE, REPORT, STUDY, corpus_path, files_below, read_sizes
-from flows.tuning.study import ARM, DETAILS, TuningStudy, load_study, make_comparison, open_storage
+from flows.tuning.study import ARM, DETAILS, SETTINGS, TuningStudy, load_study, make_comparison, open_storage
+from flows.workspace import check_overrides, parse_overrides
 from sonorant.errors import SonorantError
+from sonorant.families import load_family
+from sonorant.families.family import VoiceConfig
 from sonorant.files import write_json, write_text
 from sonorant.learning_curve.fit import Curve, curve_of
 from sonorant.learning_curve.page import as_json, curve_page, sentences_of
 from sonorant.learning_curve.points import Point
 from sonorant.learning_curve.sentences import Measure
+from sonorant.learning_curve.tuned import Tuned, advantages, tuned_sentences
+from tasks import params
 
 KEY = "features.minutes"
+TUNED = "-tuned"
+"""After the size in the name of an arm that begins from a trained voice."""
 ALIKE = 0.99
 """A share of all minutes from which a size is no other than all."""
 CHEAP: dict[str, Any] = {
@@ -49,11 +56,20 @@ MEASURES = (
 """The figures that a curve shows unless others are asked for."""
 
 
-def begin_curve(sizes: str, seeds: int, figures: Sequence[str], name: str = STUDY, root: Path = Path()) -> TuningStudy:
-    """The study of a learning curve; trials that it has already are kept. Raises SonorantError for what cannot work."""
+def begin_curve(
+    sizes: str,
+    seeds: int,
+    figures: Sequence[str],
+    name: str = STUDY,
+    root: Path = Path(),
+    tuned: Mapping[str, Any] | None = None,
+) -> TuningStudy:
+    """The study of a learning curve; trials that it has already are kept. Raises SonorantError for what cannot work.
+
+    `tuned`: settings of voices that begin from a trained one (`settings_from`), to be trained beside the others.
+    """
     from flows.graph import read_graph
     from flows.tuning.begin import base_of  # imports torch, which showing a curve can do without
-    from flows.workspace import check_overrides
 
     if seeds < 2:
         raise SonorantError(f"--seeds {seeds}: an interval needs at least 2, and 3 are a good number")
@@ -65,7 +81,7 @@ def begin_curve(sizes: str, seeds: int, figures: Sequence[str], name: str = STUD
         space={KEY: Values(choices=[*minutes, None])},
         fixed=cheap(figures),
     )
-    for settings in ({KEY: minutes[0]}, search.fixed):
+    for settings in ({KEY: minutes[0]}, search.fixed, tuned or {}):
         check_overrides(root / "params.yaml", settings)
     graph = read_graph(root.resolve())
     for figure in map(Figure, figures):
@@ -74,10 +90,12 @@ def begin_curve(sizes: str, seeds: int, figures: Sequence[str], name: str = STUD
             figure.check(root)
     _refuse_other_figures(search)
     arms = {
-        f"{label} {seed}": {**search.fixed, KEY: value, **seed_settings(seed)}
+        f"{label}{kind} {seed}": {**search.fixed, KEY: value, **seed_settings(seed), **settings}
         for seed in range(FIRST_SEED, FIRST_SEED + seeds)  # a curve of the first seed is there first
         for label, value in [*((f"{size:g}", size) for size in minutes), (ALL, None)]
+        for kind, settings in {"": {}, **({TUNED: tuned} if tuned else {})}.items()
     }
+    _refuse_other_start(name, arms)
     base = base_of(search, graph, root) | {"the files of corpus.path": files_below(corpus_path(root))}
     return make_comparison(search, name, arms, base)
 
@@ -90,6 +108,40 @@ def _refuse_other_figures(search: Search) -> None:
     there = load_study(storage, search.study)
     if not there.compares or there.search.objectives != search.objectives or there.search.also != search.also:
         raise SonorantError(f"study '{search.study}' exists with other figures: give this one another name (--name)")
+
+
+def _refuse_other_start(name: str, arms: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise SonorantError if fine-tuned voices of the study began with other settings."""
+    storage = open_storage()
+    if name not in optuna.get_all_study_names(storage):
+        return
+    for trial in load_study(storage, name).trials:
+        arm = trial.user_attrs[ARM]
+        if TUNED in arm and arm in arms and trial.user_attrs[SETTINGS] != arms[arm]:
+            raise SonorantError(
+                f"study '{name}' fine-tunes from {_source(trial)} with other settings: give this one another name "
+                "(--name) or put --init-from and --with back"
+            )
+
+
+def _source(trial: FrozenTrial) -> str:
+    """What a fine-tuned voice began from."""
+    settings = trial.user_attrs[SETTINGS]
+    return " and ".join(sorted({str(value) for key, value in settings.items() if key.endswith(".init_from")}))
+
+
+def settings_from(init_from: str, changes: Sequence[str]) -> dict[str, Any]:
+    """Settings of a voice that begins from a trained one: of a registered voice or bundle, or a folder `models` with
+    `predictor` and `waveform`, as a project has it.
+
+    `changes`: settings of such trainings besides, each KEY=VALUE. Raises SonorantError for one without a value.
+    """
+    family, folder = load_family(params.load("voice", VoiceConfig).family), Path(init_from)
+    roles = {"predictor": family.predictor.name, "waveform": family.waveform.name}
+    in_folder = all((folder / role / "model.json").is_file() for role in roles)
+    named = str(folder.resolve()) if folder.exists() else init_from  # trials work in folders of their own
+    settings = {f"train_{kind}.init_from": f"{named}/{role}" if in_folder else named for role, kind in roles.items()}
+    return settings | parse_overrides(changes, "--with")
 
 
 def cheap(figures: Sequence[str]) -> dict[str, Any]:
@@ -109,10 +161,7 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
     """A curve of each figure, or why there is none; and notes on what was left out. Raises SonorantError."""
     if KEY not in study.search.space or not study.compares:
         raise SonorantError(f"study '{study.name}' is no learning curve; see: sonorant tune status {study.name}")
-    by_size: dict[str, list[FrozenTrial]] = {}
-    for trial in study.trials:
-        if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
-            by_size.setdefault(trial.user_attrs[ARM].split()[0], []).append(trial)
+    by_size = {size: trials for size, trials in _by_arm(study).items() if not size.endswith(TUNED)}
     notes = [f"{study.left() + study.at_work()} trainings are not done yet."] if study.left() + study.at_work() else []
     minutes = {size: float(np.mean([trial.values[0] for trial in trials])) for size, trials in by_size.items()}
     for size in [size for size in by_size if size != ALL and minutes[size] >= ALIKE * minutes.get(ALL, float("inf"))]:
@@ -121,13 +170,37 @@ def curves_of(study: TuningStudy) -> tuple[dict[Measure, Curve | str], list[str]
     found: dict[Measure, Curve | str] = {}
     for measure in measures_of(study):
         try:
-            found[measure] = _curve(measure.name, [(minutes[size], trials) for size, trials in by_size.items()])
+            found[measure] = curve_of(_points(measure.name, [(minutes[s], trials) for s, trials in by_size.items()]))
         except SonorantError as error:
             found[measure] = f"not run: {error}"
     return found, notes
 
 
-def _curve(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> Curve:
+def tuned_of(study: TuningStudy) -> tuple[str, Tuned]:
+    """What the fine-tuned voices began from, and what that changed of each figure; empty if there are none."""
+    by_arm = _by_arm(study)
+    pairs = [(trials, by_arm[f"{size}{TUNED}"]) for size, trials in by_arm.items() if f"{size}{TUNED}" in by_arm]
+    found: Tuned = {}
+    for measure in measures_of(study) if pairs else ():
+        try:
+            both = [_points(measure.name, [(float(t[0].values[0]), t) for t in pair]) for pair in pairs]
+            found[measure] = advantages([(scratch, tuned) for scratch, tuned in both])
+        except (SonorantError, ValueError) as error:
+            found[measure] = f"not run: {error}"
+    return (_source(pairs[0][1][0]) if pairs else ""), found
+
+
+def _by_arm(study: TuningStudy) -> dict[str, list[FrozenTrial]]:
+    """The trials that are done, by size and how they began."""
+    by_arm: dict[str, list[FrozenTrial]] = {}
+    for trial in study.trials:
+        if trial.state == TrialState.COMPLETE and DETAILS in trial.user_attrs:
+            by_arm.setdefault(trial.user_attrs[ARM].split()[0], []).append(trial)
+    return by_arm
+
+
+def _points(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> list[Point]:
+    """A figure's points, without sizes of which it is not known. Raises SonorantError if it is known of none."""
     points: list[Point] = []
     why = ""
     for minutes, trials in sizes:
@@ -147,7 +220,7 @@ def _curve(name: str, sizes: Sequence[tuple[float, list[FrozenTrial]]]) -> Curve
         )
     if not points and why:
         raise SonorantError(why)
-    return curve_of(points)
+    return points
 
 
 def write_report(study: TuningStudy, more: float | None = None, report: Path = REPORT) -> list[str]:
@@ -158,6 +231,7 @@ def write_report(study: TuningStudy, more: float | None = None, report: Path = R
     found, notes = curves_of(study)
     there = [curve.most for curve in found.values() if isinstance(curve, Curve)]
     more = min([MORE, *there]) if more is None else more
-    write_json(report, as_json(study.name, found, more, notes))
-    write_text(report.with_suffix(".html"), curve_page(study.name, found, more, notes))
-    return [*sentences_of(found, more), *notes]
+    began = tuned_of(study)
+    write_json(report, as_json(study.name, found, more, notes, *began))
+    write_text(report.with_suffix(".html"), curve_page(study.name, found, more, notes, *began))
+    return [*sentences_of(found, more), *tuned_sentences(began[1]), *notes]

@@ -14,7 +14,7 @@ from prefect.states import Failed
 
 from flows.command import GRACE
 from flows.tuning.begin import begin
-from flows.tuning.curve import begin_curve, write_report
+from flows.tuning.curve import begin_curve, settings_from, write_report
 from flows.tuning.sizes import SIZES, STUDY
 from flows.tuning.study import load_study, open_storage
 from flows.tuning.trial import TrialWork
@@ -64,6 +64,8 @@ def curve(
     workers: int = 1,
     study: str = STUDY,
     more: float | None = None,
+    init_from: str | None = None,
+    changes: list[str] | None = None,
 ) -> Any:
     """Train voices on fewer and on all minutes of the recordings, and write reports/curve.html.
 
@@ -74,9 +76,14 @@ def curve(
         workers: Processes on this machine; each gets its share of cores and GPUs.
         study: Name under which the trainings are kept.
         more: Minutes more to foretell; none: 20, or as many as there are.
+        init_from: Voice that as many others begin from, beside those from scratch; none: no others.
+        changes: Settings of these others besides, each KEY=VALUE.
     """
     try:
-        begun = begin_curve(minutes, seeds, figures or [], study)
+        if changes and not init_from:
+            raise SonorantError("--with is for voices that begin from a trained one: give --init-from too")
+        tuned = settings_from(init_from, changes or []) if init_from else None
+        begun = begin_curve(minutes, seeds, figures or [], study, tuned=tuned)
         run_workers(begun.name, workers)
         for sentence in write_report(begun, more):
             get_run_logger().info("%s", sentence)

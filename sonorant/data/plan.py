@@ -43,6 +43,27 @@ class Plan:
         return [batches[start : start + size] for start in range(0, len(batches), size)]
 
 
+def balanced(
+    items: np.ndarray, speakers: np.ndarray, frames: np.ndarray, *, balance: float, seed: int, epoch: int
+) -> np.ndarray:
+    """The items (B,) of an epoch in which speakers of few recordings are heard more often than once.
+
+    Each utterance is taken (most / own) ** balance times, by the frames that its speaker has and those of whoever has
+    most: 0 as it is, 1 all speakers alike. What is left of whole times is drawn anew each epoch, from (seed, epoch).
+
+    Args:
+        items: int64 indices; speakers, frames: (U,) of the whole store.
+    """
+    if balance == 0:
+        return items
+    _, place_B = np.unique(speakers[items], return_inverse=True)
+    total_S = np.bincount(place_B, frames[items])
+    times_B = ((total_S.max() / total_S) ** balance)[place_B]
+    whole_B = np.floor(times_B)
+    drawn_B = np.random.default_rng([seed, epoch, 1]).random(len(items)) < times_B - whole_B
+    return np.repeat(items, whole_B.astype(np.int64) + drawn_B)
+
+
 def shard(step: list[MicroBatch], rank: int, world_size: int) -> list[tuple[MicroBatch, float]]:
     """The micro-batches of a step that `rank` computes, each with its weight.
 

@@ -1,5 +1,7 @@
 """Word and character error rates of a corpus, with bootstrap intervals, on texts made comparable first."""
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -9,6 +11,7 @@ from typing import Any
 
 import jiwer
 import numpy as np
+from numpy.typing import NDArray
 
 from sonorant.arrays import Ints
 from sonorant.errors import SonorantError
@@ -57,6 +60,11 @@ class ErrorCounts:
     words: Ints
     character_errors: Ints
     characters: Ints
+
+    def of(self, chosen: NDArray[np.bool_]) -> ErrorCounts:
+        """Those of some utterances, bool (U,)."""
+        own = (self.word_errors, self.words, self.character_errors, self.characters)
+        return ErrorCounts(*(column[chosen] for column in own))
 
     @property
     def wer(self) -> float:

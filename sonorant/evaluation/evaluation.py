@@ -146,8 +146,9 @@ def evaluate(inputs: EvaluationInputs, config: EvaluateConfig, recognizer: str) 
     metrics = {
         "family": bundle.description.family,
         "intelligibility": words.figures | renderings.unspoken,
-        "speakers": by_speaker(words.counts, speakers, trained_speakers(utterances), known.not_run),
-        "naturalness": sound.figures | renderings.unspoken,
+        "speakers": by_speaker(words, sound, renderings, trained_speakers(utterances)),
+        "confusion": sound.confusion(),
+        "naturalness": sound.summary() | renderings.unspoken,
         "short_texts": short.figures,
         **timed,
         "size": size(bundle),

@@ -1,18 +1,20 @@
 """How a voice and the waveform model's copies sound beside the recordings: section `naturalness` of the figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sonorant.arrays import Doubles
 from sonorant.audio.dnsmos import rate_clips
+from sonorant.evaluation.confusion import confuse
 from sonorant.evaluation.distances import summarize as summarize_distances
-from sonorant.evaluation.likeness import Sounds, compare_sentences, paired_below
+from sonorant.evaluation.likeness import Pair, Sounds, compare_sentences, paired_below
 from sonorant.evaluation.likeness import summarize as summarize_figures
-from sonorant.evaluation.raters import speaker_similarities
+from sonorant.evaluation.raters import SPEAKER_BELOW, compare, embed_renderings
 from sonorant.evaluation.raters import summarize as summarize_ratings
 from sonorant.evaluation.recordings import RECORDINGS, VOCODER
 from sonorant.evaluation.renderings import Renderings
+from sonorant.statistics import LEAST
 
 DNSMOS_BELOW = "dnsmos_below_recordings"
 """Overall DNSMOS of the recordings less that of a kind, in pairs."""
@@ -20,32 +22,79 @@ DNSMOS_BELOW = "dnsmos_below_recordings"
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedSound:
-    """How all renderings sound."""
+    """How all renderings sound, sentence by sentence: figures are of all sentences, or of one speaker's."""
 
-    figures: dict[str, Any]
-    """By kind. The recordings themselves have a DNSMOS alone."""
-    opinions: dict[str, Doubles]
-    """Overall DNSMOS of the first sentences, by kind; empty where it did not run."""
+    speakers: tuple[str, ...]
+    """Who says each sentence."""
+    pairs: dict[str, list[Pair]]
+    """Each sentence beside its recording, by kind."""
+    ratings: dict[str, Doubles | str]
+    """DNSMOS' scores (R, 3) of the first R sentences, by kind, the recordings' too; or why there are none."""
+    embeddings: dict[str, Doubles] | str
+    """Of each sentence's speaker (S, D), by kind, the recordings' too; or why there are none."""
+    resamples: int
+    """Behind each interval."""
+
+    def summary(self) -> dict[str, Any]:
+        """Section `naturalness` of all sentences, by kind. The recordings themselves have a DNSMOS alone."""
+        found = self.figures()
+        copies = found[VOCODER]
+        named = (key for key in copies if not key.endswith("_ci95"))
+        itself = dict.fromkeys(named, "not run: compared with themselves")
+        kept = {"utterances": copies["utterances"], "dnsmos": _summary(self.ratings[RECORDINGS], self.resamples)}
+        return {RECORDINGS: itself | kept} | found
+
+    def figures(self, speaker: str | None = None) -> dict[str, Any]:
+        """Every figure of every kind, over all sentences or those of one speaker, who must have some."""
+        chosen = [place for place, name in enumerate(self.speakers) if speaker in (None, name)]
+        return {
+            kind: summarize_figures([pairs[place].figures for place in chosen], self.resamples)
+            | summarize_distances([pairs[place].distance for place in chosen])
+            | self._rated(kind, chosen)
+            | self._similar(kind, speaker)
+            for kind, pairs in self.pairs.items()
+        }
+
+    def confusion(self) -> dict[str, Any]:
+        """As whom the sentences of each kind are recognised, the recordings' too; see `confuse`."""
+        found = self.embeddings
+        if isinstance(found, str):
+            return dict.fromkeys((RECORDINGS, *self.pairs), found)
+        return {kind: confuse(spoken, found[RECORDINGS], self.speakers) for kind, spoken in found.items()}
+
+    @property
+    def opinions(self) -> dict[str, Doubles]:
+        """Overall DNSMOS of the first sentences, by kind; empty where it did not run."""
+        return {kind: found[:, 0] for kind, found in self.ratings.items() if not isinstance(found, str)}
+
+    def _rated(self, kind: str, chosen: Sequence[int]) -> dict[str, Any]:
+        ours, theirs = self.ratings[kind], self.ratings[RECORDINGS]
+        if isinstance(ours, str) or isinstance(theirs, str):
+            return {"dnsmos": ours, DNSMOS_BELOW: ours}
+        rated = [place for place in chosen if place < len(ours)]
+        if len(rated) < min(LEAST, len(ours)):
+            why = f"not run: only {len(rated)} of these sentences were rated; raise evaluate.mos_sentences"
+            return {"dnsmos": why, DNSMOS_BELOW: why}
+        below = paired_below(ours[rated, 0], theirs[rated, 0], DNSMOS_BELOW, self.resamples)
+        return {"dnsmos": _summary(ours[rated], self.resamples)} | below
+
+    def _similar(self, kind: str, speaker: str | None) -> dict[str, Any]:
+        found = self.embeddings
+        if isinstance(found, str):
+            return {"speaker_similarity": found, SPEAKER_BELOW: found}
+        return compare(found[kind], found[RECORDINGS], self.speakers, self.resamples, of=speaker)
 
 
 def judge_sound(renderings: Renderings, speakers: Sequence[str], rated: int, resamples: int) -> JudgedSound:
     """Rate the first `rated` sentences by DNSMOS, and lay every rendering beside its recording. `speakers`: who says
     each sentence; `resamples`: behind each interval."""
-    scores = _dnsmos(renderings, rated)
-    pairs = compare_sentences(_sounds(renderings))
-    found = {
-        kind: summarize_figures([pair.figures for pair in pairs[kind]], resamples)
-        | summarize_distances([pair.distance for pair in pairs[kind]])
-        | _rated(scores, kind, resamples)
-        for kind in renderings.kinds
-    }
-    for kind, similarity in speaker_similarities(renderings, speakers, resamples).items():
-        found[kind] |= similarity
-    copies = found[VOCODER]
-    itself = dict.fromkeys((key for key in copies if not key.endswith("_ci95")), "not run: compared with themselves")
-    kept = {"utterances": copies["utterances"], "dnsmos": _summary(scores[RECORDINGS], resamples)}
-    opinions = {kind: found[:, 0] for kind, found in scores.items() if not isinstance(found, str)}
-    return JudgedSound(figures={RECORDINGS: itself | kept} | found, opinions=opinions)
+    return JudgedSound(
+        speakers=tuple(speakers),
+        ratings=_dnsmos(renderings, rated),
+        pairs=compare_sentences(_sounds(renderings)),
+        embeddings=embed_renderings(renderings),
+        resamples=resamples,
+    )
 
 
 def _sounds(renderings: Renderings) -> list[Sounds]:
@@ -63,13 +112,6 @@ def _dnsmos(renderings: Renderings, rated: int) -> dict[str, Doubles | str]:
         return dict.fromkeys(clips, scores)
     count = len(clips[RECORDINGS])
     return {kind: scores[i * count : (i + 1) * count] for i, kind in enumerate(clips)}
-
-
-def _rated(scores: Mapping[str, Doubles | str], kind: str, resamples: int) -> dict[str, Any]:
-    ours, theirs = scores[kind], scores[RECORDINGS]
-    if isinstance(ours, str) or isinstance(theirs, str):
-        return {"dnsmos": ours, DNSMOS_BELOW: ours}
-    return {"dnsmos": _summary(ours, resamples)} | paired_below(ours[:, 0], theirs[:, 0], DNSMOS_BELOW, resamples)
 
 
 def _summary(scores: Doubles | str, resamples: int) -> dict[str, Any] | str:

@@ -45,23 +45,19 @@ def summarize(scores: Doubles, resamples: int) -> dict[str, Any]:
     return figures
 
 
-def speaker_similarities(renderings: Renderings, speakers: Sequence[str], resamples: int) -> dict[str, dict[str, Any]]:
-    """For the copies and each variant `speaker_similarity`, what `compare` finds, and `SPEAKER_BELOW` with its 95 %
-    interval: how far its cosines lie below the recordings', sentence by sentence. "not run: <why>" in their place.
+def embed_renderings(renderings: Renderings) -> dict[str, Doubles] | str:
+    """The embeddings (U, 256) of the recordings and every kind, or "not run: <why>"."""
+    if why := not_installed():
+        return why
+    sounds = renderings.sounds
+    embedded = embed_clips([(samples, renderings.rate) for clips in sounds.values() for samples in clips])
+    return dict(zip(sounds, np.split(embedded, len(sounds)), strict=True))
 
-    `speakers`: of each sentence.
-    """
+
+def not_installed() -> str:
+    """Why nothing can be embedded here; empty if it can."""
     missing = [module for module in MODULES if importlib.util.find_spec(module) is None]
-    if missing:
-        why = f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'"
-        return {kind: {"speaker_similarity": why, SPEAKER_BELOW: why} for kind in renderings.kinds}
-    sounds = renderings.sounds.values()  # the recordings first
-    embedded = embed_clips([(samples, renderings.rate) for clips in sounds for samples in clips])
-    recordings, *others = np.split(embedded, len(sounds))
-    return {
-        kind: compare(found, recordings, speakers, resamples)
-        for kind, found in zip(renderings.kinds, others, strict=True)
-    }
+    return f"not run: {missing[0]} is not installed; pip install 'sonorant[similarity]'" if missing else ""
 
 
 def embed_clips(clips: Sequence[Clip]) -> Doubles:
@@ -69,18 +65,22 @@ def embed_clips(clips: Sequence[Clip]) -> Doubles:
     return np.array(spread(_embed, clips, label="speakers", unit="clip", prepare=_load_encoder))
 
 
-def compare(spoken: Doubles, recordings: Doubles, speakers: Sequence[str], resamples: int) -> dict[str, Any]:
+def compare(
+    spoken: Doubles, recordings: Doubles, speakers: Sequence[str], resamples: int, of: str | None = None
+) -> dict[str, Any]:
     """Mean cosines of embeddings (U, D) of spoken sentences and recordings with the recordings of other sentences.
+    `speakers`: of each sentence; `of`: the speaker whose sentences count, None: everyone's.
 
     `mean`: spoken, with the same speaker's recordings; `others`: spoken, with other speakers' (the floor; absent if
     there are none); `recordings`: the recordings with the same speaker's (the ceiling). Never with the same sentence,
-    whose words alone would make it alike; a speaker of one sentence is left out. Each sentence counts alike.
+    whose words alone would make it alike; a speaker of one sentence is left out. Each sentence counts alike. Beside it
+    `SPEAKER_BELOW` with its 95 % interval: how far they lie below the recordings', sentence by sentence.
     """
     same = np.equal.outer(speakers, speakers)
     others = ~same
     np.fill_diagonal(same, False)
     several = bool(others.any())
-    used = same.any(axis=1)
+    used = same.any(axis=1) & np.array([of in (None, speaker) for speaker in speakers])
     if not used.any():
         why = "not run: no speaker of two judged sentences"
         return {"speaker_similarity": why, SPEAKER_BELOW: why}

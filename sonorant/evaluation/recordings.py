@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sonorant.data.manifest import Utterance
 from sonorant.data.sound import read_sound
 from sonorant.data.splits import read_in_training, text_key
@@ -24,9 +26,10 @@ def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
     """The first `count` utterances of the test split by SHA-256 of their id, one take a sentence; all if there are
     fewer.
 
-    The order depends on the ids alone, so more recordings change the choice little. Where the split holds several
-    languages, only the most frequent one: a recogniser and a voice have one. A sentence that training reads in another
-    take is left out, unless there is no other. Raises SonorantError if the split is empty.
+    The order depends on the ids alone, so more recordings change the choice little; speakers take turns, so each has an
+    equal share. Where the split holds several languages, only the most frequent one: a recogniser and a voice have one.
+    A sentence that training reads in another take is left out, unless there is no other. Raises SonorantError if the
+    split is empty.
     """
     test = [utterance for utterance in utterances if utterance.split == "test"]
     if not test:
@@ -42,7 +45,17 @@ def held_out(utterances: Sequence[Utterance], count: int) -> list[Utterance]:
     takes: dict[str, Utterance] = {}
     for utterance in unread or chosen:
         takes.setdefault(text_key(utterance), utterance)
-    return list(takes.values())[:count]
+    return _in_turn(list(takes.values()))[:count]
+
+
+def _in_turn(utterances: Sequence[Utterance]) -> list[Utterance]:
+    """The first of each speaker, the second of each, and so on; the order of one speaker's stays."""
+    place: Counter[str] = Counter()
+    turns = []
+    for utterance in utterances:
+        turns.append(place[utterance.speaker])
+        place[utterance.speaker] += 1
+    return [utterances[index] for index in np.argsort(turns, kind="stable")]
 
 
 def spoken_text(utterance: Utterance) -> str:

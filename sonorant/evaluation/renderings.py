@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sonorant.arrays import Floats, Ints
@@ -39,6 +40,12 @@ class Decoded:
     """What the guards said of the attempt that was kept, in small letters: well, or what went wrong."""
     attempts: tuple[int, ...]
     """How many attempts were made; 1 = the first went well, or there were no others."""
+
+    def of(self, chosen: NDArray[np.bool_]) -> Decoded:
+        """What became of some of them, bool (S,)."""
+        places = np.flatnonzero(chosen)
+        reasons, attempts = ([column[place] for place in places] for column in (self.finish_reasons, self.attempts))
+        return Decoded(finish_reasons=tuple(map(str, reasons)), attempts=tuple(map(int, attempts)))
 
     @property
     def ran_away(self) -> tuple[bool, ...]:

@@ -1,13 +1,14 @@
-"""Error rates by speaker: a voice of several may be understood in one and not in another."""
+"""A voice of several speakers, judged speaker by speaker: it may be good as one and babble as another."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from sonorant.data.manifest import Utterance
-from sonorant.evaluation.error_rates import ErrorCounts
-from sonorant.statistics import rate
+from sonorant.evaluation.naturalness import JudgedSound
+from sonorant.evaluation.renderings import Renderings, summarize
+from sonorant.evaluation.words import JudgedWords, intelligibility
 
 
 def trained_speakers(utterances: Iterable[Utterance]) -> list[str]:
@@ -16,18 +17,30 @@ def trained_speakers(utterances: Iterable[Utterance]) -> list[str]:
 
 
 def by_speaker(
-    counts: Mapping[str, ErrorCounts], speakers: Sequence[str], trained: Iterable[str], not_run: str | None
+    words: JudgedWords, sound: JudgedSound, renderings: Renderings, trained: Iterable[str]
 ) -> list[dict[str, Any]]:
-    """A row for each speaker, of `trained` or judged: `speaker`, `sentences` and `wer`, a percentage for each kind.
+    """A row for each speaker, of `trained` or judged: `speaker` and `sentences`.
 
-    `counts`: by kind, one entry a sentence; `speakers`: who says each sentence. `wer` is null for a speaker of whom no
-    sentence was judged, and `not_run`, the reason, if the recogniser did not run.
+    Where there are several, each row also has the sections `intelligibility`, `naturalness` and `decoding`, over that
+    speaker's sentences alone, or null if none was judged. `decoding` is empty in a family that does not decode.
     """
-    rows: list[dict[str, Any]] = []
-    for speaker in sorted({*trained, *speakers}):
-        own = np.array([name == speaker for name in speakers], dtype=bool)
-        wer: Any = not_run
-        if not_run is None and own.any():
-            wer = {kind: round(float(rate(of.word_errors[own], of.words[own])), 3) for kind, of in counts.items()}
-        rows.append({"speaker": speaker, "sentences": int(own.sum()), "wer": wer})
+    names = sorted({*trained, *sound.speakers})
+    rows = []
+    for name in names:
+        own = np.array([speaker == name for speaker in sound.speakers], dtype=bool)
+        row: dict[str, Any] = {"speaker": name, "sentences": int(own.sum())}
+        if len(names) > 1:
+            judged = bool(own.any())
+            row["intelligibility"] = _understood(words, own, sound.resamples) if judged else None
+            row["naturalness"] = sound.figures(name) if judged else None
+            went = {kind: summarize(decoded.of(own)) for kind, decoded in renderings.decoded.items()}
+            row["decoding"] = went if judged else None
+        rows.append(row)
     return rows
+
+
+def _understood(words: JudgedWords, own: Any, resamples: int) -> dict[str, Any]:
+    """Error rates of one speaker's sentences; `own`: which they are, bool (S,)."""
+    if not words.counts:  # nobody listened: the figures say why
+        return words.figures
+    return intelligibility({kind: counts.of(own) for kind, counts in words.counts.items()}, resamples, {})

@@ -11,6 +11,7 @@ from sonorant.html.charts import Chart, Charts, points
 from sonorant.learning_curve.fit import Curve
 from sonorant.learning_curve.points import paired
 from sonorant.learning_curve.sentences import Measure, forecast_sentence, gain_sentence
+from sonorant.learning_curve.tuned import Tuned, tuned_section
 
 SAMPLED = 60
 """Points of the line that is drawn."""
@@ -19,14 +20,20 @@ Found = Mapping[Measure, Curve | str]
 """A curve of each figure, or why there is none."""
 
 
-def as_json(study: str, found: Found, more: float, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """The content of `reports/curve.json`; values as in reports/metrics.json. Raises SonorantError if `more` is too far
-    ahead."""
-    figures = {
+def as_json(
+    study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
+) -> dict[str, Any]:
+    """The content of `reports/curve.json`; values as in reports/metrics.json. `source`, `tuned`: the voice that others
+    began from, and what that changed. Raises SonorantError if `more` is too far ahead."""
+    figures: dict[str, dict[str, Any]] = {
         measure.name: {"not_run": curve} if isinstance(curve, str) else _as_json(curve, measure, more)
         for measure, curve in found.items()
     }
-    return {"study": study, "figures": figures, "notes": list(notes)}
+    for measure, advantages in (tuned or {}).items():
+        told = advantages if isinstance(advantages, str) else [asdict(each) for each in advantages]
+        figures[measure.name]["fine_tuned"] = told
+    began = {"init_from": source} if tuned else {}
+    return {"study": study, "figures": figures, "notes": list(notes), **began}
 
 
 def _as_json(curve: Curve, measure: Measure, more: float) -> dict[str, Any]:
@@ -58,12 +65,15 @@ def sentences_of(found: Found, more: float) -> list[str]:
     return told
 
 
-def curve_page(study: str, found: Found, more: float, notes: Sequence[str] = ()) -> str:
-    """Sentences first, then a chart and a table of each figure."""
+def curve_page(
+    study: str, found: Found, more: float, notes: Sequence[str] = (), source: str = "", tuned: Tuned | None = None
+) -> str:
+    """Sentences first, then a chart and a table of each figure; arguments as of `as_json`."""
     sections = [Section(anchor="says", title="What more recordings bring", parts=[*sentences_of(found, more), *notes])]
     for number, (measure, curve) in enumerate(found.items(), 1):
         parts: list[Part] = [f"{curve}."] if isinstance(curve, str) else _parts(curve, measure, more)
         sections.append(Section(anchor=f"figure-{number}", title=measure.words.capitalize(), parts=parts))
+    sections += tuned_section(source, tuned or {})
     return render(__package__, "curve.html", title=f"Learning curve '{study}'", sections=sections)
 
 

@@ -49,6 +49,7 @@ def job_of_run(path: Path) -> Job:
         raise SonorantError(f"{job.features}: the features that {path} was trained on are gone; bring them back")
     budgets = [row["metrics"]["batch/budget"] for row in read_metrics(run.metrics) if "batch/budget" in row["metrics"]]
     found: dict[str, Any] = {"precision": run.precision() or job.train["precision"], "init_from": None}
+    found |= {"freeze_steps": 0} if "freeze_steps" in job.train else {}
     if budgets:
         [key] = {"frames_per_micro_batch", "segments_per_micro_batch"} & job.train.keys()
         found[key] = int(budgets[-1])

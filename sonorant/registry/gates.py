@@ -4,7 +4,8 @@ A gate passes only if the far end of a two-sided 95 % interval keeps to its limi
 fails with too few sentences to tell; below `statistics.LEAST` there is no interval. It also fails if nothing was
 measured, except for DNSMOS, an optional extra."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from sonorant.errors import SonorantError
 from sonorant.families import family_names, load_family
@@ -14,6 +15,10 @@ from sonorant.registry.limits import NaturalnessLimits, judge_naturalness
 from sonorant.statistics import check_enough
 
 RESAMPLES = 2000
+
+
+def _wide() -> dict[str, float]:
+    return dict.fromkeys(family_names(), 14.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +37,9 @@ class PromoteConfig:
     """By family: the same of plain sentences."""
     max_runaways: float
     """Fraction of sentences in which an autoregressive voice may run away; other families have no such gate."""
+    max_wer_above_recordings_of_a_speaker: dict[str, float] = field(default_factory=_wide)
+    """By family: of a voice of several speakers, points of word error rate of each above that speaker's recordings. The
+    default is for settings of before."""
     max_wer_above_champion: float
     """Points of word error rate above the champion's on the same sentences."""
     max_latency_over_champion: float
@@ -46,7 +54,8 @@ class PromoteConfig:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)}")
         families = ", ".join(family_names())
-        for name in ("max_wer_above_recordings", "max_rtf", "max_faulty_short_texts", "max_faulty_sentences"):
+        names = ("max_wer_above_recordings", "max_wer_above_recordings_of_a_speaker", "max_rtf")
+        for name in (*names, "max_faulty_short_texts", "max_faulty_sentences"):
             limits = getattr(self, name)
             if set(limits) != set(family_names()) or not all(limit > 0 for limit in limits.values()):
                 raise ValueError(f"{name} must have a limit above 0 for each of {families}, not {limits}")
@@ -74,9 +83,9 @@ class Gate:
 
 def judge_alone(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
     """The gates that need no comparison."""
-    family = voice.bundle.description.family
-    wer = _wer_above_recordings(voice, config.max_wer_above_recordings[family])
-    sound = _naturalness_below_recordings(voice, config.naturalness_below_recordings[family])
+    family, metrics, variant = voice.bundle.description.family, voice.metrics, voice.shipped.variant
+    wer = wer_above_recordings(metrics, variant, config.max_wer_above_recordings[family])
+    sound = naturalness_below_recordings(metrics, variant, config.naturalness_below_recordings[family])
     short = _faults(voice, "faulty_short_texts", "short", config.max_faulty_short_texts[family])
     sentences = _faults(voice, "faulty_sentences", "sentences", config.max_faulty_sentences[family])
     gates = (wer, sound, _rtf(voice, config.max_rtf[family]), _parity(voice), short, sentences)
@@ -88,14 +97,15 @@ def not_compared(name: str, why: str) -> Gate:
     return Gate(name=name, passed=False, reason=f"not compared: {why}")
 
 
-def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
-    name, heard = "wer_above_recordings", entry(voice.metrics, "intelligibility", voice.shipped.variant)
+def wer_above_recordings(metrics: Any, variant: str, limit: float) -> Gate:
+    """Words misheard beyond the recordings' own. `metrics`: those of the voice, or a row of its section `speakers`."""
+    name, heard = "wer_above_recordings", entry(metrics, "intelligibility", variant)
     wer, own = number(heard, "wer"), interval(heard, "wer_ci95")
     above, paired = number(heard, "above_recordings", "wer"), interval(heard, "above_recordings", "wer_ci95")
-    recordings, sentences = number(voice.metrics, "intelligibility", "recordings", "wer"), number(heard, "utterances")
+    recordings, sentences = number(metrics, "intelligibility", "recordings", "wer"), number(heard, "utterances")
     if wer is None or own is None or above is None or paired is None or recordings is None or sentences is None:
         why = f": {heard}" if isinstance(heard, str) else ""
-        return Gate(name=name, passed=False, reason=f"not measured for {voice.shipped.variant}{why}", limit=limit)
+        return Gate(name=name, passed=False, reason=f"not measured for {variant}{why}", limit=limit)
     try:
         check_enough(sentences)
     except SonorantError as error:
@@ -104,9 +114,9 @@ def _wer_above_recordings(voice: Evidence, limit: float) -> Gate:
     return points(name, text, above, paired, limit)
 
 
-def _naturalness_below_recordings(voice: Evidence, limits: NaturalnessLimits) -> Gate:
-    variant = voice.shipped.variant
-    passed, reason = judge_naturalness(entry(voice.metrics, "naturalness", variant), limits)
+def naturalness_below_recordings(metrics: Any, variant: str, limits: NaturalnessLimits) -> Gate:
+    """How it sounds beside the recordings; `metrics` as in `wer_above_recordings`."""
+    passed, reason = judge_naturalness(entry(metrics, "naturalness", variant), limits)
     return Gate(name="naturalness_below_recordings", passed=passed, reason=f"{variant}: {reason}")
 
 

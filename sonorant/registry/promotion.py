@@ -24,6 +24,7 @@ from sonorant.registry.aliases import (
 from sonorant.registry.champion_gates import judge_beside
 from sonorant.registry.evidence import read_evidence
 from sonorant.registry.gates import Gate, PromoteConfig, judge_alone, not_compared
+from sonorant.registry.speaker_gates import judge_speakers
 from sonorant.tracking.store import Store, TrackingUnavailable
 
 VERDICT = "verdict.json"
@@ -129,7 +130,7 @@ def _shown(value: float | None) -> str:
 def _judge(store: Store, chosen: Any, champion: Any, config: PromoteConfig, without_champion: str) -> tuple[Gate, ...]:
     with tempfile.TemporaryDirectory() as folder:
         voice = read_evidence(store, chosen, Path(folder))
-        gates = judge_alone(voice, config)
+        gates = judge_alone(voice, config) + judge_speakers(voice, config)
         if champion is None or without_champion:
             return gates
         try:

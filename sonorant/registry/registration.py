@@ -175,6 +175,7 @@ def _tags(default: Shipped, voice: Bundle, metrics: Mapping[str, Any]) -> dict[s
     speedup = next((row.get("speedup") for row in table if row.get("candidate") == default.candidate), None)
     tags = {
         "family": voice.description.family,
+        "speakers": ", ".join(voice.description.speakers),
         "variant": default.variant,
         "runtime": default.runtime,
         "speedup_over_fp32": speedup,

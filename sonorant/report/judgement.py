@@ -34,30 +34,9 @@ def intelligibility(metrics: Document, shipped: str) -> Section:
         _how(judged[RECORDINGS]),
         Charts(charts=charts),
         Table(caption="Error rates", head=head, rows=rows),
-        *_by_speaker(metrics, shipped),
         Fold(summary=self_test, parts=[Table(caption=self_test, head=["", "found"], rows=tested)]),
     ]
     return Section(anchor="intelligibility", title="Words and naturalness", parts=parts)
-
-
-def _by_speaker(metrics: Document, shipped: str) -> list[Part]:
-    """A row for each speaker; nothing of a voice that has one."""
-    found = metrics.get("speakers")
-    rows = found.rows() if found else []
-    if len(rows) < 2:
-        return []
-    kinds = (RECORDINGS, shipped)
-    head = ["speaker", "sentences judged", *(f"WER of {label(kind)}, %" for kind in kinds)]
-    cells: list[list[Cell]] = [
-        [row["speaker"].text(), f"{row['sentences'].number():.0f}", *(_wer(row.get("wer"), kind) for kind in kinds)]
-        for row in rows
-    ]
-    return [Table(caption="By speaker", head=head, rows=cells)]
-
-
-def _wer(found: Document | None, kind: str) -> str:
-    """A speaker's error rate; a dash if no sentence of the speaker was judged."""
-    return "-" if found is None else found.not_run or found.figure(kind, ".1f") or "-"
 
 
 def distances(metrics: Document) -> Section:

@@ -20,6 +20,7 @@ from sonorant.report.players import Presentation
 from sonorant.report.quantization import quantization
 from sonorant.report.sentences import read_sentences, worst_first
 from sonorant.report.short_texts import short_texts
+from sonorant.report.speakers import by_speaker
 from sonorant.report.speed import latency, size_and_memory
 
 OPEN = 3
@@ -87,6 +88,7 @@ def write_report(out: Path, inputs: ReportInputs, config: ReportConfig) -> None:
     sections = [
         _listen(inputs.evaluation, config, presentation),
         intelligibility(metrics, ships),
+        *by_speaker(metrics, ships),
         *short_texts(metrics, inputs.evaluation, presentation),
         candidates(choice),
         families(inputs.families, metrics["family"].text(), presentation),

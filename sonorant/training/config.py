@@ -5,8 +5,8 @@ No stage depends on the machine's: changing one trains nothing again.
 
 import math
 import os
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 import torch
 
@@ -56,6 +56,9 @@ class TrainConfig:
     """How the rate follows the batch. The square root keeps the variance of an update (Krizhevsky 2014, "One weird
     trick for parallelizing convolutional neural networks") and is the rule for Adam (Malladi et al. 2022, "On the SDEs
     and scaling rules for adaptive gradient algorithms"; theirs moves the betas too, here they stay)."""
+    speaker_balance: float = 0.0
+    """How much more often than once an epoch takes the recordings of speakers who have fewer: 0 not at all, 1 until all
+    speakers are heard alike, see `sonorant.data.plan.balanced`. The default is for settings of before."""
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     """AdamW's two. The default is for settings of before."""
     init_from: str | None = None
@@ -77,10 +80,16 @@ class TrainConfig:
             raise ValueError("learning_rate and clip_norm must be above 0")
         if self.clip_norm_fp16 is not None and self.clip_norm_fp16 <= 0:
             raise ValueError(f"clip_norm_fp16 must be above 0 or null, not {self.clip_norm_fp16}")
+        if not 0.0 <= self.speaker_balance <= 1.0:
+            raise ValueError(f"speaker_balance must be from 0 to 1, not {self.speaker_balance}")
         if self.patience is not None and self.patience < 1:
             raise ValueError(f"patience must be at least 1 or null, not {self.patience}")
         if self.learning_rate_batch is not None and self.learning_rate_batch < 1:
             raise ValueError(f"learning_rate_batch must be at least 1 or null, not {self.learning_rate_batch}")
+
+    def from_scratch(self) -> Self:
+        """The same training without what it is to start from."""
+        return replace(self, init_from=None)
 
     def learning_rate_at(self, step: int, budget: int | None) -> float:
         """The learning rate of optimizer step `step` (from 0) where a micro-batch may hold `budget`.

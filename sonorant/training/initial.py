@@ -70,6 +70,8 @@ class Taken:
     """Trained and new shape of layers that differ: they start from random weights."""
     new_rows: dict[str, tuple[str, ...]]
     """Speakers and symbols new to the trained model: they start from the mean of those it knew."""
+    left_out: tuple[str, ...]
+    """Speakers of the trained model of whom nothing is here: the new model cannot speak as them."""
     other_audio: dict[str, tuple[Any, Any]]
     """Audio settings that differ, trained and new."""
 
@@ -87,6 +89,7 @@ class Taken:
         lines += [f"  {name}: not here: left out" for name in self.unexpected]
         new_rows = {key: " ".join(names) for key, names in self.new_rows.items() if names}
         lines += [f"  new {key}, from the mean of the others: {names}" for key, names in new_rows.items()]
+        lines += [f"  speakers left out, of whom no recording is here: {' '.join(self.left_out)}"] * bool(self.left_out)
         heard = "the layers fit, but what they hear differs"
         lines += [f"  audio.{key}: {old} there, {new} here: {heard}" for key, (old, new) in self.other_audio.items()]
         return lines
@@ -151,6 +154,9 @@ def take_over(model: nn.Module, description: dict[str, Any], initial: Initial) -
         unexpected=tuple(name for name in weights if name not in own),
         other_shape={name: (tuple(initial.weights[name].shape), tuple(own[name].shape)) for name in reshaped},
         new_rows=new_rows,
+        left_out=tuple(name for name in initial.description["speakers"] if name not in description["speakers"])
+        if "speakers" in new_rows
+        else (),
         other_audio={key: (heard.get(key), value) for key, value in audio.items() if heard.get(key) != value},
     )
 

@@ -11,10 +11,11 @@ from torch.utils.data import Dataset
 
 from sonorant.data.batches import Batch
 from sonorant.data.features import FeatureStore
-from sonorant.data.plan import MicroBatch, Plan
+from sonorant.data.plan import MicroBatch, Plan, balanced
 from sonorant.errors import SonorantError
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken
+from sonorant.training.newcomers import Newcomers
 
 Tensors = dict[str, torch.Tensor]
 """By name: losses, gradient norms, a part of the state."""
@@ -40,6 +41,8 @@ class Phase:
     """Of all losses there may be: a step may leave some out."""
     begins: int = 0
     """The optimizer step, from 0, before which the phase is left out."""
+    newcomers: Newcomers | None = None
+    """Who learns alone in the first steps of a fine-tuning; None: nobody."""
 
 
 class Recipe(Protocol):
@@ -115,6 +118,12 @@ def utterances_of(store: FeatureStore, split: str) -> np.ndarray:
         remedy = "add recordings or change prepare.validation and prepare.test"
         raise SonorantError(f"the feature store has no utterances in its {split} split: {remedy}")
     return items
+
+
+def balanced_items(store: FeatureStore, items: np.ndarray, config: TrainConfig, epoch: int) -> np.ndarray:
+    """What an epoch takes of `items`, int64 indices into `store`; see `sonorant.data.plan.balanced`."""
+    how: dict[str, Any] = {"balance": config.speaker_balance, "seed": config.seed, "epoch": epoch}
+    return balanced(items, store.speaker, store.frames, **how)
 
 
 def weighted(phase: Phase, losses: Tensors, totals: dict[str, float]) -> torch.Tensor:

@@ -106,8 +106,10 @@ class TrainStep:
             for phase in self.phases_at(step):
                 optimizer = self.optimizers[phase.name]
                 self.scaler.unscale_(optimizer)
-                norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), clip_norm)
-                self.scaler.step(optimizer)
+                alone = phase.newcomers.alone(phase.module, step) if phase.newcomers else contextlib.nullcontext()
+                with alone:
+                    norms[phase.name] = nn.utils.clip_grad_norm_(phase.module.parameters(), clip_norm)
+                    self.scaler.step(optimizer)
             self.scaler.update()
             self.ema.update_parameters(self.recipe.model)
         return norms

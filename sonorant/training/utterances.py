@@ -1,9 +1,9 @@
 """Shared by trainings on whole utterances: which ones meet in a micro-batch, and how much it holds."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -16,7 +16,8 @@ from sonorant.errors import SonorantError
 from sonorant.layers.phoneme_encoder import PhonemeEncoder
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
-from sonorant.training.recipe import Phase, utterances_of
+from sonorant.training.newcomers import Newcomers
+from sonorant.training.recipe import Phase, balanced_items, utterances_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,22 @@ class UtteranceTrainConfig(TrainConfig):
     """Padded mel frames a micro-batch may hold; auto: found at the start of a run, see training/memory.py."""
     diagonal_steps: int
     """Steps over which the alignment search's pull to the diagonal fades out."""
+    freeze_steps: int = 0
+    """First steps of a fine-tuning (`init_from`) that train nothing but the embeddings of speakers who are new to it;
+    as many as `steps`: the others' voices stay to the bit. The default is for settings of before."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.freeze_steps <= self.steps:
+            raise ValueError(f"freeze_steps must be from 0 to steps ({self.steps}), not {self.freeze_steps}")
+        if self.freeze_steps and not self.init_from:
+            raise ValueError(
+                "freeze_steps is for fine-tuning: set init_from to the voice that is to learn new speakers"
+            )
+
+    def from_scratch(self) -> Self:
+        """As of every training: nobody is new to a model that knows nobody."""
+        return replace(self, init_from=None, freeze_steps=0)
 
 
 class Utterances(ABC):
@@ -43,11 +60,14 @@ class Utterances(ABC):
         self.section = f"train_{name}"
         self.store = FeatureStore.open(features)
         self.seconds_per_frame = self.store.audio.hop / self.store.audio.sample_rate
-        self.seed = config.seed
+        self.seed, self.steps, self.freeze_steps = config.seed, config.steps, config.freeze_steps
         self.budget = None if config.frames_per_micro_batch == "auto" else config.frames_per_micro_batch
         self.items = self._trainable("train")
         self.validation_items = self._trainable("validation")
-        self.plan = Plan(config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
+        self.plan = Plan(
+            config.micro_batches_per_step,
+            lambda epoch: self._plan(balanced_items(self.store, self.items, config, epoch), epoch),
+        )
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:
@@ -102,7 +122,30 @@ class Utterances(ABC):
         if taken.whole("symbol", "encoder", "prior"):  # it can align: the pull to the diagonal would only disturb
             self.diagonal_steps = 0
             self.phases = [self.losses(self.model)]
+        if self.freeze_steps:
+            newcomers = self._newcomers(taken)
+            self.phases = [replace(phase, newcomers=newcomers) for phase in self.phases]
         return taken
+
+    def _newcomers(self, taken: Taken) -> Newcomers:
+        """Raises SonorantError where other weights than those of new speakers have to learn from the first step on."""
+        setting, speakers = f"{self.section}.freeze_steps {self.freeze_steps}", taken.new_rows["speakers"]
+        if not speakers:
+            known = ", ".join(self._description["speakers"])
+            raise SonorantError(f"{setting}: {taken.source} knows every speaker here ({known}); set it to 0")
+        if anew := [*taken.missing, *taken.other_shape]:
+            more = f" and {len(anew) - 1} more" if len(anew) > 1 else ""
+            raise SonorantError(
+                f"{setting}: {anew[0]}{more} cannot be taken from {taken.source} and has to learn at once: set it to "
+                f"0, or sizes, codec and settings to those of that voice"
+            )
+        if self.freeze_steps == self.steps and (symbols := taken.new_rows["symbols"]):
+            raise SonorantError(
+                f"{setting}: {taken.source} does not know the phonemes {' '.join(symbols)}, which would never be "
+                f"learned; set it below {self.section}.steps"
+            )
+        rows = tuple(self._description["speakers"].index(speaker) for speaker in speakers)
+        return Newcomers(steps=self.freeze_steps, embedding=self.model.speaker, rows=rows)
 
     def example(self) -> MicroBatch:
         """The first validation utterance, to draw and to listen to."""

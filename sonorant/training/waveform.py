@@ -26,7 +26,7 @@ from sonorant.layers.discriminators import LONGEST_TRANSFORM, Discriminators
 from sonorant.models import build, describe
 from sonorant.training.config import TrainConfig
 from sonorant.training.initial import Initial, Taken, take_over
-from sonorant.training.recipe import Phase, Term, utterances_of
+from sonorant.training.recipe import Phase, Term, balanced_items, utterances_of
 from sonorant.training.spectra import RESOLUTIONS, mel_distance, spectral_distance
 
 SPECTRAL, ADVERSARIAL = ("mel", "spectrum"), ("adversarial", "features")
@@ -192,7 +192,10 @@ class WaveformRecipe:
         self.budget = None if self.config.segments_per_micro_batch == "auto" else self.config.segments_per_micro_batch
         self.items = utterances_of(self.store, "train")
         self.validation_items = utterances_of(self.store, "validation")
-        self.plan = Plan(self.config.micro_batches_per_step, lambda epoch: self._plan(self.items, epoch))
+        self.plan = Plan(
+            self.config.micro_batches_per_step,
+            lambda epoch: self._plan(balanced_items(self.store, self.items, self.config, epoch), epoch),
+        )
 
     def _plan(self, items: np.ndarray, epoch: int) -> list[MicroBatch]:
         if self.budget is None:

@@ -40,6 +40,51 @@ def ljspeech_folder(folder: Path, lines: bytes, wavs: dict[str, np.ndarray]) -> 
     return folder
 
 
+def test_a_folder_for_each_speaker_in_whatever_layout(tmp_path: Path, murmur: Murmur) -> None:
+    ljspeech_folder(tmp_path / "in/ben", b"a|One.|One.\nb|Two.|Two.\n", {"a.wav": murmur(1, 1)})
+    (tmp_path / "in/anna m").mkdir()
+    soundfile.write(tmp_path / "in/anna m/a.wav", murmur(1, 2), 16000)
+    (tmp_path / "in/anna m/a.txt").write_text("One.")
+    (tmp_path / "in/.hidden").mkdir()
+    found = imported(tmp_path / "in", tmp_path / "out", config("speakers"))
+    assert [(each.id, each.speaker, each.audio) for each in found] == [
+        ("anna m-a", "anna m", "anna m/audio/a.wav"),
+        ("ben-a", "ben", "ben/audio/wavs/a.wav"),
+        ("ben-b", "ben", "ben/audio/wavs/b.wav"),
+    ]
+    assert [(tmp_path / "out" / str(each.audio)).is_file() for each in found] == [True, True, False]
+    assert not list((tmp_path / "out").glob("*/manifest.jsonl")), "one manifest is there to be read"
+
+
+def test_a_folder_of_prompts_is_spoken_by_the_voice_of_flite_that_it_is_named_after(tmp_path: Path) -> None:
+    if shutil.which("flite") is None:
+        pytest.skip("flite is not installed")
+    for name, prompts in (("slt", "One two.\n\nThree four.\n"), ("awb", "Five six.\n")):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "prompts.txt").write_text(prompts)
+    found = imported(tmp_path / "in", tmp_path / "out", config("speakers"))
+    assert [(each.speaker, each.text) for each in found] == [
+        ("awb", "Five six."),
+        ("slt", "One two."),
+        ("slt", "Three four."),
+    ]
+    assert all(read_audio(tmp_path / "out" / str(each.audio))[1] == 16000 for each in found)
+    (tmp_path / "in/awb").rename(tmp_path / "in/anna")
+    with pytest.raises(SonorantError, match=r"anna/prompts.txt: .* after the voice of flite .*: rms, slt, awb, kal16"):
+        imported(tmp_path / "in", tmp_path / "again", config("speakers"))
+
+
+def test_folders_of_speakers_that_hold_nothing_are_named(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(SonorantError, match=r"in: holds no folders; kind speakers needs one for each speaker"):
+        imported(tmp_path / "in", tmp_path / "out", config("speakers"))
+    (tmp_path / "in/ben").mkdir()
+    with pytest.raises(SonorantError, match=r"in/ben: no recording has a text of the same name"):
+        imported(tmp_path / "in", tmp_path / "out", config("speakers"))
+    with pytest.raises(ValueError, match="'speaker' is the name of each folder"):
+        config("speakers", speaker="anna")
+
+
 def test_ljspeech_layout(tmp_path: Path, murmur: Murmur) -> None:
     lines = (
         b'\xef\xbb\xbfa|Mr. 1, "quoted"|Mister one, "quoted"\r\nb|Only plain.|\r\n\r\n'

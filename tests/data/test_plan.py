@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sonorant.data.plan import MicroBatch, Plan, padding_waste, segment_plan, shard, utterance_plan
+from sonorant.data.plan import MicroBatch, Plan, balanced, padding_waste, segment_plan, shard, utterance_plan
 from sonorant.errors import SonorantError
 
 FRAMES = np.random.default_rng(0).integers(60, 500, 300)
@@ -75,3 +75,23 @@ def test_segments_lie_inside_their_utterances_and_each_utterance_has_one() -> No
     for batch in batches:
         assert batch.starts is not None
         assert ((batch.starts >= 0) & (batch.starts + 64 <= FRAMES[batch.items])).all()
+
+
+@given(st.integers(0, 9), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_speakers_of_few_recordings_are_heard_as_often_as_the_balance_says(epoch: int, balance: float) -> None:
+    speakers, frames = np.repeat([0, 1, 2], [400, 100, 20]), np.full(520, 50)
+    items = np.arange(520)
+    heard = balanced(items, speakers, frames, balance=balance, seed=1, epoch=epoch)
+    assert np.array_equal(heard, balanced(items, speakers, frames, balance=balance, seed=1, epoch=epoch))
+    for speaker, own in enumerate((400, 100, 20)):
+        times = (400 / own) ** balance
+        found = np.bincount(heard, minlength=520)[speakers == speaker]
+        assert found.min() >= np.floor(times) and found.max() <= np.ceil(times), "nobody is heard less than once"
+        assert abs(found.mean() - times) <= 4 * 0.5 / np.sqrt(own)
+
+
+def test_balance_none_is_the_plan_of_before_and_what_is_left_of_times_is_drawn_anew() -> None:
+    items, speakers, frames = np.arange(30), np.repeat([0, 1], [20, 10]), np.full(30, 9)
+    assert balanced(items, speakers, frames, balance=0.0, seed=1, epoch=0) is items
+    one, other = (balanced(items, speakers, frames, balance=0.5, seed=1, epoch=epoch) for epoch in (0, 1))
+    assert not np.array_equal(one, other)

@@ -123,6 +123,9 @@ def test_everything_else_of_the_schema_is_there(metrics: Figures) -> None:
         assert metrics["naturalness"][kind]["mcd_db"] > 1 and metrics["naturalness"][kind]["log_mel_db"] > 1
     assert metrics["naturalness"]["recordings"]["utterances"] == metrics["naturalness"]["vocoder"]["utterances"] == 3
     assert metrics["naturalness"]["recordings"]["mcd_db"] == "not run: compared with themselves"
+    assert metrics["speakers"] == [{"speaker": "anna", "sentences": 3}]
+    assert set(metrics["confusion"]) == {"recordings", "vocoder", "fp32", "fp16"}
+    assert all(found.startswith("not run: ") for found in metrics["confusion"].values()), "one speaker, or no network"
     assert metrics["naturalness"]["vocoder"]["duration_ratio"] == pytest.approx(1, abs=0.01)
     tested = metrics["evaluator"]
     assert tested["passed"] and tested["planted_in"] == "vocoder, fp32, fp16"

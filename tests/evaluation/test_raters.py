@@ -6,7 +6,8 @@ import pytest
 from sonorant.audio import dnsmos
 from sonorant.audio.wav import read_audio
 from sonorant.evaluation import raters
-from sonorant.evaluation.raters import compare, speaker_similarities
+from sonorant.evaluation.confusion import NOBODY, confuse
+from sonorant.evaluation.raters import compare, embed_renderings
 from sonorant.evaluation.renderings import RECORDINGS, VOCODER, Renderings
 from tests.evaluation.conftest import SENTENCES, speak_with_flite
 
@@ -28,8 +29,7 @@ def same_twice() -> Renderings:
 def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(raters, "MODULES", ("numpy", "no_such_module"))
     said = "not run: no_such_module is not installed; pip install 'sonorant[similarity]'"
-    missing = {"speaker_similarity": said, "speaker_below_recordings": said}
-    assert speaker_similarities(same_twice(), ["anna", "anna"], 100) == {"vocoder": missing, "fp32": missing}
+    assert embed_renderings(same_twice()) == said
 
 
 def test_cosines_are_with_other_sentences_of_the_same_and_of_other_speakers() -> None:
@@ -79,7 +79,17 @@ def test_a_speaker_is_most_like_himself_and_a_planted_one_is_seen(voices: dict[s
     silent = [np.zeros(RATE, np.float32) for _ in recordings]
     variants = {"fp32": quieter, "fp16": quieter, "int8": turned, "bf16": silent}
     rendered = renderings(recordings=recordings, vocoder=recordings, **variants)
-    judged = speaker_similarities(rendered, speakers, 1000)
+    embedded = embed_renderings(rendered)
+    assert not isinstance(embedded, str)
+    judged = {
+        kind: compare(of_kind, embedded[RECORDINGS], speakers, 1000)
+        for kind, of_kind in embedded.items()
+        if kind != RECORDINGS
+    }
+    heard = {kind: confuse(of_kind, embedded[RECORDINGS], speakers) for kind, of_kind in embedded.items()}
+    assert [row["recognised"] for row in heard[RECORDINGS]] == [row["recognised"] for row in heard["fp32"]] == [1.0] * 4
+    assert [row["recognised"] for row in heard["int8"]] == [0.0] * 4, "everybody speaks as another"
+    assert all(row["as"][NOBODY] == 3 for row in heard["bf16"])
     found = {kind: figures["speaker_similarity"] for kind, figures in judged.items()}
     assert set(found) == {VOCODER, "fp32", "fp16", "int8", "bf16"}
     below = {kind: figures["speaker_below_recordings_ci95"] for kind, figures in judged.items()}

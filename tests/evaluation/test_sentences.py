@@ -43,3 +43,9 @@ def test_a_sentence_that_training_read_is_not_called_held_out() -> None:
     assert held_out([learned, take], 10) == [learned], "without another there is nothing else to judge by"
     again = replace(unread, id="again")
     assert len(held_out([unread, again], 10)) == 1, "one take a sentence"
+
+
+def test_speakers_take_turns_so_that_each_is_judged() -> None:
+    corpus = [replace(utterance(f"u{number}"), speaker="much" if number % 10 else "little") for number in range(100)]
+    assert [u.speaker for u in held_out(corpus, 20)].count("little") == 10
+    assert {u.id for u in held_out(corpus, 100)} == {u.id for u in corpus}

@@ -1,6 +1,7 @@
 """`sonorant curve`: its trainings are kept and gone on with as trials are, and its report says what they found."""
 
 import json
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from html import unescape
@@ -11,7 +12,7 @@ import pytest
 from optuna.trial import Trial
 
 from flows.tuning import study as studies
-from flows.tuning.curve import KEY, curves_of, write_report
+from flows.tuning.curve import KEY, TUNED, _refuse_other_start, curves_of, settings_from, write_report
 from flows.tuning.figures import MINUTES
 from flows.tuning.parts import details_of, parts_of
 from flows.tuning.search import Search, Values
@@ -21,6 +22,7 @@ from sonorant.cli import _parser
 from sonorant.errors import SonorantError
 from sonorant.files import write_json, write_jsonl
 from sonorant.learning_curve.fit import Curve
+from tests.support.imports import ROOT
 from tests.support.processes import processes_of
 from tests.support.tuned import TunedProject
 
@@ -30,6 +32,8 @@ CURVE, WORDS, SOUND = (
     "naturalness.fp32.dnsmos_below_recordings",
 )
 
+INIT = "train_acoustic.init_from"
+
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -38,7 +42,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return tmp_path
 
 
-def made(sizes: Sequence[float | None], seeds: int = 3) -> TuningStudy:
+def made(sizes: Sequence[float | None], seeds: int = 3, base: str = "") -> TuningStudy:
+    """`base`: what as many others begin from."""
     search = Search(
         study="curve",
         objectives={MINUTES: "maximize"},
@@ -46,10 +51,12 @@ def made(sizes: Sequence[float | None], seeds: int = 3) -> TuningStudy:
         space={KEY: Values(choices=list(sizes))},
     )
     arms = {
-        f"{'all' if size is None else f'{size:g}'} {seed}": {KEY: size, "seed": seed}
+        f"{'all' if size is None else f'{size:g}'}{kind} {seed}": {KEY: size, "seed": seed, **settings}
         for seed in range(seeds)
         for size in sizes
+        for kind, settings in {"": {}, **({TUNED: {INIT: base}} if base else {})}.items()
     }
+    _refuse_other_start("curve", arms)
     return make_comparison(search, "curve", arms, {})
 
 
@@ -57,6 +64,7 @@ def voice(trial: Trial, settings: dict[str, Any]) -> Sequence[float]:
     """Of 44.9 minutes of recordings: words by a power law, a little by seed; nobody rated the sound."""
     minutes = min(settings[KEY] or 44.9, 44.9)
     wer = 2 + 12 * minutes**-0.5 + 0.02 * settings["seed"]
+    wer -= 20 / minutes if INIT in settings else 0.0
     known = {"value": wer, "ci95": [wer - 1, wer + 1], "parts": [[10 * wer, 10.0]] * 30}
     trial.set_user_attr(DETAILS, {WORDS: known, SOUND: {"not_run": "not installed"}})
     return (minutes,)
@@ -84,6 +92,46 @@ def test_a_curve_of_what_is_done_and_why_there_is_none(here: Path) -> None:
         write_report(study, 50)
     more = made([5.0, 10.0, 20.0, 45.0, None], seeds=4)
     assert more.left() == 5, "what is done stays"
+
+
+def test_fine_tuned_voices_stand_beside_as_many_from_scratch(here: Path) -> None:
+    study = made([5.0, 10.0, None], base="models:/base/1")
+    assert study.left() == 18
+    while study.next_trial(voice):
+        pass
+    words = curves_of(study)[0][next(iter(curves_of(study)[0]))]
+    assert isinstance(words, Curve) and len(words.points) == 3, "the curve is of those from scratch alone"
+    told = write_report(study)
+    page, report = unescape(Path("reports/curve.html").read_text()), json.loads(Path("reports/curve.json").read_text())
+    rows = report["figures"][WORDS]["fine_tuned"]
+    assert [(row["minutes"], row["seeds"]) for row in rows] == [(5, 3), (10, 3), (44.9, 3)]
+    for row in rows:
+        assert row["difference"] == pytest.approx(-20 / row["minutes"]) == pytest.approx(row["tuned"] - row["scratch"])
+        assert row["ci95"][0] < row["difference"] < row["ci95"][1] < 0
+    assert report["init_from"] == "models:/base/1" and "Fine-tuned from models:/base/1, beside from scratch" in page
+    [first] = [line for line in told if line.startswith("Fine-tuning with 5.0 minutes")]
+    assert "-4 points of words misunderstood" in first and first in page
+    assert report["figures"][SOUND]["fine_tuned"] == "not run: not installed"
+    with pytest.raises(SonorantError, match=r"study 'curve' fine-tunes from models:/base/1 with other settings"):
+        made([5.0], base="models:/base/2")
+
+
+def test_a_voice_begins_from_a_registered_one_or_a_folder_of_models(here: Path) -> None:
+    shutil.copyfile(ROOT / "params.yaml", here / "params.yaml")
+    kinds = ("acoustic", "vocoder")
+    assert settings_from("models:/base@champion", []) == {
+        f"train_{kind}.init_from": "models:/base@champion" for kind in kinds
+    }
+    for role in ("predictor", "waveform"):
+        write_json(here / "base" / role / "model.json", {})
+    assert settings_from("base", ["train_acoustic.steps=600", "train_acoustic.learning_rate=4.0e-4"]) == {
+        "train_acoustic.init_from": str(here / "base/predictor"),
+        "train_vocoder.init_from": str(here / "base/waveform"),
+        "train_acoustic.steps": 600,
+        "train_acoustic.learning_rate": 4.0e-4,
+    }
+    with pytest.raises(SonorantError, match=r"--with steps: give a setting and its value"):
+        settings_from("base", ["steps"])
 
 
 def test_sizes_are_read_and_new_recordings_noticed(tmp_path: Path) -> None:

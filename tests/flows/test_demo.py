@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from flows.demo import overrides_of, summary
+from flows.workspace import parse_overrides
 from sonorant.errors import SonorantError
 from sonorant.families import family_names
 from tests.support.imports import ROOT
@@ -21,6 +22,26 @@ def test_a_family_is_an_override_unless_the_settings_have_it(tmp_path: Path, mon
 def test_an_unknown_family_is_one_line() -> None:
     with pytest.raises(SonorantError, match=r"^unknown family 'codec'; there are: parallel, codec_lm$"):
         overrides_of("codec")
+
+
+def test_settings_are_given_as_in_params_yaml() -> None:
+    given = [
+        "corpus.kind=speakers",
+        "audio.f_max=8000",
+        "train_acoustic.learning_rate=1.0e-3",
+        "prepare.decisions=null",
+    ]
+    assert parse_overrides(given, "--set") == {
+        "corpus.kind": "speakers",
+        "audio.f_max": 8000,
+        "train_acoustic.learning_rate": 1.0e-3,
+        "prepare.decisions": None,
+    }
+    for wrong in ("corpus.kind", "=speakers"):
+        with pytest.raises(SonorantError, match=f"--set {wrong}: give a setting and its value"):
+            parse_overrides([wrong], "--set")
+    with pytest.raises(SonorantError, match=r"--set a\.b=\[: '\[' is no value of params\.yaml"):
+        parse_overrides(["a.b=["], "--set")
 
 
 def test_make_passes_the_family_on() -> None:

@@ -19,6 +19,23 @@ def test_every_kind_has_a_row_with_its_interval_and_how_far_it_lies_above_fp32()
     assert rows[4]["WER %"] == "not run: NaN"
 
 
+def test_each_speaker_of_several_has_a_row() -> None:
+    heard = {"int8": HEARD | {"above_recordings": {"wer": 1.2, "wer_ci95": [-0.5, 3.0]}}}
+    judged = [{"speaker": name, "sentences": 40, "intelligibility": heard} for name in ("anna", "ben")]
+    known = [{"speaker": "anna", "recognised": 0.9, "recognised_ci95": [0.8, 0.95]}]
+    judged.append({"speaker": "eve", "sentences": 0, "intelligibility": None})
+    rows = results.speaker_rows({"speakers": judged, "confusion": {"int8": known}}, "int8")
+    assert rows[0] == {
+        "speaker": "anna", "sentences": "40", "WER %": "11.9", "above recordings": "+1.2 (-0.5 to +3.0)",
+        "recognised %": "90.0 (80.0 - 95.0)",
+    }  # fmt: skip
+    assert rows[1]["recognised %"] == "" and rows[2]["WER %"] == "not judged"
+    unheard = [{"speaker": name, "sentences": 1, "intelligibility": {"int8": "not run: x"}} for name in ("a", "b")]
+    assert [row["WER %"] for row in results.speaker_rows({"speakers": unheard}, "int8")] == ["not run: x"] * 2
+    assert results.speaker_rows({"speakers": [{"speaker": "anna", "sentences": 3}]}, "int8") == []
+    assert results.speaker_rows({}, None) == []
+
+
 def test_the_choice_is_marked_and_a_missing_figure_is_a_dash() -> None:
     absent = variant("tensorrt/fp16")
     absent["parity"]["tensorrt/fp16"] = absent["speed"]["tensorrt/fp16"] = "not run: TensorRT is not installed"

@@ -40,6 +40,8 @@ from tests.support.edited import edited
 
 ALONE = {
     "wer_above_recordings",
+    "wer_above_recordings_of_a_speaker",
+    "naturalness_below_recordings_of_a_speaker",
     "naturalness_below_recordings",
     "rtf",
     "parity",

@@ -62,7 +62,8 @@ def test_words_that_nobody_heard_are_told_by_name_everywhere(own: ReportInputs) 
     with edited(own.metrics) as metrics:
         metrics["intelligibility"] = dict.fromkeys(metrics["intelligibility"], why)
         metrics["evaluator"] = {"passed": why, "sentences": 3}
-        metrics["speakers"] = [{"speaker": name, "sentences": 1, "wer": why} for name in ("anna", "ben")]
+        unheard = {"intelligibility": dict.fromkeys(("recordings", "int8"), why)}
+        metrics["speakers"] = [speaker(name, 0.0) | unheard for name in ("anna", "ben")]
     with edited(own.families / "parallel" / "family.json") as family:
         family["variants"]["fp32"]["intelligibility"] = why
     for folder in (own.evaluation, own.families / "parallel"):
@@ -98,14 +99,58 @@ def test_times_that_nobody_told_are_missing_by_name(told: str | None, own: Repor
     assert ("Times of its words" in page) == bool(told)
 
 
-def test_each_speaker_has_a_row_and_a_dash_where_none_was_judged(own: ReportInputs) -> None:
+def speaker(name: str, wer: float, runaways: float | None = None) -> dict[str, Any]:
+    """A row of section `speakers`, as `evaluate` writes it."""
+    rates = {"wer": wer, "wer_ci95": [wer - 1, wer + 1]}
+    sound = {"dnsmos_below_recordings": "not run: x", "pitch_correlation": 0.61, "pitch_correlation_ci95": [0.5, 0.7]}
+    went = {"runaway_rate": runaways, "runaway_rate_ci95": [0.0, 0.2]}
+    return {
+        "speaker": name,
+        "sentences": 3,
+        "intelligibility": {"recordings": rates, "int8": rates | {"above_recordings": rates}},
+        "naturalness": {"int8": sound},
+        "decoding": {} if runaways is None else {"int8": went},
+    }
+
+
+def recognised(name: str, other: str, own: int) -> dict[str, Any]:
+    counts = {name: own, other: 10 - own}
+    share = {"recognised": own / 10, "recognised_ci95": [own / 10 - 0.1, own / 10]}
+    return {"speaker": name, "sentences": 10, "as": dict(sorted(counts.items()))} | share
+
+
+def test_each_speaker_has_a_row_and_words_where_none_was_judged(own: ReportInputs) -> None:
     with edited(own.metrics) as metrics:
-        metrics["speakers"] = [
-            {"speaker": "anna", "sentences": 3, "wer": {"recordings": 4.21, "int8": 9.87}},
-            {"speaker": "ben", "sentences": 0, "wer": None},
-        ]
+        unheard = {"speaker": "eve", "sentences": 0} | dict.fromkeys(("intelligibility", "naturalness", "decoding"))
+        metrics["speakers"] = [speaker("anna <b>", 9.9), speaker("ben", 20.0, 0.1), unheard]
+    page = drawn(own)
+    words = words_of(page)
+    assert (
+        "anna &lt;b&gt; 3 9.9 [8.9, 10.9] 9.9 [8.9, 10.9] +9.9 [+8.9, +10.9] not run: x – 0.61 [0.50, 0.70] –" in words
+    )
+    assert "10.0 [0.0, 20.0]" in words and "eve 0 not one sentence was judged" in words
+    assert "Words misheard beyond the recordings" in words and "As whom" not in words
+
+
+def test_who_is_recognised_is_a_matrix_and_the_recordings_have_theirs(own: ReportInputs) -> None:
+    with edited(own.metrics) as metrics:
+        metrics["speakers"] = [speaker("anna", 9.9), speaker("ben", 20.0)]
+        metrics["confusion"] = {
+            "recordings": [recognised("anna", "ben", 10), recognised("ben", "anna", 10)],
+            "int8": [recognised("anna", "ben", 9), recognised("ben", "anna", 2)],
+        }
     words = words_of(drawn(own))
-    assert "anna 3 4.2 9.9" in words and "ben 0 - -" in words
+    assert "meant anna ben own, % anna 9 1 90 [80, 90] ben 8 2 20 [10, 20]" in words
+    assert "meant anna ben own, % anna 10 0 100 [90, 100] ben 0 10 100 [90, 100]" in words
+    with edited(own.metrics) as metrics:
+        metrics["confusion"] = dict.fromkeys(("recordings", "int8"), "not run: resemblyzer is not installed")
+    assert "As whom each sentence is recognised: not run: resemblyzer is not installed." in words_of(drawn(own))
+
+
+def test_a_voice_of_one_speaker_has_no_section_of_them(own: ReportInputs) -> None:
+    with edited(own.metrics) as metrics:
+        metrics["speakers"] = [{"speaker": "anna", "sentences": 3}]
+    assert 'id="speakers"' not in drawn(own)
 
 
 def test_the_slowest_of_a_hundred_is_shown_of_a_hundred_rounds_alone(own: ReportInputs) -> None:

@@ -13,6 +13,7 @@ from sonorant.audio.mel import MelConfig, log_mel
 from sonorant.audio.pitch import track_pitch
 from sonorant.choice import ship
 from sonorant.errors import SonorantError
+from sonorant.evaluation import prompts
 from sonorant.export.onnx import ExportConfig
 from sonorant.export.voice import export_voice
 from sonorant.families.codec_lm.saved import load_codec
@@ -60,6 +61,30 @@ def test_codes_of_a_recording_are_the_codecs(
     assert codes.shape == (FRAMES, 2) and codes.dtype == np.int64
     assert len(np.unique(codes)) > 2
     assert (codes == expected).mean() >= 0.95  # rounding may tip one to its neighbour
+
+
+def test_strangers_are_tried_as_prompts_one_after_the_other(
+    bundle: Path, tmp_path: Path, murmur: Callable[..., np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever speaks is planted: by the loudness of a clip. The voice is of random weights and follows nobody."""
+    for name, seed in (("carl", 1), ("dora", 2)):
+        (tmp_path / name).mkdir()
+        for number in range(3):
+            soundfile.write(tmp_path / name / f"{number}.wav", seed * 0.3 * murmur(0.6, seed + number), 16000)
+
+    def embed(clips: list[tuple[np.ndarray, int]]) -> np.ndarray:
+        angles = np.array([10 * np.sqrt(np.mean(np.square(samples))) for samples, _ in clips])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+    monkeypatch.setattr(prompts, "embed_clips", embed)
+    monkeypatch.setattr(prompts, "not_installed", lambda: "")
+    found = prompts.check_prompts(bundle, tmp_path, 2)
+    assert found["people"] == {"carl": 2, "dora": 2} and found["prompts"] == 4 and found["voice"] == ["anna", "ben"]
+    low, high = found["gained_ci95"]
+    assert low <= found["gained"] <= high
+    assert [row["sentences"] for row in found["recognised"]] == [2, 2]
+    assert [row["recognised"] for row in found["recordings_recognised"]] == [1.0, 1.0]
+    assert prompts.table(found).startswith(" ")
 
 
 def test_what_is_said_goes_on_from_the_recording(

@@ -19,10 +19,10 @@ VOICES = ("rms", "slt", "awb", "kal16")
 class CorpusConfig:
     """Section `corpus` of params.yaml: where recordings come from."""
 
-    kind: Literal["demo", "auto", "ljspeech", "texts", "table", "lhotse", "long"]
+    kind: Literal["demo", "auto", "ljspeech", "texts", "speakers", "table", "lhotse", "long"]
     """demo: prompts spoken by flite; ljspeech: metadata.csv and wavs/; texts: each recording with a text of the same
-    name beside it; auto: of these two, what lies there; table: CSV or JSONL; lhotse: its recipes; long: recordings of
-    minutes to hours, with or without a text."""
+    name beside it; auto: of these two, what lies there; speakers: a folder of either for each speaker, named after
+    them; table: CSV or JSONL; lhotse: its recipes; long: recordings of minutes to hours, with or without a text."""
     path: str
     """The folder of prompts, the corpus folder or the table's file; dvc.yaml passes it to the stage as --source."""
     sentences: int = 1000
@@ -47,6 +47,8 @@ class CorpusConfig:
             raise ValueError("kind 'lhotse' needs 'recipe', the name of a lhotse recipe such as vctk")
         if self.kind != "lhotse" and self.recipe is not None:
             raise ValueError(f"'recipe' is for kind 'lhotse' only; set it to null for kind '{self.kind}'")
+        if self.kind == "speakers" and self.speaker is not None:
+            raise ValueError("'speaker' is the name of each folder for kind 'speakers'; set it to null")
         if self.voice not in VOICES:
             raise ValueError(f"'voice' must be one of {', '.join(VOICES)}, not '{self.voice}'")
         split_name(self.recognizer)
@@ -87,6 +89,12 @@ def _auto(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> 
     CORPORA["ljspeech" if (source / "metadata.csv").exists() else "texts"](source, out, config, cache)
 
 
+def _speakers(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
+    from sonorant.data.corpora import speaker_folders
+
+    speaker_folders.import_corpus(source, out, config, cache)
+
+
 def _table(source: Path, out: Path, config: CorpusConfig, cache: Path | None) -> None:
     from sonorant.data.corpora import metadata_files
 
@@ -110,6 +118,7 @@ CORPORA: dict[str, Importer] = {
     "auto": _auto,
     "ljspeech": _ljspeech,
     "texts": _texts,
+    "speakers": _speakers,
     "table": _table,
     "lhotse": _lhotse,
     "long": _long,

@@ -1,0 +1,120 @@
+"""Recordings of people whom a voice has not learned, given to it as prompts: does it then speak as they do?
+
+Family codec_lm, trained with `language_model.prompt_frames`. What comes out is told as it is, whichever way it goes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from sonorant.arrays import Doubles
+from sonorant.audio.decoding import SUFFIXES
+from sonorant.audio.wav import read_audio
+from sonorant.errors import SonorantError
+from sonorant.evaluation.confusion import confuse
+from sonorant.evaluation.raters import Clip, compare, embed_clips, not_installed
+from sonorant.evaluation.short_texts.texts import suite
+from sonorant.runtime.voice import Voice
+from sonorant.statistics import bootstrap
+
+RESAMPLES = 2000
+
+
+def check_prompts(bundle: Path, people: Path, count: int, variant: str | None = None) -> dict[str, Any]:
+    """Speak a sentence after each of the first `count` recordings of each person, and without; see `judge_prompts`.
+
+    `people`: a folder of recordings for each, named after them, none of whom the voice may have learned; `variant`:
+    None = the bundle's own. Raises SonorantError if the voice takes no prompts, knows one of them, or there are not two
+    people of two recordings, and if the network that knows speakers is not installed.
+    """
+    voice = Voice.load(bundle, variant=variant)
+    files = find_people(people, count)
+    if known := sorted(set(files) & set(voice.speakers)):
+        raise SonorantError(
+            f"{people / known[0]}: the voice has learned '{known[0]}'; give people whom it has not heard"
+        )
+    named = [(name, file) for name, own in files.items() for file in own]
+    prompts = [voice.prompt(file) for _, file in named]  # refuses a voice that takes none
+    if why := not_installed():
+        raise SonorantError(why.removeprefix("not run: "))
+    texts = suite(voice.description.frontend.language)
+    if isinstance(texts, str):
+        raise SonorantError(f"{bundle}: {texts.removeprefix('not run: ')}")
+    sentences = [text.text for text in texts.sentences(len(named))]
+    clips: dict[str, list[Clip]] = {
+        "recordings": [read_audio(file) for _, file in named],
+        "prompted": [],
+        "without": [],
+    }
+    for number, prompt in enumerate(tqdm(prompts, desc="speak", unit="prompt")):
+        sentence = sentences[number % len(sentences)]
+        clips["prompted"].append((voice.say(sentence, prompt=prompt), voice.sample_rate))
+        clips["without"].append((voice.say(sentence), voice.sample_rate))
+    embedded = embed_clips([clip for kind in clips.values() for clip in kind])
+    recordings, prompted, without = np.split(embedded, len(clips))
+    found = judge_prompts(recordings, prompted, without, [name for name, _ in named])
+    return {"voice": list(voice.speakers), "people": {name: len(own) for name, own in files.items()}, **found}
+
+
+def find_people(folder: Path, count: int) -> dict[str, list[Path]]:
+    """The first `count` recordings below each folder in `folder`, by its name."""
+    if not folder.is_dir():
+        raise SonorantError(f"{folder}: no such folder; --people names one with a folder of recordings for each person")
+    found = {}
+    for own in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")):
+        files = sorted(path for path in own.rglob("*") if path.suffix.lower() in SUFFIXES)
+        if len(files[:count]) > 1:
+            found[own.name] = files[:count]
+    if len(found) < 2:
+        raise SonorantError(f"{folder}: holds not two folders of two recordings; prompts need people to be told apart")
+    return found
+
+
+def judge_prompts(recordings: Doubles, prompted: Doubles, without: Doubles, people: Sequence[str]) -> dict[str, Any]:
+    """How like its person what was spoken after each recording is, beside what was spoken without.
+
+    `recordings`: embeddings (U, D) of the prompts; `prompted`, `without`: of a sentence after each, and of the same one
+    without a prompt; `people`: who speaks in each. Nothing is compared with the prompt itself.
+
+    `prompted`, `without`: as of `raters.compare`, where `recordings` is the ceiling and `others` the floor; `gained`
+    with its 95 % interval over prompts: by how much the cosine rises with the prompt; `recognised`: as of `confuse`,
+    `recordings_recognised` for the recordings themselves.
+    """
+    gained = _own(prompted, recordings, people) - _own(without, recordings, people)
+    low, high = bootstrap(np.mean, gained, resamples=RESAMPLES)
+    return {
+        "prompts": len(people),
+        "prompted": compare(prompted, recordings, people, RESAMPLES),
+        "without": compare(without, recordings, people, RESAMPLES),
+        "gained": round(float(gained.mean()), 4),
+        "gained_ci95": [round(low, 4), round(high, 4)],
+        "recognised": confuse(prompted, recordings, people),
+        "recordings_recognised": confuse(recordings, recordings, people),
+    }
+
+
+def _own(spoken: Doubles, recordings: Doubles, people: Sequence[str]) -> Doubles:
+    """Mean cosine (U,) with the person's other recordings."""
+    same = np.equal.outer(people, people)
+    np.fill_diagonal(same, False)
+    return np.asarray(np.average(spoken @ recordings.T, axis=1, weights=same))
+
+
+def table(found: dict[str, Any]) -> str:
+    """The figures as text."""
+    rows: list[tuple[str, ...]] = [("", "with their person", "with others", "the recordings")]
+    for kind in ("prompted", "without"):
+        figures = found[kind]["speaker_similarity"]
+        rows.append((kind, *(f"{figures[key]:.3f}" for key in ("mean", "others", "recordings"))))
+    low, high = found["gained_ci95"]
+    sure = "more" if low > 0 else ("less" if high < 0 else "not certainly more or less")
+    lines = ["".join(f"{cell:<20}" for cell in row).rstrip() for row in rows]
+    lines.append(f"With the prompt it is {sure} like the person: {found['gained']:+.3f} ({low:+.3f} to {high:+.3f}).")
+    for kind, rows_of in (("spoken", found["recognised"]), ("recordings", found["recordings_recognised"])):
+        for row in rows_of:
+            low, high = (100 * end for end in row["recognised_ci95"])
+            share = f"{100 * row['recognised']:.0f} % ({low:.0f} to {high:.0f})"
+            lines.append(f"{kind}, {row['speaker']}: {share} of {row['sentences']} are recognised as theirs")
+    return "\n".join(lines)

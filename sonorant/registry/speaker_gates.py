@@ -1,0 +1,52 @@
+"""The gates of a voice of several speakers: each must be understood and sound like the recordings, not only the mean.
+
+Of each speaker there are fewer sentences than of all, so intervals are wider, and the limit of words is too: it is
+there to find a speaker who babbles, whom the others' sentences would hide."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sonorant.registry.evidence import Evidence
+from sonorant.registry.gates import Gate, PromoteConfig, naturalness_below_recordings, wer_above_recordings
+
+TOO_FEW = "hold out more of them (prepare.test, recognizer.sentences)"
+
+
+def judge_speakers(voice: Evidence, config: PromoteConfig) -> tuple[Gate, ...]:
+    """A gate of words and one of sound, which every speaker has to pass; none of a voice of one speaker."""
+    names = voice.bundle.description.speakers
+    if len(names) < 2:
+        return ()
+    family, variant = voice.bundle.description.family, voice.shipped.variant
+    limit, ranges = config.max_wer_above_recordings_of_a_speaker[family], config.naturalness_below_recordings[family]
+    known = {row.get("speaker"): row for row in voice.metrics.get("speakers") or () if isinstance(row, Mapping)}
+    rows = {name: known.get(name) for name in names}
+    return (
+        _everyone("wer_above_recordings", rows, lambda row: wer_above_recordings(row, variant, limit), limit),
+        _everyone("naturalness_below_recordings", rows, lambda row: naturalness_below_recordings(row, variant, ranges)),
+    )
+
+
+def _everyone(name: str, rows: Mapping[str, Any], judge: Callable[[Any], Gate], limit: float | None = None) -> Gate:
+    """One gate of all speakers' own: it fails if one does, and names whoever failed, else whoever is nearest to it."""
+    judged = {speaker: judge(row) if row and row.get("sentences") else _unheard(name) for speaker, row in rows.items()}
+    worst = max(judged.values(), key=lambda gate: (not gate.passed, gate.interval[1] if gate.interval else 0.0))
+    failed = [f"{speaker}: {gate.reason}" for speaker, gate in judged.items() if not gate.passed]
+    if failed:
+        few = f"; {TOO_FEW}" if any("not compared: only" in reason for reason in failed) else ""
+        reason = f"{len(failed)} of {len(judged)} speakers failed: {'; '.join(failed)}{few}"
+    else:
+        nearest = next(speaker for speaker, gate in judged.items() if gate is worst)
+        reason = f"all {len(judged)} speakers passed, such as {nearest}: {worst.reason}"
+    return Gate(
+        name=f"{name}_of_a_speaker",
+        passed=not failed,
+        reason=reason,
+        value=worst.value,
+        interval=worst.interval,
+        limit=limit,
+    )
+
+
+def _unheard(name: str) -> Gate:
+    return Gate(name=name, passed=False, reason="not one of their sentences was judged; run evaluate again")
