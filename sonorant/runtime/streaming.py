@@ -6,6 +6,7 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +29,10 @@ CHUNK = 4096
 """Samples a chunk, about a fifth of a second."""
 PAUSE_SECONDS = 0.15
 """Silence between two sentences, beside what the voice itself leaves."""
-_NO_SAMPLES = np.zeros(0, np.float32)
+_NO_SAMPLES: Floats = np.zeros(0, np.float32)
+_OVER: Floats = np.zeros(0, np.float32)
+"""The part behind a phrase, none of whose samples shall wait for text that is still to come."""
+_Part = Floats | Lull
 _log = logging.getLogger(__name__)
 
 
@@ -51,9 +55,9 @@ class Speech(Iterator[Floats]):
         timings: bool = False,
     ) -> None:
         """Prepare; nothing is computed yet. `text` may come in fragments, which are asked for when speech needs them;
-        `chunk`: samples of each chunk but the last, and where text comes in fragments but a phrase's last; `markup`: whether marks in the text are read as such; `timings`:
-        fill `completed`. Raises SonorantError if the voice cannot speak in this manner, or does not tell when its words
-        are spoken."""
+        `chunk`: samples of each chunk but the last, and where text comes in fragments but a phrase's last; `markup`:
+        whether marks in the text are read as such; `timings`: fill `completed`. Raises SonorantError if the voice
+        cannot speak in this manner, or does not tell when its words are spoken."""
         if chunk < 1:
             raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
         self.sample_rate = voice.sample_rate
@@ -96,8 +100,8 @@ class Speech(Iterator[Floats]):
         """End the work; what was not given is never computed."""
         self._chunks.close()
 
-    def _parts(self, text: str | Iterable[Fragment]) -> Iterator[Floats | None]:
-        """The speech in parts as they are computed; None where nothing of it shall wait for what comes."""
+    def _parts(self, text: str | Iterable[Fragment]) -> Iterator[_Part]:
+        """The speech in parts as they are computed."""
         timed = {"times": self._times} if self._times else {}  # a family of somebody else's may not know it
         check = partial(check_prosody, self._speaking, self._manner, self._voice.description.family)
         marked = MarkedText(self.taken.read(text), self._voice.frontend, markup=self._markup, check_prosody=check)
@@ -106,7 +110,7 @@ class Speech(Iterator[Floats]):
         first, paused = True, False
         for phrase in split_phrases(marked, self._voice.frontend, marked.given, words=bool(self._times)):
             if isinstance(phrase, Lull):
-                yield None
+                yield phrase
                 continue
             self._tell_unknown(phrase.spoken.unknown)
             passages = list(passages_of(phrase, marked, self._voice.symbols, marks))
@@ -126,7 +130,7 @@ class Speech(Iterator[Floats]):
                 self._judge((yield from parts))
                 first, paused, gap = False, not phrase.goes_on, passage.pause
             if passages and self._arrives:
-                yield None
+                yield _OVER
             if phrase.pause is not None:
                 gap = (gap or 0.0) + phrase.pause
         if not self._speech_seconds:
@@ -154,11 +158,11 @@ class Speech(Iterator[Floats]):
             self.warnings.append(f"sentence {len(self.finish_reasons)} did not go well ({finish_reason.name.lower()})")
             _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
-    def _checked(self, parts: Iterator[Floats | None]) -> Iterator[Floats | None]:
+    def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
         """The parts in -1..1, as long as they are numbers and there is time left."""
         for samples in parts:
-            if samples is None:
-                yield None
+            if samples is _OVER or isinstance(samples, Lull):
+                yield samples
                 continue
             if not np.isfinite(samples).all():
                 raise SonorantError(
@@ -187,15 +191,14 @@ class Speech(Iterator[Floats]):
         )
 
 
-def _chunks(parts: Iterator[Floats | None], size: int) -> Generator[Floats, None, None]:
-    """The same samples in chunks of one size, the last one shorter where they do not divide; and so, or empty, the one
-    before each None."""
+def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
+    """The same samples in chunks of one size, the last one, and that before each `_OVER`, shorter where they do not
+    divide; an empty one for each lull."""
     waiting: list[Floats] = []
     count = 0
-    for part in parts:
-        if part is None:
-            yield np.concatenate([_NO_SAMPLES, *waiting])
-            waiting, count = [], 0
+    for part in chain(parts, [_OVER]):
+        if isinstance(part, Lull):
+            yield _NO_SAMPLES
             continue
         waiting.append(part)
         count += len(part)
@@ -204,5 +207,6 @@ def _chunks(parts: Iterator[Floats | None], size: int) -> Generator[Floats, None
             whole = count - count % size
             yield from np.split(joined[:whole], range(size, whole, size))
             waiting, count = [joined[whole:]], count - whole
-    if count:
-        yield np.concatenate(waiting)
+        if part is _OVER and count:
+            yield np.concatenate(waiting)
+            waiting, count = [], 0

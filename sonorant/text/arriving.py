@@ -1,4 +1,4 @@
-"""Text that arrives while it is spoken: one thread writes it, as a language model or a person does, another speaks it."""
+"""Text that arrives while it is spoken: one thread writes it, for a language model or a person, another speaks it."""
 
 import threading
 from collections import deque

@@ -151,5 +151,5 @@ def test_a_coroutine_s_text_is_told_where_to_go(any_voice: Voice) -> None:
     async def tokens() -> AsyncIterator[str]:
         yield "Hello."
 
-    with pytest.raises(SonorantError, match="type async_generator; give .* an ArrivingText, into which a coroutine"):
+    with pytest.raises(SonorantError, match=r"type async_generator; give .* an ArrivingText, into which a coroutine"):
         next(any_voice.stream(tokens()))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from threading import Timer
 
 import pytest
@@ -16,11 +17,12 @@ from sonorant.text.phrases import Phrase, split_phrases
 from sonorant.text.user_lexicon import Lexicon
 from tests.support.waiting import PATIENCE
 
-WORDS = (
+PLAIN = (
     "Hello there. Dr. Smith St. James No. 5 no. five vol. Two etc. Etc. and U.S. The Army U.S.A. it's 3. 5 $3. 50 p.m. "
     "a.m. Jan. 5th e.g. i.e. said “Really?” (Why?) he Wait... … What?! Inc. Ltd. it A. B. Ph.D. approx. 4 in. wide ft. "
-    "tall, J. K. she? I! Mr. vs. Yes: no; 1.5 Ave. Sept. Gen. 'Go!' Go fig. seven yes?no 6 p. ]. [ naïve 你 Oh—no."
-).split() + ["[[ʃ ɪ]]", "[[pause 0.5]]", "\n", "\n\n", " \n \n\n", "wonderful " * 45]
+    "tall, J. K. she? I! Mr. vs. Yes: no; 1.5 Ave. Sept. Gen. 'Go!' Go fig. seven 6 p. ]. [ naïve 你 Oh—no."
+)
+WORDS = (*PLAIN.split(), "[[ʃ ɪ]]", "[[pause 0.5]]", "\n", "\n\n", " \n \n\n", "wonderful " * 45)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def spoken(fragments: Iterable[Fragment], frontend: Frontend) -> list[tuple[obje
 
 def cut(text: str, places: list[int]) -> list[str]:
     edges = [0, *sorted({place % (len(text) + 1) for place in places}), len(text)]
-    return [text[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(edges)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -55,6 +57,15 @@ def test_phrases_are_those_of_the_whole_text_however_it_is_cut(words: list[str],
     whole = spoken([text], frontend)
     for fragments in (list(text), cut(text, places), ["", *text, ""], [part for c in text for part in (c, Lull.SHORT)]):
         assert spoken(fragments, frontend) == whole
+
+
+def test_a_word_with_a_full_stop_inside_moves_signs_to_its_neighbour_and_sounds_the_same(frontend: Frontend) -> None:
+    """What differs from the whole text: a sign that is not spoken may be listed with the phrase behind it."""
+    text = "Call Pvt. rope.|She and"
+    whole, typed = (spoken(fragments, frontend) for fragments in ([text], list(text)))
+    assert [phrase[0].phonemes for phrase in whole] == [phrase[0].phonemes for phrase in typed]
+    assert [phrase[0].unknown for phrase in whole] == [("|",), (), ()]
+    assert [phrase[0].unknown for phrase in typed] == [(), ("|",), ()]
 
 
 @pytest.mark.parametrize(
