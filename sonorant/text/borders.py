@@ -56,11 +56,15 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
     @lru_cache(maxsize=256)
     def is_end(before: str, after: str) -> bool:
         found = frontend.sentences(f"{before} {after}", given)
-        return len(found) > 1 and _words(found[-1]) == _words(frontend.speak(after, given))
+        return len(found) > 1 and _words(found[-1]) == words(after)
+
+    @lru_cache(maxsize=256)
+    def words(after: str) -> int:
+        return _words(frontend.speak(after, given))
 
     foresees = not (frontend.lexicon and frontend.lexicon.crosses_sentences)
     waiting, place = "", 0
-    for fragment in fragments:
+    for number, fragment in enumerate(fragments):
         if isinstance(fragment, str):
             waiting += fragment
             place += len(waiting) - len(waiting.lstrip())
@@ -73,6 +77,9 @@ def parts_of(fragments: Iterable[Fragment], frontend: Frontend, given: GivenSoun
             waiting, place = _behind(waiting, cut[0], place)
         if isinstance(fragment, Lull):
             yield fragment
+        elif number and foresees and _ENDS_FOR_NOW.search(waiting):
+            # Most often a capital follows. Asked now, while it is waited for, it is answered from the cache then.
+            _ends_before_any(_last_words(waiting), "S", is_end)
     while waiting:
         length, goes_on = _first_cut(waiting, is_end, complete=True) or (len(waiting), False)
         yield Part(waiting[:length], goes_on, place)
@@ -94,7 +101,7 @@ def _first_cut(text: str, is_end: IsEnd, *, complete: bool = False, foresees: bo
     for border in _MAYBE_END.finditer(text, 0, LONGEST_PHRASE):
         if border[0].count("\n") > 1:
             return border.end(), False
-        before = " ".join(text[: border.end()].split()[-_WORDS_BEFORE:])
+        before = _last_words(text[: border.end()])
         after = _WORD.match(text, border.end())
         unfinished = after is None or (after.end() == len(text) and len(after[0]) < _NEXT_WORD)
         if unfinished and not complete:
@@ -127,9 +134,13 @@ def _cut_for_now(text: str, is_end: IsEnd) -> Cut | None:
     end = _ENDS_FOR_NOW.search(text)
     if end is None or len(text) > LONGEST_PHRASE:
         return None
-    words = text.split()
-    ends = end[1] is not None or is_end(" ".join(words[-_WORDS_BEFORE:]), words[0][:_NEXT_WORD])
+    ends = end[1] is not None or is_end(_last_words(text), text.split(maxsplit=1)[0][:_NEXT_WORD])
     return (len(text), False) if ends else None
+
+
+def _last_words(text: str) -> str:
+    """Those that tell whether a sentence ends behind them."""
+    return " ".join(text.split()[-_WORDS_BEFORE:])
 
 
 def _words(spoken: SpokenText) -> int:
