@@ -49,9 +49,7 @@ def _claims(result: dict[str, Any]) -> dict[str, bool]:
     claims = {}
     for family in family_names():
         found = result[family]
-        soon = (
-            f"{family}: a phrase that arrives is heard as soon as alone (median ratio at most {AS_SOON})"
-        )
+        soon = f"{family}: a phrase that arrives is heard as soon as alone (median ratio at most {AS_SOON})"
         certain = f"{family}: its end is certain at most {TOKENS_BEHIND} token behind its full stop"
         same = f"{family}: it sounds as in the whole text, within {found['tolerance']}"
         claims[soon] = found["arriving_over_whole"] <= AS_SOON
