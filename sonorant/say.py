@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import os
-import re
+import select
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sonorant.runtime import Voice
     from sonorant.runtime.streaming import Speech
     from sonorant.runtime.subtitles import TimingsFile
+    from sonorant.text.arriving import Fragment
 
 EXAMPLES = """\
 examples:
@@ -33,6 +34,7 @@ examples:
   sonorant say "In a higher, louder voice." --voice artifacts/voice --pitch 3 --energy 4 -o high.wav
   sonorant say - --stream --voice artifacts/voice -o - < book.txt | aplay
   sonorant say - --stream --raw --voice artifacts/voice -o - < book.txt | aplay -f S16_LE -r 16000
+  chatbot | sonorant say - --stream --patience 0.5 --voice artifacts/voice -o - | aplay
   sonorant say "Call [[ʃ ɪ v ˈɔ n]]. [[pause 0.5]] Then wait." --voice artifacts/voice -o call.wav
   sonorant say - --voice artifacts/voice -o letter.wav < letter.ssml
   sonorant say "Words light up." --voice artifacts/voice -o words.wav --timings words.vtt
@@ -47,8 +49,6 @@ has been heard already, so standard error says so at once. Such a voice keeps it
 and --energy are refused.
 """
 _BYTES_AT_ONCE = 4096
-_TYPED_SENTENCE = re.compile(r"(?<=[.!?:…])([\"'”’»)\]]*)[^\S\n]*\n\Z")
-"""The end of a line that ends in a sentence."""
 
 
 def add_say(commands: argparse._SubParsersAction) -> None:
@@ -66,6 +66,8 @@ def add_say(commands: argparse._SubParsersAction) -> None:
     add("-o", "--out", required=True, metavar="FILE", help="the wav file to write; - writes it to standard output")
     stream = "speak while the text is still being read: text of any length, first speech at once"
     add("--stream", action="store_true", help=stream)
+    patience = "with - and --stream: speak what ends like a sentence once no text has come for so long (default: never)"
+    add("--patience", type=float, metavar="SECONDS", help=patience)
     raw = "samples without a wav header: 16 bits, little-endian, mono, at the voice's rate (the demo's: 16000 Hz)"
     add("--raw", action="store_true", help=raw)
     timings = "also write when each word is spoken: .json (with phonemes), .srt or .vtt (subtitles)"
@@ -135,6 +137,8 @@ def run(arguments: argparse.Namespace) -> None:
         check_name(arguments.timings)
         if arguments.timings.resolve() == Path(arguments.out).resolve():
             raise SonorantError(f"{arguments.out}: the speech and its timings need a file each")
+    if arguments.patience is not None and not (arguments.stream and arguments.text == "-" and arguments.patience >= 0):
+        raise SonorantError("--patience takes 0 seconds or more, with --stream and - for a text that is still written")
     end_cleanly_on_sigterm()
     with bundle_folder(arguments.voice) as bundle:
         variant, engines = arguments.variant, arguments.engines
@@ -201,7 +205,7 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
     from sonorant.runtime.speaking import Allowance
     from sonorant.runtime.voice import AT_ONCE
 
-    text = _read_standard_input() if arguments.text == "-" else iter([arguments.text])
+    text = _read_standard_input(arguments) if arguments.text == "-" else arguments.text
     how: dict[str, Any] = {
         "pitch": arguments.pitch,
         "energy": arguments.energy,
@@ -215,20 +219,29 @@ def _speech(voice: Voice, arguments: argparse.Namespace) -> Speech:
     if arguments.stream:
         # Candidates can be compared only once they are complete.
         return voice.stream(text, arguments.speaker, arguments.speed, whole=arguments.candidates > 1, **how)
-    whole = "".join(Allowance(AT_ONCE).read(text))  # reads no further than the limit
+    whole = "".join(
+        part for part in Allowance(AT_ONCE).read(text) if isinstance(part, str)
+    )  # reads no further than the limit
     return voice.stream(whole, arguments.speaker, arguments.speed, limits=AT_ONCE, whole=True, **how)
 
 
-def _read_standard_input() -> Iterator[str]:
-    """Yield standard input as it arrives. Raises SonorantError naming a read error or the first byte not UTF-8."""
+def _read_standard_input(arguments: argparse.Namespace) -> Iterator[Fragment]:
+    """Yield standard input as it arrives, and the lulls in it if it is streamed: after each line that a person types,
+    and where nothing comes for as long as the patience. Raises SonorantError naming a read error or the first byte not
+    UTF-8."""
+    from sonorant.text.arriving import Lull
+
     if sys.stdin is None:
         raise SonorantError("standard input is closed; give the text as an argument or through a pipe")
-    typed = sys.stdin.isatty()
+    typed = arguments.stream and sys.stdin.isatty()
+    patience = arguments.patience
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     read, data = 0, b" "
     while data:
         undecoded = len(decoder.getstate()[0])
         try:
+            if patience is not None and not select.select([sys.stdin], [], [], patience)[0]:
+                yield Lull.LONG
             data = os.read(sys.stdin.fileno(), _BYTES_AT_ONCE)
             text = decoder.decode(data, final=not data)
         except OSError as error:
@@ -236,7 +249,7 @@ def _read_standard_input() -> Iterator[str]:
         except UnicodeDecodeError as error:
             place = read - undecoded + error.start
             raise SonorantError(f"standard input: not UTF-8 (byte {place}); convert the text first") from None
-        # A sentence is known to be complete once a word follows or the paragraph ends; a person who typed one expects
-        # to hear it at once.
-        yield _TYPED_SENTENCE.sub(r"\1\n\n", text) if typed else text
+        yield text
+        if typed and text.endswith("\n"):
+            yield Lull.LONG
         read += len(data)

@@ -273,6 +273,26 @@ def test_a_sentence_that_a_person_types_is_heard_before_the_next_word(voice_bund
             process.kill()
 
 
+def test_a_sentence_is_heard_once_its_writer_has_paused_for_as_long_as_the_patience(voice_bundle: Path) -> None:
+    command = [*SAY, "-", "--stream", "--raw", "--patience", "0.1", "--voice", voice_bundle, "-o", "-"]
+    with start(command, **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)) as process:
+        process.stdin.write(b"One apple.")
+        process.stdin.flush()  # and stays open
+        alone = heard(say("One apple.", "--voice", voice_bundle, "--raw", "-o", "-"))
+        assert len(process.stdout.read(len(alone))) == len(alone)
+        rest, errors = process.communicate(b" The end")
+        assert (process.returncode, errors) == (0, b"")
+        assert len(rest) > 1000
+
+
+@pytest.mark.parametrize(
+    "words", [["-", "--patience", "1"], ["Hi.", "--stream", "--patience", "1"], ["-", "--stream", "--patience", "-1"]]
+)
+def test_patience_is_for_a_text_that_is_still_written(voice_bundle: Path, tmp_path: Path, words: list[str]) -> None:
+    line = "--patience takes 0 seconds or more, with --stream and - for a text that is still written"
+    assert_refused(say(*words, "--voice", voice_bundle, "-o", tmp_path / "out.wav"), line, tmp_path)
+
+
 def test_whoever_stops_listening_ends_it_without_a_word(voice_bundle: Path) -> None:
     with speaking(voice_bundle, "-o", "-") as process:
         process.stdout.read(5_000)

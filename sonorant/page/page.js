@@ -7,6 +7,7 @@ const silent = () => ({
   seconds: 0, // of speech received
   words: [], // elements of the page, with start and end in seconds of the speech
   lit: null, // the one that is heard now
+  typed: null, // a text that is spoken while it is typed: its id, what of it was sent, and when the last of that is there
 });
 const player = silent();
 
@@ -75,6 +76,44 @@ function place(first, last, start, end) {
   player.words.push({ span, start, end });
 }
 
+// More of a text that is spoken while it is typed.
+function extendText(more) {
+  player.characters.push(...Array.from(more));
+  if (player.untimed) return;
+  element("spoken").lastChild?.remove();
+  element("spoken").append(player.characters.slice(player.placed).join(""));
+}
+
+const ENDS = /[.?!:…]["'”’»)\]]*\s*$/;
+const PAUSE_MS = 1000; // without a key, after which what ends like a sentence is spoken
+
+// Give the voice what was typed since the last time, without a word that may go on: all of it at a pause and at the end.
+function sendTyped({ pause = false, end = false } = {}) {
+  const { typed } = player;
+  const text = element("text").value;
+  if (!typed) return;
+  const kept = text.startsWith(typed.sent);
+  tell("error", kept ? "" : "What you changed was given to the voice already: go on behind it.");
+  const all = end || (pause && ENDS.test(text));
+  const more = kept ? text.slice(typed.sent.length, all ? text.length : text.search(/\S*$/)) : "";
+  if (!more && !all) return;
+  typed.sent += more;
+  extendText(more);
+  const post = () => fetch("text", asJson({ id: typed.id, text: more, pause, end }));
+  typed.last = typed.last.then(post).catch(() => tell("error", "the server cannot be reached"));
+  if (end) player.typed = null;
+}
+
+function noteTyped() {
+  clearTimeout(player.timer);
+  sendTyped();
+  player.timer = setTimeout(() => sendTyped({ pause: true }), PAUSE_MS);
+}
+
+function asJson(value) {
+  return { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) };
+}
+
 // Seconds of the speech that are heard now; chunks that came late left gaps between them.
 function heardNow() {
   const now = player.context.currentTime;
@@ -116,6 +155,11 @@ async function* linesOf(response) {
 
 async function listen(response) {
   for await (const line of linesOf(response)) {
+    if (line.id) {
+      player.typed = { id: line.id, sent: "", last: Promise.resolve() };
+      if (element("typed").checked) noteTyped();
+      else sendTyped({ end: true }); // the box was cleared in the meantime
+    }
     if (line.pcm) play(samplesOf(line.pcm));
     for (const word of line.words ?? []) place(...word);
     if (line.unknown) tell("unknown", `${element("unknown").textContent || "Left out, because it cannot be spoken:"} ${line.unknown}`);
@@ -135,11 +179,14 @@ async function stop() {
   Object.assign(player, silent());
   element("spoken").replaceChildren();
   element("stop").disabled = true;
+  element("typed").checked = false;
   for (const id of ["status", "unknown", "bad", "error"]) tell(id, "");
 }
 
-async function speak() {
+// Speak the text as it is; or, where it arrives, as it is and on with what is typed until the box is cleared.
+async function speak(arrives = false) {
   await stop();
+  element("typed").checked = arrives;
   const request = new AbortController();
   const context = new AudioContext({ sampleRate: player.rate });
   const output = context.createGain();
@@ -147,23 +194,25 @@ async function speak() {
   Object.assign(player, { context, output, request });
   element("stop").disabled = false;
   const wish = {
-    text: element("text").value,
+    text: arrives ? "" : element("text").value,
+    arrives,
     speaker: element("speaker").value || null,
     variant: element("variant").value || null,
   };
   for (const id of player.manner) wish[id] = element(id).valueAsNumber;
   showText(wish.text);
   try {
-    const response = await fetch("speech", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(wish),
-      signal: request.signal,
-    });
+    const response = await fetch("speech", { ...asJson(wish), signal: request.signal });
     if (!response.ok) throw new Error((await response.json()).error);
     await listen(response);
   } catch (error) {
-    if (!request.signal.aborted) tell("error", error instanceof TypeError ? "the server cannot be reached" : error.message);
+    if (request.signal.aborted) return;
+    tell("error", error instanceof TypeError ? "the server cannot be reached" : error.message);
+  } finally {
+    if (player.request === request) {
+      player.typed = null;
+      element("typed").checked = false;
+    }
   }
 }
 
@@ -171,7 +220,7 @@ function showProgress() {
   const { context, started, complete, ends } = player;
   if (!started) return;
   const over = complete && context.currentTime >= ends;
-  const all = complete ? `of ${ends.toFixed(1)} s` : "while the rest is computed";
+  const all = complete ? `of ${ends.toFixed(1)} s` : player.typed ? "so far" : "while the rest is computed";
   tell("status", over ? `Spoken: ${ends.toFixed(1)} s` : `Speaking: ${Math.min(context.currentTime, ends).toFixed(1)} s ${all}`);
   element("stop").disabled = Boolean(over);
 }
@@ -181,6 +230,8 @@ element("form").addEventListener("submit", (event) => {
   speak();
 });
 element("stop").addEventListener("click", stop);
+element("text").addEventListener("input", noteTyped);
+element("typed").addEventListener("change", ({ target }) => (target.checked ? speak(true) : sendTyped({ end: true })));
 for (const id of ["speed", "pitch", "energy", "temperature"]) element(id).addEventListener("input", () => show(id));
 setInterval(showProgress, 200);
 light();

@@ -22,9 +22,14 @@ from sonorant.runtime.speaking import Limits
 from sonorant.runtime.streaming import Speech
 from sonorant.runtime.timings import WordTiming
 from sonorant.runtime.voice import Voice
+from sonorant.text.arriving import ArrivingText
 
 LIMITS = Limits(characters=5_000, audio_seconds=1_800.0, work_seconds=120.0)
 """For one request: about five minutes of speech, which the page holds in memory."""
+
+
+HEARTBEAT, IDLE = 1.0, 60.0
+"""Seconds between two signs of life while text is waited for, and until a text without any more is over."""
 
 
 class BusyError(Exception):
@@ -46,6 +51,8 @@ class SpeechRequest:
     """As `Voice.decoding`, for voices that decode."""
     variant: str | None = None
     """Precision of the graphs; None = the voice's choice."""
+    arrives: bool = False
+    """Whether more text follows while it is spoken."""
 
     @classmethod
     def parse(cls, value: Any) -> SpeechRequest:
@@ -59,22 +66,23 @@ class SpeechRequest:
             "seed": (int, type(None)),
             "temperature": (int, float, type(None)),
             "variant": (str, type(None)),
+            "arrives": (bool,),
         }
         if not isinstance(value, dict) or "text" not in value:
             raise SonorantError("the request has no text")
         for key, given in value.items():
             if key not in kinds:
                 raise SonorantError(f"the request's key '{key}' is not known; there are: {', '.join(kinds)}")
-            if not isinstance(given, kinds[key]) or isinstance(given, bool):
+            if not isinstance(given, kinds[key]) or (isinstance(given, bool) and kinds[key] != (bool,)):
                 raise SonorantError(f"the request's {key} is of type {type(given).__name__}")
         return cls(**value)
 
 
 class SpeechChunk(NamedTuple):
-    """A chunk of speech, and what went wrong since the chunk before."""
+    """A chunk of speech, and what went wrong since the chunk before; empty while text is waited for."""
 
     samples: NDArray[np.float32] | None
-    """float32 (S,) in -1..1; None if there is only something to report."""
+    """float32 (S,) in -1..1; None or empty if there is only something to report."""
     unknown: str
     """Characters that cannot be spoken."""
     bad: list[str]
@@ -135,29 +143,32 @@ class Synthesis:
             with self._lock:
                 self.speaking -= 1
 
-    def speak(self, request: SpeechRequest) -> Generator[SpeechChunk, None, None]:
-        """Yield speech as it is computed; use it within `admitted`.
+    def speak(self, request: SpeechRequest, text: ArrivingText | None = None) -> Generator[SpeechChunk, None, None]:
+        """Yield speech as it is computed; use it within `admitted`. `text`: what is spoken if it arrives.
 
-        Requests take turns by chunks, so that a long one delays no other. Closing the generator ends the work.
+        Requests take turns by chunks, so that a long one delays no other, and one that waits for text holds no thread
+        of the pool. Closing the generator ends the work.
         """
-        speech = self._pool.submit(lambda: self._begin(request)).result()
+        speech = self._pool.submit(lambda: self._begin(request, request.text if text is None else text)).result()
         unknown = sentences = 0
         try:
             samples: NDArray[np.float32] | None = np.zeros(0, np.float32)
             while samples is not None:
-                samples = self._pool.submit(next, speech, None).result()
+                samples = self._pool.submit(_advance, speech).result()
                 ended = speech.finish_reasons[sentences:]
                 bad = [reason.name.lower() for reason in ended if reason != FinishReason.WELL]
                 if samples is not None or bad:
                     yield SpeechChunk(samples, "".join(list(speech.unknown)[unknown:]), bad, speech.completed)
                 unknown, sentences = len(speech.unknown), len(speech.finish_reasons)
+                if text is not None and samples is not None and not len(samples):
+                    yield from _wait(text)
         finally:
             speech.close()
 
-    def _begin(self, request: SpeechRequest) -> Speech:
+    def _begin(self, request: SpeechRequest, text: str | ArrivingText) -> Speech:
         voice = self._voice(request.variant)
         decoding = voice.decoding(temperature=request.temperature)
-        asked, limits = (request.text, request.speaker, request.speed), self.limits
+        asked, limits = (text, request.speaker, request.speed), self.limits
         how: dict[str, Any] = {"pitch": request.pitch, "energy": request.energy, "seed": request.seed}
         return voice.stream(*asked, limits=limits, decoding=decoding, timings=not self.why_untimed, **how)
 
@@ -169,3 +180,21 @@ class Synthesis:
             if variant not in self._voices:
                 self._voices[variant] = Voice.load(self._bundle, threads=1, variant=variant)
             return self._voices[variant]
+
+
+def _advance(speech: Speech) -> NDArray[np.float32] | None:
+    """The next chunk; None at the end, as a generator cannot pass on that an iterator ended."""
+    try:
+        return speech.advance()
+    except StopIteration:
+        return None
+
+
+def _wait(text: ArrivingText) -> Iterator[SpeechChunk]:
+    """Wait for more text, with signs of life, which fail where the listener has gone."""
+    waited = 0.0
+    while not text.wait(HEARTBEAT):
+        yield SpeechChunk(None, "", [], ())
+        waited += HEARTBEAT
+        if waited >= IDLE:
+            text.close()

@@ -2,10 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+from sonorant.text.arriving import ArrivingText
+
 if TYPE_CHECKING:
     from sonorant.runtime.voice import Voice
 
-__all__ = ["Voice"]
+__all__ = ["ArrivingText", "Voice"]
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,9 @@ from sonorant.decoding.advance import FinishReason
 from sonorant.decoding.settings import DecodingConfig
 from sonorant.errors import SonorantError
 from sonorant.runtime.timings import Timekeeper
+from sonorant.text.arriving import Fragment, Lull
+
+_END = object()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +62,18 @@ class Allowance:
     ) -> None:
         self.work_seconds += time.perf_counter() - self._since
 
-    def read(self, text: str | Iterable[str]) -> Iterator[str]:
+    def read(self, text: str | Iterable[Fragment]) -> Iterator[Fragment]:
         """The text's fragments, counted; a text that is there as a whole is refused as a whole."""
+        if not isinstance(text, Iterable):
+            raise SonorantError(
+                f"the text is of type {type(text).__name__}; give a string, strings, or an ArrivingText, into which "
+                "a coroutine can write"
+            )
         fragments = iter([text] if isinstance(text, str) else text)
-        while (fragment := self._wait_for(fragments)) is not None:
+        while (fragment := self._wait_for(fragments)) is not _END:
+            if isinstance(fragment, Lull):
+                yield fragment
+                continue
             if not isinstance(fragment, str):
                 raise SonorantError(f"the text holds a fragment of type {type(fragment).__name__}; give strings")
             self.characters += len(fragment)
@@ -73,9 +84,9 @@ class Allowance:
                 )
             yield fragment
 
-    def _wait_for(self, fragments: Iterator[str]) -> str | None:
+    def _wait_for(self, fragments: Iterator[Fragment]) -> object:
         self.work_seconds += time.perf_counter() - self._since
-        fragment = next(fragments, None)
+        fragment = next(fragments, _END)
         self._since = time.perf_counter()
         return fragment
 

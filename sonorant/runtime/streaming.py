@@ -6,6 +6,7 @@ import logging
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from sonorant.errors import SonorantError
 from sonorant.runtime.passages import check_prosody, marks_of, passages_of
 from sonorant.runtime.speaking import Allowance, Limits, Manner
 from sonorant.runtime.timings import Timekeeper, WordTiming
+from sonorant.text.arriving import Fragment, Lull
 from sonorant.text.markup import MarkedText
 from sonorant.text.phrases import split_phrases
 
@@ -27,6 +29,10 @@ CHUNK = 4096
 """Samples a chunk, about a fifth of a second."""
 PAUSE_SECONDS = 0.15
 """Silence between two sentences, beside what the voice itself leaves."""
+_NO_SAMPLES: Floats = np.zeros(0, np.float32)
+_OVER: Floats = np.zeros(0, np.float32)
+"""The part behind a phrase, none of whose samples shall wait for text that is still to come."""
+_Part = Floats | Lull
 _log = logging.getLogger(__name__)
 
 
@@ -40,7 +46,7 @@ class Speech(Iterator[Floats]):
     def __init__(
         self,
         voice: Voice,
-        text: str | Iterable[str],
+        text: str | Iterable[Fragment],
         *,
         manner: Manner,
         limits: Limits,
@@ -49,9 +55,9 @@ class Speech(Iterator[Floats]):
         timings: bool = False,
     ) -> None:
         """Prepare; nothing is computed yet. `text` may come in fragments, which are asked for when speech needs them;
-        `chunk`: samples of each chunk but the last; `markup`: whether marks in the text are read as such; `timings`:
-        fill `completed`. Raises SonorantError if the voice cannot speak in this manner, or does not tell when its words
-        are spoken."""
+        `chunk`: samples of each chunk but the last, and where text comes in fragments but a phrase's last; `markup`:
+        whether marks in the text are read as such; `timings`: fill `completed`. Raises SonorantError if the voice
+        cannot speak in this manner, or does not tell when its words are spoken."""
         if chunk < 1:
             raise SonorantError(f"chunk must be at least 1 sample, not {chunk}")
         self.sample_rate = voice.sample_rate
@@ -69,12 +75,19 @@ class Speech(Iterator[Floats]):
         self._times = Timekeeper(self.sample_rate) if timings else None
         self._made = self._given = 0  # samples
         self._voice, self._manner, self._markup = voice, manner, markup
+        self._arrives = not isinstance(text, str)
         self._silent_seconds = 0.0
         self._speaking = voice.speaking
         self._speaking.check(manner)
         self._chunks = _chunks(self._checked(self._parts(text)), chunk)
 
     def __next__(self) -> Floats:
+        while not len(samples := self.advance()):
+            pass
+        return samples
+
+    def advance(self) -> Floats:
+        """As `next`, but without samples where the text has a lull: whoever serves many waits for text elsewhere."""
         self.completed = ()
         with self.taken:
             samples = next(self._chunks)
@@ -87,7 +100,7 @@ class Speech(Iterator[Floats]):
         """End the work; what was not given is never computed."""
         self._chunks.close()
 
-    def _parts(self, text: str | Iterable[str]) -> Iterator[Floats]:
+    def _parts(self, text: str | Iterable[Fragment]) -> Iterator[_Part]:
         """The speech in parts as they are computed."""
         timed = {"times": self._times} if self._times else {}  # a family of somebody else's may not know it
         check = partial(check_prosody, self._speaking, self._manner, self._voice.description.family)
@@ -96,6 +109,9 @@ class Speech(Iterator[Floats]):
         gap: float | None = None  # seconds of silence that the text marks before what comes
         first, paused = True, False
         for phrase in split_phrases(marked, self._voice.frontend, marked.given, words=bool(self._times)):
+            if isinstance(phrase, Lull):
+                yield phrase
+                continue
             self._tell_unknown(phrase.spoken.unknown)
             passages = list(passages_of(phrase, marked, self._voice.symbols, marks))
             self.taken.take_piece(phrase.characters, sum(len(passage.tokens_N3) for passage in passages))
@@ -109,9 +125,12 @@ class Speech(Iterator[Floats]):
                     over = passage is passages[-1] and not phrase.goes_on
                     self._times.begin(passage.words, passage.phonemes, self._made, ends_sentence=over)
                 tokens = passage.tokens_N3.astype(np.int64)
-                parts = self._speaking.parts(tokens, manner, self.taken, first=first, **timed)
+                soon = first or (self._arrives and passage is passages[0])
+                parts = self._speaking.parts(tokens, manner, self.taken, first=soon, **timed)
                 self._judge((yield from parts))
                 first, paused, gap = False, not phrase.goes_on, passage.pause
+            if passages and self._arrives:
+                yield _OVER
             if phrase.pause is not None:
                 gap = (gap or 0.0) + phrase.pause
         if not self._speech_seconds:
@@ -139,9 +158,12 @@ class Speech(Iterator[Floats]):
             self.warnings.append(f"sentence {len(self.finish_reasons)} did not go well ({finish_reason.name.lower()})")
             _log.warning("%s and is given as it is; another seed may help", self.warnings[-1])
 
-    def _checked(self, parts: Iterator[Floats]) -> Iterator[Floats]:
+    def _checked(self, parts: Iterator[_Part]) -> Iterator[_Part]:
         """The parts in -1..1, as long as they are numbers and there is time left."""
         for samples in parts:
+            if samples is _OVER or isinstance(samples, Lull):
+                yield samples
+                continue
             if not np.isfinite(samples).all():
                 raise SonorantError(
                     "the voice's samples hold NaN or infinity; verify the voice, or take another variant"
@@ -169,11 +191,15 @@ class Speech(Iterator[Floats]):
         )
 
 
-def _chunks(parts: Iterator[Floats], size: int) -> Generator[Floats, None, None]:
-    """The same samples in chunks of one size, the last one shorter where they do not divide."""
+def _chunks(parts: Iterator[_Part], size: int) -> Generator[Floats, None, None]:
+    """The same samples in chunks of one size, the last one, and that before each `_OVER`, shorter where they do not
+    divide; an empty one for each lull."""
     waiting: list[Floats] = []
     count = 0
-    for part in parts:
+    for part in chain(parts, [_OVER]):
+        if isinstance(part, Lull):
+            yield _NO_SAMPLES
+            continue
         waiting.append(part)
         count += len(part)
         if count >= size:
@@ -181,5 +207,6 @@ def _chunks(parts: Iterator[Floats], size: int) -> Generator[Floats, None, None]
             whole = count - count % size
             yield from np.split(joined[:whole], range(size, whole, size))
             waiting, count = [joined[whole:]], count - whole
-    if count:
-        yield np.concatenate(waiting)
+        if part is _OVER and count:
+            yield np.concatenate(waiting)
+            waiting, count = [], 0

@@ -22,6 +22,7 @@ from sonorant.runtime.speaking import Limits, Manner, Speaking, Synthesized, no_
 from sonorant.runtime.streaming import CHUNK, Speech
 from sonorant.runtime.timings import WordTiming
 from sonorant.text import Frontend, SymbolTable, load_frontend
+from sonorant.text.arriving import Fragment
 
 AT_ONCE = Limits(characters=50_000, audio_seconds=10_800.0)
 """What `say` takes, which returns all samples in memory: about an hour of speech."""
@@ -175,7 +176,7 @@ class Voice:
 
     def stream(
         self,
-        text: str | Iterable[str],
+        text: str | Iterable[Fragment],
         speaker: str | None = None,
         speed: float = 1.0,
         *,
@@ -195,8 +196,9 @@ class Voice:
         """What `say` returns, in chunks that are computed as they are asked for, from a text of any length.
 
         Args, beside those of `say`:
-            text: a string, or strings that make the text when joined; they are asked for when speech needs them.
-            chunk: samples of each chunk but the last.
+            text: a string, or strings that make the text when joined, such as a language model's tokens; they are
+                asked for when speech needs them. An `ArrivingText` may be written by another thread.
+            chunk: samples of each chunk but the last; of a text that comes in strings, of each but a phrase's last.
             limits: the most the text may take; None = `Limits()`.
             whole: give nothing of a sentence before all of it is decoded, as `say` does: bad attempts can be taken
                 back, and candidates be compared; first speech comes later.
@@ -208,6 +210,8 @@ class Voice:
 
         The chunks differ from `say` by what a runtime rounds differently for another shape: about 1e-6 of full scale in
         fp32; and where a sentence went wrong, which `Speech.finish_reasons` tells: what was heard cannot be taken back.
+        A phrase is spoken as soon as its end is certain, with the samples that it has in the whole text; SSML and what
+        stands between double brackets are waited for. What the source of the text raises is raised here.
         Raises SonorantError as `say`, for the arguments at once and for the text when it is reached.
         """
         manner = Manner(

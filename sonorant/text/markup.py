@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from sonorant.errors import SonorantError
+from sonorant.text.arriving import Fragment, Lull
 from sonorant.text.frontend import Frontend, Phoneme, Sounds, SpokenText
 from sonorant.text.given_phonemes import parse_phonemes
 from sonorant.text.traced import Span
@@ -60,12 +61,13 @@ CheckProsody = Callable[[Prosody], None]
 
 
 class MarkedText:
-    """The plain text of a marked one, in fragments, to be read once. Raises SonorantError naming the place of a mark
+    """The plain text of a marked one, in fragments, to be read once; lulls stay where they are, but nothing of a mark
+    or of an SSML document is given before it is complete. Raises SonorantError naming the place of a mark
     that cannot be understood, when it is reached; in SSML before anything is given."""
 
     def __init__(
         self,
-        fragments: Iterable[str],
+        fragments: Iterable[Fragment],
         frontend: Frontend,
         *,
         markup: bool = True,
@@ -82,20 +84,26 @@ class MarkedText:
         self._runs: list[_Run] = []
         self._length = 0
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Fragment]:
         if not self._markup:
-            return (self._characters(fragment) for fragment in self._fragments)
+            for fragment in self._fragments:
+                yield fragment if isinstance(fragment, Lull) else self._characters(fragment)
+            return
         begin = ""
         for fragment in self._fragments:
+            if isinstance(fragment, Lull):
+                yield fragment
+                continue
             begin += fragment
             if not "<".startswith(begin.lstrip()[:1]) or len(begin.lstrip()) >= _SSML_SHOWS:
                 break
-        fragments = chain([begin], self._fragments)
+        fragments = chain[Fragment]([begin], self._fragments)
         if _SSML.match(begin):
             from sonorant.text.ssml import read_ssml
 
-            return read_ssml(fragments, self, self._check_prosody)
-        return self._without_brackets(fragments)
+            yield from read_ssml(fragments, self, self._check_prosody)
+        else:
+            yield from self._without_brackets(fragments)
 
     def prosody(self, place: int) -> Prosody:
         """That of the plain character at `place`."""
@@ -149,9 +157,12 @@ class MarkedText:
     def _characters(self, fragment: str) -> str:
         return self.characters(fragment, (self._length, self._length + len(fragment)), Prosody())
 
-    def _without_brackets(self, fragments: Iterable[str]) -> Iterator[str]:
+    def _without_brackets(self, fragments: Iterable[Fragment]) -> Iterator[Fragment]:
         waiting, place = "", 0
-        for fragment in chain[str | None](fragments, [None]):
+        for fragment in chain[Fragment | None](fragments, [None]):
+            if isinstance(fragment, Lull):
+                yield fragment
+                continue
             waiting += fragment or ""
             while (opening := waiting.find("[[")) >= 0:
                 closing = waiting.find("]]", opening)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from xml.parsers import expat
 
 from sonorant.errors import SonorantError
+from sonorant.text.arriving import Fragment, Lull
 from sonorant.text.given_phonemes import parse_phonemes
 from sonorant.text.markup import CheckProsody, Prosody, pause_character
 from sonorant.text.say_as import said_as
@@ -39,15 +40,18 @@ _NUMBER = re.compile(r"\d{1,3}(?:\.\d{1,4})?")
 _SEMITONES = re.compile(r"([+-]?\d{1,2}(?:\.\d{1,4})?)st")
 
 
-def read_ssml(fragments: Iterable[str], marked: MarkedText, check: CheckProsody) -> Iterator[str]:
-    """Read a document as a whole, and return an iterator of its plain text, added to `marked` as it is asked for.
+def read_ssml(fragments: Iterable[Fragment], marked: MarkedText, check: CheckProsody) -> Iterator[Fragment]:
+    """Read a document as a whole, then yield its plain text, added to `marked` as it is asked for; pass lulls on.
     Raises SonorantError naming line and column of the first fault, among them prosody that `check` refuses."""
     document = ""
     for fragment in fragments:
+        if isinstance(fragment, Lull):
+            yield fragment
+            continue
         document += fragment
         if len(document) > MOST_CHARACTERS:
             raise SonorantError(f"SSML: more than {MOST_CHARACTERS} characters; split the document")
-    return iter(_Reader(document, marked, check).read())
+    yield from _Reader(document, marked, check).read()
 
 
 class _Reader:

@@ -14,6 +14,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from sonorant.errors import SonorantError
@@ -79,6 +80,11 @@ class Lexicon:
     def sha256(self) -> str:
         """Hash of what it says, hexadecimal."""
         return hashlib.sha256(self.text().encode()).hexdigest()
+
+    @cached_property
+    def crosses_sentences(self) -> bool:
+        """Whether a word of it holds what may end a sentence, as `St. Ives` does."""
+        return any(re.search(r"[.?!…]\S*\s", word) for word in self.entries)
 
     def text(self) -> str:
         """The lexicon as a file, words in order."""

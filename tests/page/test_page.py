@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from sonorant.audio.wav import pcm16
@@ -111,6 +112,48 @@ def test_what_is_typed_is_heard_as_say_speaks_it(opened: Browser, two_variants: 
     until(opened, "return document.getElementById('status').textContent.startsWith('Spoken')")
     assert opened.complaints() == []
     assert all(address.startswith(opened.driver.current_url) for address in opened.requests())
+
+
+@pytest.mark.parametrize("bundle", ["two_variants", "codec_lm_bundle"])
+def test_what_is_typed_is_spoken_while_it_is_typed(
+    browser: Browser, bundle: str, request: pytest.FixtureRequest
+) -> None:
+    browser.open(request.getfixturevalue("page" if bundle == "two_variants" else "codec_lm_page"))
+    until(browser, READY)
+    voice = Voice.load(request.getfixturevalue(bundle), threads=1)
+    field, box = (browser.driver.find_element(By.ID, id) for id in ("text", "typed"))
+    box.click()
+    field.send_keys("One apple. T")
+    alone = len(voice.say("One apple."))
+    until(browser, f"return player.seconds * 16000 > {alone} - 1")
+    assert browser.run("return player.complete") is None
+    field.send_keys("wo pears,")
+    assert line(browser, "spoken") == "One apple. Two"  # the last word may go on
+    field.send_keys(" and what else?")
+    longer = len(voice.say(TEXT))
+    until(browser, f"return player.seconds * 16000 > {longer} - 1")  # though no word follows, after a pause
+    assert browser.run("return player.complete") is None
+    box.click()
+    np.testing.assert_allclose(heard(browser), pcm16(voice.say(TEXT)), atol=1)
+    assert line(browser, "spoken") == TEXT
+    assert not box.is_selected()
+    assert browser.complaints() == []
+
+
+def test_what_was_given_to_the_voice_cannot_be_changed(opened: Browser) -> None:
+    field, box = (opened.driver.find_element(By.ID, id) for id in ("text", "typed"))
+    box.click()
+    field.send_keys("One apple. Tow")
+    until(opened, "return player.typed?.sent === 'One apple. '")
+    field.send_keys(Keys.BACKSPACE * 2, "wo ")  # of a word that may go on
+    until(opened, "return player.typed.sent === 'One apple. Two '")
+    field.send_keys(Keys.BACKSPACE * 3)
+    assert line(opened, "error").startswith("What you changed was given to the voice already")
+    field.send_keys("wo pears.")
+    assert line(opened, "error") == ""
+    box.click()
+    heard(opened)
+    assert line(opened, "spoken") == "One apple. Two pears."
 
 
 def test_speech_begins_before_the_end_is_computed(opened: Browser) -> None:
@@ -252,5 +295,5 @@ def test_readable_on_a_phone_and_every_field_has_a_label(browser: Browser, page:
     assert browser.overflow() == 0
     each = "return [...document.querySelectorAll(arguments[0])]"
     labels = browser.run(f"{each}.map((f) => f.labels[0]?.textContent.trim())", "textarea, select, input")
-    assert len(labels) == 8 and all(labels)
+    assert len(labels) == 9 and all(labels)
     assert min(browser.run(f"{each}.map((b) => b.getBoundingClientRect().height)", "button")) >= 44

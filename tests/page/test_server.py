@@ -221,6 +221,62 @@ def test_too_many_are_turned_away_and_a_long_speech_delays_no_short_one(server: 
             assert ask(server.url, "/speech", LONG).status == 503
 
 
+@contextmanager
+def arriving(page: str) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
+    """The id of a text that is spoken as it arrives, and the lines of its speech without signs of life."""
+    with closing(HTTPConnection(urlsplit(page).netloc, timeout=PATIENCE)) as connection:
+        connection.request("POST", "/speech", json.dumps({"text": "One ", "arrives": True}).encode(), JSON)
+        with closing(connection.getresponse()) as response:
+            lines = (json.loads(line) for line in response)
+            yield next(lines)["id"], (line for line in lines if line)
+
+
+def add(page: str, **more: Any) -> HTTPResponse:
+    return ask(page, "/text", json.dumps(more).encode())
+
+
+@pytest.mark.parametrize("bundle", ["two_variants", "codec_lm_bundle"])
+def test_a_text_is_spoken_as_it_arrives(bundle: str, request: pytest.FixtureRequest) -> None:
+    address = request.getfixturevalue("page" if bundle == "two_variants" else "codec_lm_page")
+    voice, text = Voice.load(request.getfixturevalue(bundle), threads=1), "One apple. Two pears, and what else? No."
+    alone = len(voice.say("One apple."))
+    with arriving(address) as (name, lines):
+        assert add(address, id=name, text="apple. T").status == 200
+        told, given = [], 0
+        while given < alone:
+            told.append(next(lines))
+            given += len(base64.b64decode(told[-1].get("pcm", ""))) // 2
+        assert given == alone
+        for character in text[len("One apple. T") :]:
+            add(address, id=name, text=character)
+        add(address, id=name, pause=True, end=True)
+        told += list(lines)
+    samples, words = voice.say_timed(text)
+    np.testing.assert_allclose(heard(told), pcm16(samples), atol=1)
+    places = [[word.first, word.last] for word in words]
+    assert [word[:2] for line in told for word in line.get("words", [])] == places
+    assert add(address, id=name, text="more").status == 400
+
+
+def test_what_waits_for_text_delays_nobody_and_ends_with_its_listener(server: PageServer) -> None:
+    with arriving(server.url) as (name, _):
+        assert heard(speak(server.url, text="Hi.")).size  # by the one worker
+        assert add(server.url, id=name, text=3).status == 400
+        assert server.synthesis.speaking == 1
+    wait_until(lambda: server.synthesis.speaking == 0 and not server.texts)
+    refused = add(server.url, id=name, text="more")
+    assert (refused.status, json.loads(refused.read())) == (
+        400, {"error": "this text is no longer spoken; begin another"}
+    )  # fmt: skip
+
+
+def test_a_text_without_more_is_over_after_a_while(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sonorant.page.synthesis.HEARTBEAT", 0.05)
+    monkeypatch.setattr("sonorant.page.synthesis.IDLE", 0.1)
+    with arriving(server.url) as (_, lines):
+        assert heard(list(lines)).size
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
