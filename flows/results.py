@@ -44,21 +44,14 @@ def speaker_rows(metrics: Mapping[str, Any], variant: str | None) -> list[dict[s
     own = {row["speaker"]: row for row in recognised} if isinstance(recognised, list) else {}
     rows = []
     for row in found if len(found) > 1 else ():
-        heard = (row["intelligibility"] or {}).get(variant) or "not judged"
-        measured = isinstance(heard, dict)
-        above = heard["above_recordings"] if measured else None
+        heard = (row["intelligibility"] or {}).get(variant, "not judged")
+        shown = {"speaker": row["speaker"], "sentences": str(row["sentences"]), "WER %": heard, "above recordings": ""}
+        if isinstance(heard, dict):
+            above = heard["above_recordings"]
+            beyond = "{:+.1f} ({:+.1f} to {:+.1f})".format(above["wer"], *above["wer_ci95"])
+            shown |= {"WER %": f"{heard['wer']:.1f}", "above recordings": beyond}
         known = own.get(row["speaker"])
-        rows.append(
-            {
-                "speaker": row["speaker"],
-                "sentences": str(row["sentences"]),
-                "WER %": f"{heard['wer']:.1f}" if measured else heard,
-                "above recordings": "{:+.1f} ({:+.1f} to {:+.1f})".format(above["wer"], *above["wer_ci95"])
-                if above
-                else "",
-                "recognised %": _percent(known["recognised"], *known["recognised_ci95"]) if known else "",
-            }
-        )
+        rows.append(shown | {"recognised %": _percent(known["recognised"], *known["recognised_ci95"]) if known else ""})
     return rows
 
 
