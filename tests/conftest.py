@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,13 @@ with suppress(ImportError):  # absent where only those tests are run that need a
     # a busy machine is no failure
     settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("busy")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out a long proof, by name, that would begin after `SONORANT_LONG_TESTS_UNTIL` (seconds since 1970)."""
+    until = os.environ.get("SONORANT_LONG_TESTS_UNTIL")
+    if until and item.get_closest_marker("long") and time.time() > float(until):
+        pytest.skip("not run: the time for long proofs is over (SONORANT_LONG_TESTS_UNTIL)")
 
 
 @pytest.fixture(scope="session")
