@@ -87,7 +87,8 @@ function extendText(more) {
 const ENDS = /[.?!:…]["'”’»)\]]*\s*$/;
 const PAUSE_MS = 1000; // without a key, after which what ends like a sentence is spoken
 
-// Give the voice what was typed since the last time, without a word that may go on: all of it at a pause and at the end.
+// Give the voice what was typed since the last time, without a word that may go on: all of it at the end, and at a pause
+// behind what ends like a sentence. A pause in a word lets the sentence before it be spoken.
 function sendTyped({ pause = false, end = false } = {}) {
   const { typed } = player;
   const text = element("text").value;
@@ -96,7 +97,7 @@ function sendTyped({ pause = false, end = false } = {}) {
   tell("error", kept ? "" : "What you changed was given to the voice already: go on behind it.");
   const all = end || (pause && ENDS.test(text));
   const more = kept ? text.slice(typed.sent.length, all ? text.length : text.search(/\S*$/)) : "";
-  if (!more && !all) return;
+  if (!more && !all && !(pause && ENDS.test(typed.sent))) return;
   typed.sent += more;
   extendText(more);
   const post = () => fetch("text", asJson({ id: typed.id, text: more, pause, end }));
