@@ -329,7 +329,7 @@ def test_a_voice_that_can_run_away_must_show_on_enough_sentences_that_it_does_no
     found = {"runaways": runaways, "sentences": 160, "runaway_rate": runaways / 160, "runaway_rate_ci95": interval}
     voice = dataclasses.replace(unmeasured, metrics=unmeasured.metrics | {"decoding": {"fp32": found}})
     gates = {gate.name: gate for gate in judge_alone(voice, GATES)}
-    assert set(gates) == ALONE | {"runaways"}
+    assert set(gates) == {name for name in ALONE if not name.endswith("_of_a_speaker")} | {"runaways"}
     assert gates["rtf"].passed, "its family's limit"
     assert gates["runaways"].passed == passed and f"{runaways} of 160 sentences ran away" in gates["runaways"].reason
     last = judge_alone(unmeasured, GATES)[-1]

@@ -1,6 +1,5 @@
 """Speakers added later: first their embeddings learn alone, the others stay to the bit; it resumes to the bit too."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from sonorant.training.initial import Initial
 from sonorant.training.newcomers import Newcomers
 from sonorant.training.recipe import Recipe
 from tasks.fingerprint import in_use
+from tests.support.stores import edit_index
 from tests.support.tiny_training import settings, tiny_codes, tiny_recipe
 from tests.training.test_initial import with_speakers
 from tests.training.trainings import assert_resumes, trainer_of
@@ -149,15 +149,9 @@ def test_speakers_that_are_heard_more_often_resume_to_the_bit(
 ) -> None:
     store = FeatureStore.open(features)
     uneven = with_speakers(features, tmp_path / "features", ["much", "little"])
-    edit_speakers(uneven, [int(number >= len(store) - 8) for number in range(len(store))])
+    speakers = [int(number >= len(store) - 8) for number in range(len(store))]
+    edit_index(uneven, lambda rows: [row | {"speaker": own} for row, own in zip(rows, speakers, strict=True)])
     recipe = tiny_recipe(kind, uneven, speaker_balance=1.0)
     heard = np.concatenate([batch.items for batch in recipe.plan.micro_batches(0)])
     assert len(np.unique(heard)) < len(heard), "some are heard twice"
     assert_resumes(lambda run: trainer_of(tiny_recipe(kind, uneven, speaker_balance=1.0), run), tmp_path / "runs", 6)
-
-
-def edit_speakers(store: Path, speakers: list[int]) -> None:
-    index = json.loads((store / "index.json").read_text())
-    for row, speaker in zip(index, speakers, strict=True):
-        row["speaker"] = speaker
-    (store / "index.json").write_text(json.dumps(index))
